@@ -1,0 +1,42 @@
+# Bare `make` lists the targets. Every target sets up what it needs first.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh
+
+setup: .venv/.ready ## create .venv, find or install Java, fetch the jars
+
+demo: setup ## a first run on generated files: ingest, add late and new files, ingest again
+	@.venv/bin/tidegate demo
+
+test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faults, docs
+	$(PYTEST)
+
+unit: setup ## unit tests and laws, in seconds, no Spark
+	$(PYTEST) tests/unit tests/laws
+
+lint: setup ## ruff, mypy --strict, import directions
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PYTEST) tests/unit/test_imports.py
+
+format: setup ## let ruff rewrite the code
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: setup ## all benchmarks at full size (about half an hour)
+	$(PY) -m benchmarks.all
+
+bench-quick: setup ## a small version of each benchmark (about a minute)
+	$(PY) -m benchmarks.all --quick
+
+clean: ## remove what builds and tests leave behind
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
+
+.PHONY: help setup demo test unit lint format bench bench-quick clean

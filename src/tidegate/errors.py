@@ -1,0 +1,150 @@
+"""Every error Tidegate raises on purpose: one tree, each with a remedy and an exit code.
+
+::
+
+    TidegateError                  1   anything that went wrong
+    ├── ConfigError                2   the configuration file, all its problems at once
+    ├── EnvironmentProblem         3   this machine lacks something (Java, jars, disk space)
+    ├── StorageError               4   object storage said no
+    │   ├── ObjectMissing              nothing at that path
+    │   ├── ObjectChanged              size or etag differ from what was listed
+    │   ├── ObjectExists               put-if-absent found something there
+    │   ├── AccessDenied               credentials or permissions
+    │   └── StorageUnavailable         time-outs, 5xx, resets (retryable)
+    ├── SourceError                4   the source location or its files
+    ├── BadRecord                  1   a source file holds something that is not a record of the schema
+    ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
+    ├── TableError                 5   the table cannot take what we would write
+    │   ├── UnsupportedTable           features or properties outside the allow-list
+    │   └── SchemaMismatch             columns do not fit
+    ├── CommitLost                 6   another run of this source committed first (retryable: plan again)
+    ├── OutcomeUnknown             6   the log could not be read until the deadline; the next run decides
+    └── RunStopped               130   the run was told to stop while tasks were reading; nothing is lost
+
+An error passes its facts to ``Exception.__init__`` as positional arguments, so it pickles to and from workers.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidegateError(Exception):
+    """What happened, to what, with which values; and what to do next."""
+
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.problem} - {self.remedy}" if self.remedy else self.problem
+
+
+class ConfigError(TidegateError):
+    """The configuration is wrong; ``problems`` holds one line per problem."""
+
+    exit_code = 2
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        Exception.__init__(self, problems)
+        self.problems = problems
+        self.problem = "\n".join(problems)
+        self.remedy = ""
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class EnvironmentProblem(TidegateError):
+    """This machine lacks something."""
+
+    exit_code = 3
+
+
+class StorageError(TidegateError):
+    """Object storage refused or failed."""
+
+    exit_code = 4
+
+
+class ObjectMissing(StorageError):
+    """There is nothing at that path."""
+
+
+class ObjectChanged(StorageError):
+    """The object is not the one that was listed: size or etag differ."""
+
+
+class ObjectExists(StorageError):
+    """Put-if-absent found an object there."""
+
+
+class AccessDenied(StorageError):
+    """Credentials are missing or do not allow this."""
+
+
+class StorageUnavailable(StorageError):
+    """The store did not answer as it should; the same call may succeed later."""
+
+    retryable = True
+
+
+class SourceError(TidegateError):
+    """The source location, or what lies there, cannot be used."""
+
+    exit_code = 4
+
+
+class BadRecord(TidegateError):
+    """A source file holds something that is not a record of the declared schema."""
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        Exception.__init__(self, path, line, reason)
+        self.path = path
+        self.line = line
+        self.reason = reason
+        self.problem = f"{path}, line {line}: {reason}"
+        self.remedy = "correct the file; it is read again as soon as it has changed"
+
+
+class StateError(TidegateError):
+    """The recorded position cannot be trusted; nothing was written."""
+
+    exit_code = 5
+
+
+class TableError(TidegateError):
+    """The table cannot take what this pipeline would write."""
+
+    exit_code = 5
+
+
+class UnsupportedTable(TableError):
+    """The table uses features or properties that this writer must not touch."""
+
+
+class SchemaMismatch(TableError):
+    """The columns of a file and of the table do not fit."""
+
+
+class CommitLost(TidegateError):
+    """Another run of the same source committed first; what this run wrote is forgotten."""
+
+    exit_code = 6
+    retryable = True
+
+
+class OutcomeUnknown(TidegateError):
+    """Whether the commit took effect could not be read in time; the next run decides."""
+
+    exit_code = 6
+
+
+class RunStopped(TidegateError):
+    """The run was told to stop while tasks were reading; what they read is read again by the next run."""
+
+    exit_code = 130

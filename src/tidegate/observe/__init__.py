@@ -1,0 +1,1 @@
+"""What happened, as values: events and their consumers."""

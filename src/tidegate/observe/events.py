@@ -1,0 +1,205 @@
+"""The event stream: what a run does, as values that progress bars, logs and metrics consume.
+
+An event is a frozen dataclass; ``name`` is its stable name in JSON logs. Emitters take an ``Emit`` and never
+know who listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to one source of one pipeline."""
+
+    name: ClassVar[str] = "event"
+    level: ClassVar[str] = "info"
+
+    pipeline: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PollStarted(Event):
+    name: ClassVar[str] = "poll_started"
+    level: ClassVar[str] = "debug"
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Event):
+    """The listing is complete."""
+
+    name: ClassVar[str] = "listed"
+    level: ClassVar[str] = "debug"
+    new_files: int
+    new_bytes: int
+    list_requests: int
+    listed_keys: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileFiltered(Event):
+    """Files were not taken, all for one reason; ``example`` is one of them."""
+
+    name: ClassVar[str] = "file_filtered"
+    level: ClassVar[str] = "debug"
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMade(Event):
+    name: ClassVar[str] = "plan_made"
+    units: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaveStarted(Event):
+    """Tasks for these units were handed to Spark."""
+
+    name: ClassVar[str] = "wave_started"
+    level: ClassVar[str] = "debug"
+    units: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaveProgressed(Event):
+    """``done`` of ``units`` tasks of the running wave are finished (an estimate, for progress bars)."""
+
+    name: ClassVar[str] = "wave_progressed"
+    level: ClassVar[str] = "debug"
+    done: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRefused(Event):
+    """A file could not be read; its partition's watermark waits below it."""
+
+    name: ClassVar[str] = "file_refused"
+    level: ClassVar[str] = "error"
+    path: str
+    reason: str
+    attempts: int
+    will_retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanged(Event):
+    """A file is not the one that was listed; it is planned again."""
+
+    name: ClassVar[str] = "file_changed"
+    level: ClassVar[str] = "warning"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Event):
+    """Rows and watermark became visible in one commit."""
+
+    name: ClassVar[str] = "committed"
+    position: int
+    table_version: int
+    source_files: int
+    source_bytes: int
+    data_files: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitContested(Event):
+    """Another run of this source committed first; this one plans again."""
+
+    name: ClassVar[str] = "commit_contested"
+    level: ClassVar[str] = "warning"
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAdvanced(Event):
+    name: ClassVar[str] = "partition_watermark_advanced"
+    level: ClassVar[str] = "debug"
+    partition: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSealed(Event):
+    name: ClassVar[str] = "partition_sealed"
+    level: ClassVar[str] = "debug"
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStateChanged(Event):
+    name: ClassVar[str] = "watermark_state_changed"
+    level: ClassVar[str] = "debug"
+    before: str
+    after: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LateFilesFound(Event):
+    name: ClassVar[str] = "late_files_found"
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Event):
+    """Something a person should know; not an error."""
+
+    name: ClassVar[str] = "notice"
+    level: ClassVar[str] = "warning"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarting(Event):
+    """Spark is being started; takes some seconds."""
+
+    name: ClassVar[str] = "session_starting"
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFinished(Event):
+    """One pass over one source is over."""
+
+    name: ClassVar[str] = "source_finished"
+    state: str
+    watermark: str | None
+    source_files: int
+    rows: int
+    failed_files: int
+    commits: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed(Event):
+    """One pass over one source stopped with an error."""
+
+    name: ClassVar[str] = "source_failed"
+    level: ClassVar[str] = "error"
+    error: str
+
+
+Emit = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The consumer that listens to nothing."""

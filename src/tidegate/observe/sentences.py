@@ -1,0 +1,94 @@
+"""One sentence per event, for text logs and progress lines."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tidegate.observe import events
+from tidegate.observe.events import Event
+from tidegate.observe.wording import count, duration, size, visible
+
+
+def facts(event: Event) -> dict[str, Any]:
+    """The fields of an event that are its own, without pipeline and source."""
+    return {each.name: getattr(event, each.name) for each in fields(event) if each.name not in ("pipeline", "source")}
+
+
+def subject(event: Event) -> str:
+    """Whom the event is about: ``pipeline/source``, or less where it concerns more than one source."""
+    return "/".join(filter(None, (event.pipeline, event.source)))
+
+
+def sentence(event: Event) -> str:
+    """What happened, in words; events without words of their own show their fields."""
+    return visible(_watermark_words(event) or _reading_words(event) or _commit_words(event) or _generic(event))
+
+
+def _generic(event: Event) -> str:
+    shown = " ".join(f"{name}={value}" for name, value in facts(event).items())
+    return f"{event.name} {shown}".rstrip()
+
+
+def _reading_words(event: Event) -> str:
+    match event:
+        case events.SessionStarting():
+            return f"starting Spark ({event.where})"
+        case events.Listed():
+            return (
+                f"listed {count(event.new_files, 'new file')} ({size(event.new_bytes)}) with"
+                f" {count(event.list_requests, 'LIST request')} in {duration(event.seconds)}"
+            )
+        case events.FileFiltered():
+            return f"{count(event.count, 'file')} not taken: {event.reason}, e.g. {event.example}"
+        case events.PlanMade() if event.files == 0:
+            return "nothing new"
+        case events.PlanMade() | events.WaveStarted():
+            verb = "planned" if isinstance(event, events.PlanMade) else "reading"
+            return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
+        case events.FileRefused():
+            then = "it will be tried again" if event.will_retry else "it is not tried again until it changes"
+            return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
+        case events.FileChanged():
+            return f"{event.path} has changed since it was listed; it is planned again"
+        case events.LateFilesFound():
+            return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
+        case _:
+            return ""
+
+
+def _watermark_words(event: Event) -> str:
+    match event:
+        case events.PartitionAdvanced():
+            before = event.before or "its start"
+            return f"watermark of partition '{event.partition}' moved from {before} to {event.after}"
+        case events.PartitionSealed():
+            return f"sealed partition '{event.partition}'"
+        case events.WatermarkStateChanged():
+            at = f" at {event.value}" if event.value else ""
+            return f"state changed from {event.before} to {event.after}{at}"
+        case _:
+            return ""
+
+
+def _commit_words(event: Event) -> str:
+    match event:
+        case events.Committed():
+            return (
+                f"committed {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
+                f" ({size(event.source_bytes)}) as table version {event.table_version}"
+            )
+        case events.CommitContested():
+            return f"another run committed first, planning again: {event.detail}"
+        case events.Notice():
+            return event.text
+        case events.SourceFinished():
+            failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
+            return (
+                f"{event.state}: {count(event.source_files, 'file')}, {count(event.rows, 'row')},"
+                f" {count(event.commits, 'commit')}{failed} in {duration(event.seconds)}"
+            )
+        case events.SourceFailed():
+            return f"failed: {event.error}"
+        case _:
+            return ""

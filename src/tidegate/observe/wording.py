@@ -1,0 +1,101 @@
+"""Numbers and names in the words people read: sizes, durations, counts, and names made safe to print."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits.
+
+    >>> size(0), size(1536), size(134217728)
+    ('0 B', '1.5 KiB', '128 MiB')
+    """
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in _UNITS[:-1]:
+        count /= 1024
+        if count < 999.5:
+            return _scaled(count, unit)
+    return _scaled(count / 1024, _UNITS[-1])
+
+
+def size_of(part: float, whole: float) -> str:
+    """A part of a whole, in the unit of the whole.
+
+    >>> size_of(1 << 29, 1 << 32), size_of(3, 10)
+    ('0.5/4.0 GiB', '3/10 B')
+    """
+    number, _, unit = size(whole).partition(" ")
+    share = part / (1024 ** (1 + _UNITS.index(unit))) if unit in _UNITS else part
+    return f"{share:,.{1 if '.' in number else 0}f}/{number} {unit}"
+
+
+def short(number: int) -> str:
+    """A count in few characters.
+
+    >>> short(950), short(12_300), short(1_200_000)
+    ('950', '12.3K', '1.2M')
+    """
+    amount, unit = float(number), ""
+    for unit in ("", "K", "M", "G"):
+        if amount < 999.95 or unit == "G":
+            break
+        amount /= 1000
+    return f"{amount:.1f}{unit}" if unit else str(number)
+
+
+def _scaled(amount: float, unit: str) -> str:
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in at most two units.
+
+    >>> duration(0.42), duration(75), duration(7500), duration(200_000)
+    ('0.4 s', '1 min 15 s', '2 h 5 min', '2 d 7 h')
+    """
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _two(whole // 60, "min", whole % 60, "s")
+    if whole < 86_400:
+        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
+    return _two(whole // 86_400, "d", whole % 86_400 // 3600, "h")
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large:,} {large_unit} {small} {small_unit}" if small else f"{large:,} {large_unit}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "file"), count(1200, "file"), count(2, "is", "are")
+    ('1 file', '1,200 files', '2 are')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def visible(text: str) -> str:
+    r"""The text on one line, with control characters written out: names from storage may hold anything.
+
+    >>> visible("a\x1b[31m\nb")
+    'a\\x1b[31m\\x0ab'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

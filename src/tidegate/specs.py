@@ -1,0 +1,250 @@
+"""What a pipeline is, as plain values: the configuration after checking, and the input of everything else.
+
+Standard library only; frozen; picklable (specs travel to Spark tasks). ``config/`` makes them from YAML,
+Python code may make them directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+
+class Options(Mapping[str, str]):
+    """Storage options: a mapping whose values never show in ``repr``, logs or errors."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self._values.items())))
+
+    def __repr__(self) -> str:
+        return "Options({" + ", ".join(f"{key!r}: '***'" for key in self._values) + "})"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """An absolute URI (``file:///…``, ``s3://…``, ``memory://…``) without trailing slash, and how to reach it."""
+
+    uri: str
+    options: Options = field(default_factory=Options)
+
+
+class LateFiles(StrEnum):
+    """Whether names below a partition's watermark are looked for."""
+
+    WINDOW = "window"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFilter:
+    """Bounds the cold start: the current period of ``prefix_template`` (strftime, UTC) and ``lookback`` earlier ones."""
+
+    prefix_template: str
+    lookback: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How far below the newest finished partition a partition stays open.
+
+    ``periods`` of the layout's finest field, or a ``fixed`` duration; ``never=True`` seals nothing.
+    """
+
+    periods: int = 48
+    fixed: timedelta | None = None
+    never: bool = False
+
+
+class Compression(StrEnum):
+    """How source files are compressed; ``auto`` goes by the file name's ending."""
+
+    AUTO = "auto"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSource:
+    """A prefix of files, tracked by path watermarks."""
+
+    name: str
+    location: Location
+    pattern: str | None = None
+    exclude: tuple[str, ...] = ()
+    compression: Compression = Compression.AUTO
+    partition_filter: PartitionFilter | None = None
+    late_files: LateFiles = LateFiles.WINDOW
+    late_window: int = 1000
+    late_window_total: int = 50_000
+    lateness: Lateness = field(default_factory=Lateness)
+    deep_listing_every: int = 100
+    max_attempts: int = 5
+    max_islands: int = 10_000
+    batch_size: int = 8192
+    interval_files: int = 100
+    interval_secs: int = 60
+    mirror_legacy: bool = False
+    poll_interval_secs: int = 60
+
+
+class ParquetCodec(StrEnum):
+    """Parquet compression."""
+
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    UNCOMPRESSED = "uncompressed"
+
+
+class Evolution(StrEnum):
+    """What happens when files and table have different columns."""
+
+    STRICT = "strict"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+class Numbers(StrEnum):
+    """Whether values that would lose something are bad records (``strict``) or bent (``lenient``)."""
+
+    STRICT = "strict"
+    LENIENT = "lenient"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One declared column: ``type`` is a name of the type list, e.g. ``int64`` or ``decimal(10,2)``.
+
+    ``fields`` for a struct, ``items`` for a list, ``keys`` and ``values`` for a map.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    fields: tuple[FieldSpec, ...] = ()
+    items: FieldSpec | None = None
+    keys: FieldSpec | None = None
+    values: FieldSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSpec:
+    """Declared columns, or ``infer`` (then ``fields`` is empty)."""
+
+    fields: tuple[FieldSpec, ...] = ()
+    infer: bool = False
+    coerce_conflicts_to_utf8: bool = False
+    evolution: Evolution = Evolution.MERGE
+    numbers: Numbers = Numbers.STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBy:
+    """Partition columns of the table, e.g. ``date=%Y-%m-%d/hour=%H``.
+
+    With ``column``, the template is strftime over that timestamp or date column, or ``key={column}``-free keys
+    (``country``) taken from the column itself; without it, each key's value comes from the same ``key=`` of the
+    source path.
+    """
+
+    prefix_template: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """The table and how its files are written."""
+
+    table: Location
+    partition_by: PartitionBy | None = None
+    file_size_mb: int = 128
+    row_group_size_bytes: int = 134_217_728
+    compression: ParquetCodec = ParquetCodec.SNAPPY
+    rollover_timeout_secs: int | None = None
+    inactivity_timeout_secs: int | None = None
+    commit_batch_files: int = 10
+    delta_checkpoint_interval: int = 10
+    metadata_columns: tuple[str, ...] = ()
+    max_concurrent_uploads: int = 4
+    part_size_mb: int = 32
+    min_multipart_size_mb: int = 5
+    max_concurrent_parts: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandling:
+    """Limits per run (0 = unlimited) and the address of the dead-letter table."""
+
+    max_failures: int = 0
+    max_bad_records: int = 0
+    dlq_uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """Sources, schema and sink under one name."""
+
+    name: str
+    sources: tuple[PathSource, ...]
+    schema: SchemaSpec
+    sink: SinkSpec
+    max_concurrent_files: int | None = None
+    error_handling: ErrorHandling = field(default_factory=ErrorHandling)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSpec:
+    """Where tasks run: ``master`` (default ``local[*]``) or ``remote`` (Spark Connect), plus session settings.
+
+    A ``remote`` address may hold a token, so it does not show in ``repr``.
+    """
+
+    master: str | None = None
+    remote: str | None = field(default=None, repr=False)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSpec:
+    """Whether and where Prometheus metrics are served."""
+
+    enabled: bool = False
+    address: str = "127.0.0.1:9090"
+    legacy_names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpec:
+    """One configuration file: its pipelines and the settings that all of them share."""
+
+    origin: str
+    pipelines: tuple[PipelineSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
+    total_concurrency: int | None = None
+    poll_jitter_secs: int = 30
+    recovery_max_commits: int = 100
+    commit_deadline_secs: int = 120
+    metrics: MetricsSpec = field(default_factory=MetricsSpec)
+    notices: tuple[str, ...] = ()
+
+    def pipeline(self, name: str) -> PipelineSpec:
+        """The pipeline of that name."""
+        return next(found for found in self.pipelines if found.name == name)
