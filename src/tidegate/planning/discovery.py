@@ -1,0 +1,136 @@
+"""What to list next, and what of it to take: the decisions of a listing, without its requests.
+
+A poll lists each open partition from ``list_after`` on, skips directories that are not open, takes the files
+that ``accepts`` has no reason against, and hands the rest over in a ``PathListing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+
+from tidegate.planning.globs import matches_any_level, matches_path
+from tidegate.planning.reasons import Reason, Skipped
+from tidegate.specs import LateFiles, PathSource
+from tidegate.watermarks.layout import Layout
+from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.paths import SourceFile, just_below, split
+from tidegate.watermarks.prefixes import cold_start_prefixes
+from tidegate.watermarks.sealing import Directories, is_directory_sealed, is_sealed, opened
+from tidegate.watermarks.standing import standings
+
+SUFFIXES = tuple(
+    ending + compression for ending in (".ndjson", ".jsonl", ".json") for compression in ("", ".gz", ".zst")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PathListing:
+    """What a poll saw: accepted files; each partition from its bound on, up to some name if it was cut off.
+
+    ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
+    directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
+    ``survey``.
+    """
+
+    files: tuple[SourceFile, ...]
+    skipped: tuple[Skipped, ...] = ()
+    directories: Directories = field(default_factory=Directories)
+    list_requests: int = 0
+    listed_keys: int = 0
+    complete: bool = True
+    deep: bool = True
+    any_files: bool = True
+
+
+def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
+    """The directories that a filtered cold start looks at, oldest first; ``None`` to look everywhere."""
+    if source.partition_filter is None or not state.is_fresh:
+        return None
+    return cold_start_prefixes(source.partition_filter, now)
+
+
+def list_after(source: PathSource, state: PathState, partition: str) -> str | None:
+    """The name after which ``partition`` is to be listed; ``None`` to list it whole.
+
+    That is the watermark or the start of the late window, and always below a file that is not finished.
+    """
+    watermark = state.partition_watermarks.get(partition)
+    if watermark is None:
+        return None
+    bounds: list[str | None] = [watermark]
+    window = state.late_window.get(partition) if source.late_files is LateFiles.WINDOW else None
+    if window is not None:
+        bounds.append(window.above)
+    unfinished = state.first_unfinished.get(partition, watermark)
+    if unfinished < watermark:
+        bounds.append(just_below(unfinished))
+    return min(bound or "" for bound in bounds) or None
+
+
+def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
+    """Whether a listed path is not finished: what a limit on new files counts."""
+    standing_of = cache(standings(source, state))
+
+    def is_unfinished(path: str) -> bool:
+        partition, name = split(path)
+        return not standing_of(partition).is_finished(name)
+
+    return is_unfinished
+
+
+def is_open(source: PathSource, state: PathState, directory: str, now: datetime) -> bool:
+    """Whether ``directory`` or anything below it may hold files to read; sealed ones need not be listed."""
+    return not is_directory_sealed(Layout.of(source), opened(source, state, now), directory)
+
+
+def is_partition_open(source: PathSource, state: PathState, partition: str, now: datetime) -> bool:
+    """Whether the files that lie directly in ``partition`` are looked at."""
+    return not is_sealed(Layout.of(source), opened(source, state, now), partition)
+
+
+def survey(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:
+    """The directories directly below each non-time prefix, sealed and open: what shows late ones.
+
+    Give every directory that was seen, sealed or not. A filtered cold start sees too few of them to tell.
+    """
+    if cold_prefixes(source, state, now) is not None:
+        return Directories()
+    layout = Layout.of(source)
+    sealed: dict[str, int] = {}
+    found_open: list[str] = []
+    for directory in directories:
+        time = layout.time_of(directory)
+        if time is None or split(directory)[0] != time.prefix:
+            continue
+        if is_directory_sealed(layout, state, directory):
+            sealed[time.prefix] = sealed.get(time.prefix, 0) + 1
+        else:
+            found_open.append(directory)
+    return Directories(sealed, tuple(sorted(found_open)))
+
+
+def accepts(source: PathSource, path: str) -> Reason | None:
+    """Why the file at ``path`` is not taken; ``None`` to take it."""
+    if path.endswith("/"):
+        return Reason.MARKER
+    if path.startswith(("_", ".")) or "/_" in path or "/." in path:
+        return Reason.INTERNAL
+    if source.pattern is None:
+        if not path.endswith(SUFFIXES):
+            return Reason.SUFFIX
+    elif not matches_path(source.pattern, path):
+        return Reason.PATTERN
+    if any(matches_any_level(pattern, path) for pattern in source.exclude):
+        return Reason.EXCLUDED
+    return None
+
+
+def accepts_directory(source: PathSource, directory: str) -> Reason | None:
+    """Why nothing below ``directory`` is taken; ``None`` to look into it."""
+    if directory.startswith(("_", ".")) or "/_" in directory or "/." in directory:
+        return Reason.INTERNAL
+    levels = (pattern for pattern in source.exclude if "/" not in pattern)
+    return Reason.EXCLUDED if any(matches_any_level(pattern, directory) for pattern in levels) else None

@@ -1,0 +1,233 @@
+"""The plan: what a run would read, in which units, and why everything else is skipped.
+
+A plan is a value. It can be printed, compared, stored as JSON and carried out later, as long as the source's
+position is still ``version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tidegate.planning.reasons import Reason, Skipped
+from tidegate.watermarks.codec import decode, encode
+from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.sealing import Directories
+
+UNITS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A file to read from line ``start_record`` to its end, as it was listed.
+
+    ``attempts`` have failed so far; ``rounds`` commits hold its first lines.
+    """
+
+    path: str
+    size: int
+    etag: str | None = None
+    start_record: int = 0
+    attempts: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Files that one task reads in this order; what it returns may cover a prefix of them."""
+
+    number: int
+    slices: tuple[FileSlice, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Their size at the source."""
+        return sum(each.size for each in self.slices)
+
+    @property
+    def files(self) -> int:
+        """How many there are."""
+        return len(self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do for one path source at position ``version``.
+
+    ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over.
+    ``late`` are the planned files below their partition's watermark. ``notes`` are things that a person
+    should look at, ``remarks`` what is always so with these settings. ``opens`` is a state to commit although
+    nothing is read, for instance the sealing of a cold start that found nothing.
+    """
+
+    pipeline: str
+    source: str
+    version: int
+    now: datetime
+    units: tuple[Unit, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    listed: tuple[SourceFile, ...] = ()
+    late: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    complete: bool = True
+    any_files: bool = True
+    directories: Directories = field(default_factory=Directories)
+    list_requests: int = 0
+    listed_keys: int = 0
+    opens: PathState | None = None
+    kind: str = "path"
+
+    @property
+    def files(self) -> int:
+        """How many files would be read."""
+        return sum(unit.files for unit in self.units)
+
+    @property
+    def bytes(self) -> int:
+        """Their size at the source."""
+        return sum(unit.bytes for unit in self.units)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read and nothing to commit."""
+        return not self.units and self.opens is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether files are held back that are not finished: an empty plan is then not an idle source."""
+        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.ISLANDS_FULL}
+        return any(each.reason in waiting for each in self.skipped)
+
+    def to_json(self) -> dict[str, object]:
+        """The plan in JSON types; ``from_json`` gives an equal one."""
+        return {
+            "kind": self.kind,
+            "pipeline": self.pipeline,
+            "source": self.source,
+            "version": self.version,
+            "now": self.now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "files": self.files,
+            "bytes": self.bytes,
+            "units": [
+                {"number": unit.number, "slices": [_slice_json(each) for each in unit.slices]} for unit in self.units
+            ],
+            "skipped": [_skipped_json(each) for each in self.skipped],
+            "listed": [[file.path, file.size, file.etag] for file in self.listed],
+            "late": list(self.late),
+            "notes": list(self.notes),
+            "remarks": list(self.remarks),
+            "complete": self.complete,
+            "any_files": self.any_files,
+            "directories": {"sealed": dict(self.directories.sealed), "open": list(self.directories.open)},
+            "list_requests": self.list_requests,
+            "listed_keys": self.listed_keys,
+            "opens": None if self.opens is None else encode(self.opens),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Plan:
+        """The plan that ``to_json`` wrote; ``StateError`` names what is not understood."""
+        root = Node(data, "plan")
+        opens = root.get("opens")
+        return cls(
+            kind=root.get("kind").text(),
+            pipeline=root.get("pipeline").text(),
+            source=root.get("source").text(),
+            version=root.get("version").integer(),
+            now=root.get("now").moment(),
+            units=tuple(_unit(node) for node in root.get("units").items()),
+            skipped=tuple(_skipped(node) for node in root.get("skipped").items()),
+            listed=tuple(_listed(node) for node in root.get("listed").items()),
+            late=_texts(root.get("late")),
+            notes=_texts(root.get("notes")),
+            remarks=_texts(root.get("remarks")),
+            complete=root.get("complete").boolean(),
+            any_files=root.get("any_files").boolean(),
+            directories=_directories(root.get("directories")),
+            list_requests=root.get("list_requests").integer(),
+            listed_keys=root.get("listed_keys").integer(),
+            opens=None if opens.is_null else decode(opens.mapping()),
+        )
+
+    def describe(self) -> tuple[str, ...]:
+        """The plan in lines for people."""
+        return tuple(_lines(self))
+
+
+def _slice_json(each: FileSlice) -> dict[str, object]:
+    return {
+        "path": each.path,
+        "size": each.size,
+        "etag": each.etag,
+        "start_record": each.start_record,
+        "attempts": each.attempts,
+        "rounds": each.rounds,
+    }
+
+
+def _skipped_json(each: Skipped) -> dict[str, object]:
+    return {"reason": each.reason.value, "count": each.count, "examples": list(each.examples)}
+
+
+def _slice(node: Node) -> FileSlice:
+    return FileSlice(
+        node.get("path").text(),
+        node.get("size").integer(),
+        node.get("etag").optional_text(),
+        node.get("start_record").integer(),
+        node.get("attempts").integer(),
+        node.get("rounds").integer(),
+    )
+
+
+def _unit(node: Node) -> Unit:
+    return Unit(node.get("number").integer(), tuple(_slice(each) for each in node.get("slices").items()))
+
+
+def _skipped(node: Node) -> Skipped:
+    reason = node.get("reason")
+    try:
+        known = Reason(reason.text())
+    except ValueError:
+        raise reason.refusal("a known reason") from None
+    return Skipped(known, node.get("count").integer(), _texts(node.get("examples")))
+
+
+def _listed(node: Node) -> SourceFile:
+    path, size, etag = node.items()
+    return SourceFile(path.text(), size.integer(), etag.optional_text())
+
+
+def _directories(node: Node) -> Directories:
+    sealed = {prefix: count.integer() for prefix, count in node.get("sealed").entries()}
+    return Directories(sealed, _texts(node.get("open")))
+
+
+def _texts(node: Node) -> tuple[str, ...]:
+    return tuple(each.text() for each in node.items())
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    what = f"{plan.files:,} files, {plan.bytes:,} bytes, in {len(plan.units):,} units" if plan.units else "nothing"
+    yield f"{plan.pipeline}/{plan.source} at position {plan.version}: {what} to read"
+    for unit in plan.units[:UNITS_SHOWN]:
+        first, last = unit.slices[0].path, unit.slices[-1].path
+        span = first if unit.files == 1 else f"{first} to {last}"
+        yield f"  unit {unit.number}: {unit.files:,} files, {unit.bytes:,} bytes: {span}"
+    if len(plan.units) > UNITS_SHOWN:
+        yield f"  and {len(plan.units) - UNITS_SHOWN:,} more units"
+    if plan.late:
+        yield f"  late: {len(plan.late):,} files below their watermark, e.g. {plan.late[0]}"
+    for each in plan.skipped:
+        example = f", e.g. {', '.join(each.examples)}" if each.examples else ""
+        yield f"  skipped {each.count:,}: {each.reason.value}{example}"
+    cut = "" if plan.complete else "; cut off, the next plan goes on from there"
+    yield f"  listing: {plan.list_requests:,} requests, {plan.listed_keys:,} keys{cut}"
+    if plan.opens is not None:
+        yield "  a commit without rows records what has changed in the state"
+    yield from (f"  note: {note}" for note in plan.notes)
+    yield from (f"  {remark}" for remark in plan.remarks)

@@ -1,0 +1,90 @@
+"""What a plan tells a person: the files that are held back and why, and what is not looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.planning.discovery import PathListing
+from tidegate.planning.reasons import EXAMPLES, Reason
+from tidegate.specs import LateFiles, PathSource
+from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathState
+
+
+class Troubles:
+    """The files that need someone, by reason, with as many by name as there are examples."""
+
+    __slots__ = ("_counts", "_named")
+
+    def __init__(self) -> None:
+        self._counts: dict[Reason, int] = {}
+        self._named: dict[Reason, list[tuple[str, FileProgress | None]]] = {}
+
+    def add(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
+        """One more."""
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+        named = self._named.setdefault(reason, [])
+        if len(named) < EXAMPLES:
+            named.append((path, progress))
+
+    def notes(self, source: PathSource) -> Iterator[str]:
+        """A line for each file that is named, and one for the rest."""
+        full = self._counts.get(Reason.ISLANDS_FULL, 0)
+        if full:
+            yield (
+                f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
+                " unfinished files below them; repair or remove those"
+            )
+        for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
+            named = self._named.get(reason, [])
+            yield from (_sentence(reason, path, progress) for path, progress in named)
+            more = self._counts.get(reason, 0) - len(named)
+            if more:
+                yield f"{more:,} more: {reason.value}"
+
+
+def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
+    lines = 0 if progress is None or isinstance(progress, Finished) else progress.records
+    match reason:
+        case Reason.GIVEN_UP if isinstance(progress, Failed):
+            return (
+                f"{path} failed {progress.attempts} times and holds its partition's watermark:"
+                f" {progress.reason}; it is read again when it changes"
+            )
+        case Reason.CHANGED:
+            return (
+                f"{path} changed after {lines:,} of its lines were committed and is not read on;"
+                " put the original back, or deliver the rest under a new name"
+            )
+        case _:
+            kept = f", {lines:,} of its lines are committed" if lines else ""
+            return f"{path} was removed from the source before it was finished{kept}"
+
+
+def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
+    """What the state and the listing say that a person should look at."""
+    if state.window_lost and state.partition_watermarks:
+        yield (
+            "the late window is empty and starts at the watermarks: files that came late before"
+            " are found only by comparing everything (reconcile)"
+        )
+    for prefix, count in sorted(listing.directories.sealed.items()):
+        seal = state.sealed.get(prefix)
+        known = seal.directories if seal else None
+        if seal is not None and known is not None and count > known:
+            yield (
+                f"{count - known:,} directories came late below {prefix or 'the top level'}: they are older"
+                f" than {seal.below:%Y-%m-%dT%H:%MZ}, where partitions are sealed, and are not read"
+            )
+
+
+def remarks_of(source: PathSource, listing: PathListing) -> tuple[str, ...]:
+    """What is not looked for with these settings."""
+    remarks = []
+    if source.late_files is LateFiles.STRICT:
+        remarks.append("late files are not looked for (late_files: strict)")
+    if not listing.deep:
+        remarks.append(
+            "directories inside a partition that sort below its watermark are looked for in every"
+            f" {source.deep_listing_every}th poll (deep_listing_every)"
+        )
+    return tuple(remarks)

@@ -1,0 +1,182 @@
+"""What the public functions give back, as values: plans, run reports, states, checks.
+
+Each value turns into plain JSON types by ``to_json()``; those shapes are what ``--json`` prints, and the
+reference of the command line documents them. Nothing here does any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tidegate.planning.plan import Plan
+
+Verdict = Literal["ok", "warn", "fail"]
+
+
+def _plain(value: object) -> Any:
+    """The JSON form of a field's value."""
+    own = getattr(value, "to_json", None)
+    if callable(own):
+        return own()
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        case Enum():
+            return value.value
+        case Mapping():
+            return {str(key): _plain(entry) for key, entry in value.items()}
+        case tuple() | list():
+            return [_plain(entry) for entry in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return value
+
+
+class Report:
+    """Base of the values below: the JSON form is the fields, by their names."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types; times are ISO 8601 in UTC."""
+        assert is_dataclass(self)
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFile(Report):
+    """A file that could not be read; the watermark of its partition waits below it."""
+
+    path: str
+    reason: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan(Report):
+    """What a run would do for one source; ``notes`` are about table and lane, the plan has its own."""
+
+    pipeline: str
+    source: str
+    plan: Plan
+    table_uri: str
+    lane: str = "arrow"
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport(Report):
+    """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one."""
+
+    pipeline: str
+    source: str
+    state: str
+    watermark: str | None
+    files: int
+    bytes: int
+    rows: int
+    commits: int
+    failed: tuple[FailedFile, ...] = ()
+    skipped: tuple[tuple[str, int], ...] = ()
+    table_version: int | None = None
+    error: str | None = None
+    seconds: float = 0.0
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
+        skipped = [{"reason": str(reason), "count": count} for reason, count in self.skipped]
+        return Report.to_json(self) | {"skipped": skipped}
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport(Report):
+    """What a run did; ``ok`` only if everything that was asked for succeeded."""
+
+    sources: tuple[SourceReport, ...]
+    ok: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus(Report):
+    """Where one source stands: its position, how far behind it is, and where that was read from.
+
+    ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
+    listing of what is new was cut off, so that the backlog is a lower bound.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    state: str
+    watermark: str | None
+    version: int
+    table_version: int | None
+    updated: datetime | None
+    lag_seconds: float | None
+    backlog_files: int
+    backlog_bytes: int
+    backlog_complete: bool
+    in_progress: int
+    failed: tuple[FailedFile, ...] = ()
+    open_partitions: int = 0
+    sealed: int = 0
+    shown_from: Literal["mirror", "document", "none"] = "none"
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkView(Report):
+    """The recorded state of one source, in full."""
+
+    pipeline: str
+    source: str
+    version: int
+    state: str
+    value: str | None
+    partitions: Mapping[str, str]
+    files: Mapping[str, Any]
+    sealed: Mapping[str, Any]
+    last_committed_file: str | None
+    updated: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Report):
+    """One thing ``doctor`` looked at; ``remedy`` is empty when all is well."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStep(Report):
+    """One step of the demonstration: title, text, the command that does the same, and a table to show."""
+
+    title: str
+    text: str = ""
+    command: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport(Report):
+    """What the demonstration made and where; ``next_commands`` can be tried afterwards."""
+
+    folder: str
+    config: str
+    steps: tuple[DemoStep, ...]
+    ok: bool
+    seconds: float
+    next_commands: tuple[str, ...] = ()

@@ -1,0 +1,7 @@
+"""How far a source is known to be ingested: pure values and functions, no I/O, no Spark, no clock.
+
+Path watermarks, in reading order: ``paths`` (names and their order), ``path_state`` (what is remembered),
+``standing`` (whether a name is finished), ``outcomes`` (what reading gave), ``advance`` (the next state),
+``late_window`` and ``sealing`` (what keeps the state small), ``layout`` (the time in a partition's path),
+``prefixes`` (the cold start), ``codec`` (JSON).
+"""

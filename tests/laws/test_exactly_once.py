@@ -1,0 +1,211 @@
+"""Whatever arrives in whatever order, and whatever fails or dies: every row is in the table exactly once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from laws.strategies import (
+    fates,
+    few_partitions,
+    hour_partitions,
+    unordered_partitions,
+    world_names,
+    world_paths,
+)
+from laws.world import NOW, World, source
+from tidegate.planning.discovery import is_partition_open
+from tidegate.planning.plan import Plan
+from tidegate.specs import LateFiles, Lateness
+from tidegate.watermarks.path_state import PathState, greater
+from tidegate.watermarks.paths import join, sort_key, split
+from tidegate.watermarks.standing import standings
+
+CROWDED = st.builds(join, few_partitions, world_names)
+RULES = settings(
+    max_examples=40,
+    stateful_step_count=14,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+class Ingestion(RuleBasedStateMachine):
+    """Files arrive; polls list, plan, and commit some of what tasks report; processes die in between."""
+
+    settings_of_source: ClassVar[dict[str, object]] = {}
+    paths: ClassVar[st.SearchStrategy[str]] = CROWDED
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(source(max_attempts=1_000, **self.settings_of_source))
+        self.before = self.world.state
+
+    def may_arrive(self, path: str) -> bool:
+        """Whether the promise covers a file that appears here now."""
+        state = self.world.state
+        partition, name = split(path)
+        if not is_partition_open(self.world.of, state, partition, self.world.now):
+            return False
+        return not standings(self.world.of, state)(partition).is_finished(name)
+
+    def arrivals(self, data: st.DataObject) -> list[str]:
+        """Paths of which those that are not there yet are new."""
+        return data.draw(st.lists(self.paths, min_size=1, max_size=8))
+
+    @initialize(data=st.data())
+    def some_files_are_there(self, data: st.DataObject) -> None:
+        self.files_arrive(data)
+
+    @rule(data=st.data())
+    def files_arrive(self, data: st.DataObject) -> None:
+        for path in filter(self.may_arrive, self.arrivals(data)):
+            self.world.arrive(path)
+
+    @precondition(lambda self: self.world.there)
+    @rule(data=st.data())
+    def a_file_is_removed(self, data: st.DataObject) -> None:
+        self.world.remove(data.draw(st.sampled_from(sorted(self.world.there))))
+
+    @rule(data=st.data(), limit=st.none() | st.integers(1, 6))
+    def a_run_reads_something(self, data: st.DataObject, limit: int | None) -> None:
+        plan = self.world.plan(limit)
+        self.world.open(plan)
+        slices = data.draw(st.permutations([each for unit in plan.units for each in unit.slices]))
+        while slices:
+            taken = data.draw(st.integers(1, len(slices)))
+            wave, slices = slices[:taken], slices[taken:]
+            outcomes = [self.world.outcome(each, data.draw(fates)) for each in wave]
+            if data.draw(st.booleans()):
+                if self.world.commit(plan, outcomes).changed:
+                    check_last_committed(self.world, plan)
+            elif data.draw(st.booleans()):
+                return
+
+    @rule()
+    def another_process_goes_on(self) -> None:
+        self.world.restart()
+
+    @invariant()
+    def nothing_is_there_twice(self) -> None:
+        assert self.world.doubled() == set()
+
+    @invariant()
+    def no_watermark_went_back(self) -> None:
+        old, new = self.before, self.world.state
+        for partition, name in old.partition_watermarks.items():
+            assert new.partition_watermarks.get(partition, name) >= name
+        assert greater(old.value, new.value) == new.value
+        self.before = new
+
+    @invariant()
+    def the_state_is_bounded(self) -> None:
+        check_bounds(self.world)
+
+    def teardown(self) -> None:
+        self.world.drain()
+        assert self.world.missing() == set()
+        assert self.world.doubled() == set()
+        assert not self.world.plan().units
+        assert not set(self.world.state.files) & set(self.world.there)
+
+
+def check_last_committed(world: World, plan: Plan) -> None:
+    """Everything listed at or below ``last_committed_file`` is in the table."""
+    last = world.state.last_committed_file
+    if last is not None:
+        below = {file.path for file in plan.listed if sort_key(file.path) <= sort_key(last)}
+        assert world.missing(below.__contains__) == set()
+
+
+def check_bounds(world: World) -> None:
+    """The windows keep to their limits, and only open partitions are remembered."""
+    state: PathState = world.state
+    sizes = [len(window.names) for window in state.late_window.values()]
+    assert sum(sizes) <= world.of.late_window_total
+    assert max(sizes, default=0) <= world.of.late_window
+    partitions = {split(path)[0] for path in world.lines}
+    assert set(state.partition_watermarks) <= partitions
+    assert all(is_partition_open(world.of, state, each, world.now) for each in state.partition_watermarks)
+    assert set(state.files) <= set(world.lines)
+
+
+class InAnyOrder(Ingestion):
+    """With a wide window and no sealing, files may arrive in any order, also during a listing."""
+
+    settings_of_source: ClassVar = {"lateness": Lateness(never=True)}
+    paths = world_paths
+
+    def may_arrive(self, path: str) -> bool:
+        return True
+
+    @rule(data=st.data())
+    def files_arrive_while_a_listing_runs(self, data: st.DataObject) -> None:
+        paths = self.arrivals(data)
+        new = [path for path in paths if path not in self.world.there]
+        for path in paths:
+            self.world.arrive(path)
+        plan = self.world.plan(hidden=new)
+        self.world.open(plan)
+        slices = [each for unit in plan.units for each in unit.slices]
+        self.world.commit(plan, [self.world.outcome(each, data.draw(fates)) for each in slices])
+
+
+class WithNarrowWindows(Ingestion):
+    """Windows of a few names: what arrives inside them is read, also when they slide while it waits."""
+
+    settings_of_source: ClassVar = {
+        "late_window": 3,
+        "late_window_total": 5,
+        "lateness": Lateness(never=True),
+    }
+
+    def arrivals(self, data: st.DataObject) -> list[str]:
+        """Ever greater names, and some that belong between those in a window."""
+        start = 1 + len(self.world.lines)
+        numbers = range(start, start + data.draw(st.integers(1, 5)))
+        paths = [join(data.draw(few_partitions), f"{number:03d}.json") for number in numbers]
+        for partition, window in sorted(self.world.state.late_window.items()):
+            if window.names and data.draw(st.booleans()):
+                name = data.draw(st.sampled_from(window.names))
+                paths.append(join(partition, f"{name.removesuffix('.json')}~.json"))
+        return paths
+
+
+class WithSealing(Ingestion):
+    """Partitions are sealed after twelve hours: what arrives in an open one is read."""
+
+    settings_of_source: ClassVar = {"lateness": Lateness(fixed=timedelta(hours=12)), "late_window": 3}
+    paths = st.builds(join, st.one_of(hour_partitions, unordered_partitions), st.sampled_from(("a.json", "b.json")))
+
+    @precondition(lambda self: self.world.now < NOW + timedelta(days=3))
+    @rule()
+    def time_passes(self) -> None:
+        self.world.now += timedelta(hours=7)
+
+
+class Strictly(Ingestion):
+    """Without looking back, what arrives above the watermark is read."""
+
+    settings_of_source: ClassVar = {"late_files": LateFiles.STRICT, "lateness": Lateness(periods=24)}
+    paths = world_paths
+
+
+class WithFewIslands(Ingestion):
+    """Few names may wait above a gap: nothing is lost, it only waits."""
+
+    settings_of_source: ClassVar = {"max_islands": 2, "lateness": Lateness(never=True)}
+
+
+for machine in (InAnyOrder, WithNarrowWindows, WithSealing, Strictly, WithFewIslands):
+    machine.TestCase.settings = RULES
+
+TestFilesInAnyOrderAreReadOnce = InAnyOrder.TestCase
+TestFilesInsideNarrowWindowsAreReadOnce = WithNarrowWindows.TestCase
+TestFilesInOpenPartitionsAreReadOnce = WithSealing.TestCase
+TestFilesAboveAStrictWatermarkAreReadOnce = Strictly.TestCase
+TestFewIslandsLoseNothing = WithFewIslands.TestCase
