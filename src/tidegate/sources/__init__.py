@@ -1,0 +1,1 @@
+"""Where data comes from: each folder discovers what is new in one kind of source."""

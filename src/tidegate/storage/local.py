@@ -1,0 +1,201 @@
+"""Directories of this machine as a store, by the operating system alone.
+
+Listing reads names first and asks for size and time only of names that are wanted, so that a directory of
+many finished files stays cheap. An etag is made of inode, modification time and size. Whole objects appear by
+renaming or linking a finished temporary file; such temporary files are never listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import BinaryIO, cast
+
+from tidegate.specs import Location
+from tidegate.storage import failures
+from tidegate.storage.local_files import LocalInput, LocalOutput, etag_of
+from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after
+from tidegate.storage.port import Directory, ObjectInfo, Output, Requests, Upload
+
+_TEMPORARY = (".tidegate-", ".tmp")
+_BUFFER = 1024 * 1024
+
+Paths = list[str]
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+class LocalStore:
+    """A directory. It need not exist: then it is empty, and the first write makes it."""
+
+    concurrency = 1
+
+    def __init__(self, location: Location, root: str) -> None:
+        self.location = location
+        self.requests = Requests()
+        self._root = root
+
+    def exists(self) -> bool:
+        return os.path.isdir(self._root)
+
+    def list(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Iterator[ObjectInfo]:
+        directories, names = self._scan(checked_prefix(self.location.uri, prefix), after)
+        keys = [*names, *(f"{each}/" for each in directories if may_hold_after(each, after))]
+        for key in sorted(keys):
+            if key.endswith("/"):
+                yield from self.list(key[:-1], after, known=known)
+            elif not (known and known(key)) and (info := self._listed(key)):
+                yield info
+
+    def list_directory(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Directory:
+        directories, names = self._scan(checked_prefix(self.location.uri, prefix), after)
+        wanted = (self._listed(path) for path in sorted(names) if not (known and known(path)))
+        return Directory(tuple(sorted(directories)), tuple(info for info in wanted if info))
+
+    def head(self, path: str) -> ObjectInfo:
+        self.requests.count("head")
+        with self._mapped(path, "read"):
+            found = os.stat(self._at(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise failures.missing(self._uri(path))
+        return _info(path, found)
+
+    def get(self, path: str) -> bytes:
+        self.requests.count("get")
+        with self._mapped(path, "read"), open(self._at(path), "rb") as file:
+            return file.read()
+
+    def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
+        self.requests.count("get")
+        with self._mapped(path, "read"), open(self._at(path), "rb") as file:
+            file.seek(start)
+            data = file.read(length)
+            if if_match is not None and etag_of(os.fstat(file.fileno())) != if_match:
+                raise failures.changed(self._uri(path), "its etag differs")
+            return data
+
+    def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
+        self.requests.count("get")
+        with self._mapped(path, "read"):
+            raw = LocalInput(self._at(path), self._uri(path), etag, size)
+        return cast(BinaryIO, io.BufferedReader(raw, _BUFFER))
+
+    def put(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "write"), self._temporary(path, data) as temporary:
+            os.replace(temporary, self._at(path))
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "write"), self._temporary(path, data) as temporary:
+            os.link(temporary, self._at(path))
+
+    def open_output(self, path: str, upload: Upload | None = None) -> Output:
+        self.requests.count("put")
+        with self._mapped(path, "write"):
+            _make_directory(self._at(path))
+            return LocalOutput(self._at(path), self._uri(path))
+
+    def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "write"), self._temporary(path, b"") as temporary:
+            shutil.copyfile(local_path, temporary)
+            os.replace(temporary, self._at(path))
+
+    def delete(self, path: str) -> None:
+        self.requests.count("delete")
+        with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
+            os.unlink(self._at(path))
+
+    def _scan(self, prefix: str, after: str | None) -> tuple[Paths, Paths]:
+        """The directories and the possible objects greater than ``after`` in one directory, in no order."""
+        bound = _bound(prefix, after)
+        directories: Paths = []
+        names: Paths = []
+        with self._mapped(prefix, "list"), self._entries(prefix) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    directories.append(below(prefix, entry.name))
+                elif bound is not None and entry.name > bound and not _is_temporary(entry.name):
+                    names.append(below(prefix, entry.name))
+        for path in (*directories, *names):
+            checked(self.location.uri, path)
+        self.requests.listed(len(directories) + len(names), pages=1)
+        return directories, names
+
+    def _entries(self, prefix: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
+        try:
+            return os.scandir(os.path.join(self._root, prefix))
+        except FileNotFoundError:
+            return contextlib.nullcontext(())
+
+    def _listed(self, path: str) -> ObjectInfo | None:
+        """What is at a path whose name was read: nothing if it is gone by now, or no regular file."""
+        with self._mapped(path, "list"):
+            try:
+                found = os.stat(os.path.join(self._root, path))
+            except FileNotFoundError:
+                return None
+        return _info(path, found) if stat.S_ISREG(found.st_mode) else None
+
+    @contextlib.contextmanager
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        _make_directory(self._at(path))
+        temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+            yield temporary
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._root, checked(self.location.uri, path))
+
+    def _uri(self, path: str) -> str:
+        return below(self.location.uri, path) if path else self.location.uri
+
+    @contextlib.contextmanager
+    def _mapped(self, path: str, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise failures.from_os(error, self._uri(path), action) from error
+
+
+def _bound(prefix: str, after: str | None) -> str | None:
+    """The name after which objects directly in ``prefix`` are wanted: ``""`` all, ``None`` not one."""
+    inside = f"{prefix}/" if prefix else ""
+    if after is None:
+        return ""
+    if after.startswith(inside):
+        return after[len(inside) :]
+    return "" if inside > after else None
+
+
+def _make_directory(path: str) -> None:
+    """The directory that is to hold ``path``; a file in its place is not taken for an existing object."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    modified = datetime.fromtimestamp(found.st_mtime, UTC)
+    return ObjectInfo(path, found.st_size, etag_of(found), modified)

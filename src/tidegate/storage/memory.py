@@ -1,0 +1,198 @@
+"""A store in the memory of this process, with the same promises as the others.
+
+``memory://NAME/…`` is one space per ``NAME``, shared by every store of the process that opens it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from tidegate.errors import ObjectMissing
+from tidegate.specs import Location
+from tidegate.storage import failures
+from tidegate.storage.outputs import UndoableOutput
+from tidegate.storage.paths import below, checked, checked_prefix
+from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    data: bytes
+    etag: str
+    modified: datetime
+
+
+@dataclass(slots=True)
+class Space:
+    """The objects of one ``memory://NAME``."""
+
+    objects: dict[str, _Entry] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_spaces: dict[str, Space] = {}
+_etags = count(1)
+Paths = list[str]
+
+
+def space(name: str) -> Space:
+    """The space of that name, made when first asked for."""
+    return _spaces.setdefault(name, Space())
+
+
+def forget(name: str) -> None:
+    """Drop the space of that name and all its objects."""
+    _spaces.pop(name, None)
+
+
+class MemoryStore:
+    """Objects of a space below a path."""
+
+    concurrency = 1
+
+    def __init__(self, location: Location, within: Space, root: str = "") -> None:
+        self.location = location
+        self.requests = Requests()
+        self._space = within
+        self._inside = f"{root}/" if root else ""
+
+    def exists(self) -> bool:
+        return True
+
+    def list(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Iterator[ObjectInfo]:
+        found = [path for path in self._paths(prefix) if after is None or path > after]
+        self.requests.listed(len(found), pages=max(1, -(-len(found) // PAGE)))
+        for path in found:
+            if not (known and known(path)):
+                with contextlib.suppress(ObjectMissing):
+                    yield self._info(path)
+
+    def list_directory(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Directory:
+        depth = prefix.count("/") + 1 if prefix else 0
+        paths = [(path, path.split("/")) for path in self._paths(prefix)]
+        own = [path for path, parts in paths if len(parts) == depth + 1]
+        directories = sorted({"/".join(parts[: depth + 1]) for _, parts in paths if len(parts) > depth + 1})
+        entries = len(own) + len(directories)
+        self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
+        wanted = (path for path in own if (after is None or path > after) and not (known and known(path)))
+        return Directory(tuple(directories), tuple(self._info(path) for path in wanted))
+
+    def head(self, path: str) -> ObjectInfo:
+        self.requests.count("head")
+        return self._info(path)
+
+    def get(self, path: str) -> bytes:
+        self.requests.count("get")
+        return self._entry(path).data
+
+    def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
+        self.requests.count("get")
+        entry = self._entry(path)
+        if if_match is not None and entry.etag != if_match:
+            raise failures.changed(self._uri(path), "its etag differs")
+        return entry.data[start : start + length]
+
+    def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
+        self.requests.count("get")
+        entry = self._entry(path)
+        if etag is not None and entry.etag != etag:
+            raise failures.changed(self._uri(path), "its etag differs")
+        if size is not None and len(entry.data) != size:
+            raise failures.changed(self._uri(path), f"it has {len(entry.data)} bytes instead of {size}")
+        return io.BytesIO(entry.data)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        key = self._key(path)
+        with self._space.lock:
+            self._space.objects[key] = _entry(data)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        key = self._key(path)
+        with self._space.lock:
+            if key in self._space.objects:
+                raise failures.exists(self._uri(path))
+            self._space.objects[key] = _entry(data)
+
+    def open_output(self, path: str, upload: Upload | None = None) -> Output:
+        return _MemoryOutput(self, checked(self.location.uri, path))
+
+    def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
+        try:
+            data = Path(local_path).read_bytes()
+        except OSError as error:
+            raise failures.from_os(error, local_path, "read") from error
+        self.put(path, data)
+
+    def delete(self, path: str) -> None:
+        self.requests.count("delete")
+        with self._space.lock:
+            self._space.objects.pop(self._key(path), None)
+
+    def _paths(self, prefix: str) -> Paths:
+        inside = self._inside + (f"{checked_prefix(self.location.uri, prefix)}/" if prefix else "")
+        with self._space.lock:
+            return sorted(key[len(self._inside) :] for key in self._space.objects if key.startswith(inside))
+
+    def _entry(self, path: str) -> _Entry:
+        try:
+            return self._space.objects[self._key(path)]
+        except KeyError:
+            raise failures.missing(self._uri(path)) from None
+
+    def _info(self, path: str) -> ObjectInfo:
+        entry = self._entry(path)
+        return ObjectInfo(path, len(entry.data), entry.etag, entry.modified)
+
+    def _key(self, path: str) -> str:
+        return self._inside + checked(self.location.uri, path)
+
+    def _uri(self, path: str) -> str:
+        return below(self.location.uri, path)
+
+
+def _entry(data: bytes) -> _Entry:
+    return _Entry(bytes(data), f'"{next(_etags)}"', datetime.now(UTC))
+
+
+class _MemoryOutput(UndoableOutput):
+    """Bytes that become an object when closed."""
+
+    def __init__(self, store: MemoryStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._buffer = io.BytesIO()
+
+    @property
+    def closed(self) -> bool:
+        return self._buffer.closed
+
+    def write(self, data: bytes, /) -> int:
+        return self._buffer.write(data)
+
+    def tell(self) -> int:
+        return self._buffer.tell()
+
+    def flush(self) -> None:
+        """Does nothing: the object appears as a whole."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self._store.put(self._path, self._buffer.getvalue())
+            self._buffer.close()
+
+    def abort(self) -> None:
+        self._buffer.close()

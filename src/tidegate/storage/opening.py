@@ -1,0 +1,125 @@
+"""From a location to a store, and from what people write to a location's URI.
+
+A URI is a URL: its path is percent-encoded where it must be (``%20`` is a space, ``%23`` is ``#``). A bare
+path is the path as it is on disk, relative to the file it was written in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from tidegate.errors import StorageError
+from tidegate.specs import Location
+from tidegate.storage.local import LocalStore
+from tidegate.storage.memory import MemoryStore, space
+from tidegate.storage.options import client_settings, of_scheme, retries, unknown
+from tidegate.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "adl": "az"}
+SCHEMES = ("file", "s3", "gs", "az", "memory")
+
+
+def absolute(uri: str, base: Path) -> str:
+    """The absolute URI of what a person wrote in a file in directory ``base``, without trailing slash.
+
+    >>> absolute("data/new files/", Path("/srv"))
+    'file:///srv/data/new%20files'
+    >>> absolute("s3a://lake/raw/", Path("/srv"))
+    's3://lake/raw'
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        path = os.path.normpath(os.path.join(base, os.path.expanduser(uri)))
+        return f"file://{quote(os.path.abspath(path), safe='/=:+,@~')}".rstrip("/") or "file://"
+    scheme, _, rest = uri.partition(":")
+    scheme = scheme.lower()
+    if scheme == "file":
+        return f"file:///{rest.removeprefix('//').removeprefix('localhost').strip('/')}".rstrip("/")
+    plain = scheme if scheme in ("abfs", "abfss") else _ALIASES.get(scheme, scheme)
+    return f"{plain}:{rest}".rstrip("/")
+
+
+def split_uri(uri: str) -> tuple[str, str, str]:
+    """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
+    scheme, found, rest = uri.partition("://")
+    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    if not found or scheme not in SCHEMES:
+        raise StorageError(
+            f"{uri!r} is not a location",
+            f"give a path or a URI that begins with one of {', '.join(SCHEMES)}://",
+        )
+    if "?" in rest or "#" in rest:
+        raise StorageError(f"{uri}: a location has no '?' or '#'", "write them as %3F and %23")
+    authority, _, path = rest.partition("/")
+    if scheme != "file" and not authority:
+        raise StorageError(f"{uri} names no bucket", f"write {scheme}://BUCKET/PATH")
+    return scheme, authority, unquote(path).strip("/")
+
+
+def open_store(location: Location) -> ObjectStore:
+    """The store at ``location``; makes clients, sends nothing yet."""
+    scheme, authority, path = split_uri(location.uri)
+    match scheme:
+        case "file":
+            return LocalStore(location, f"/{path}")
+        case "memory":
+            return MemoryStore(location, space(authority), path)
+        case _:
+            return _remote(location, scheme, authority, path)
+
+
+def _remote(location: Location, scheme: str, authority: str, path: str) -> ObjectStore:
+    from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+
+    from tidegate.storage.remote import RemoteStore
+
+    config = of_scheme(location.options, scheme)
+    try:
+        client = _client(location, scheme, authority, path, config)
+    except UnknownConfigurationKeyError as error:
+        raise unknown(location.uri, scheme, config, error) from None
+    except (BaseError, ValueError) as error:
+        raise StorageError(
+            f"{location.uri}: the storage options make no {scheme}:// client ({type(error).__name__})",
+            f"check the values of {', '.join(map(str.upper, config)) or 'the environment variables'}",
+        ) from None
+    return RemoteStore(location, client)
+
+
+def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    http = client_settings(location.options)
+    prefix = path or None
+    match scheme:
+        case "s3":
+            return S3Store(
+                bucket,
+                prefix=prefix,
+                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=retries(),
+            )
+        case "gs":
+            return GCSStore(
+                bucket,
+                prefix=prefix,
+                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=retries(),
+            )
+        case _:
+            container, _, host = bucket.partition("@")
+            account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
+            return AzureStore(
+                container,
+                prefix=prefix,
+                config={**account, **config},  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=retries(),
+            )

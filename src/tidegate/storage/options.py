@@ -1,0 +1,95 @@
+"""Storage options as people write them, as the client of one scheme takes them.
+
+Names are those of the cloud providers' environment variables, in upper or lower case. Options of another
+scheme are left out, so that one set of options serves a local source and an S3 table alike; an unknown option
+of the own scheme is an error. Time-outs and retries are bounded (``timeout``, ``connect_timeout``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import StorageError
+from tidegate.specs import Options
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "s3": ("aws_",),
+    "gs": ("google_", "gcs_"),
+    "az": ("azure_",),
+}
+"""How the option names of each scheme begin."""
+
+_CLIENT = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "pool_idle_timeout",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+}
+_ELSEWHERE = ("aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "aws_dynamodb_", "aws_profile")
+"""Options for other readers of the same set, without meaning for the client."""
+
+_KNOWN = {
+    "s3": (
+        "aws_access_key_id",
+        "aws_secret_access_key",
+        "aws_session_token",
+        "aws_region",
+        "aws_endpoint_url",
+        "aws_allow_http",
+        "aws_skip_signature",
+        "aws_virtual_hosted_style_request",
+        "aws_server_side_encryption",
+    ),
+    "gs": ("google_service_account", "google_service_account_key", "google_application_credentials"),
+    "az": ("azure_storage_account_name", "azure_storage_account_key", "azure_storage_sas_token"),
+}
+_SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
+
+
+def client_settings(options: Options) -> ClientConfig:
+    """Settings of the HTTP client: bounded times, which the options may change."""
+    settings: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
+    given = {name.lower(): value for name, value in options.items()}
+    settings.update({name: value for name, value in given.items() if name in _CLIENT})
+    return settings  # type: ignore[return-value]  # a TypedDict whose keys were checked above
+
+
+def retries() -> RetryConfig:
+    """At most eight tries within ninety seconds."""
+    backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}
+    return {"max_retries": 7, "retry_timeout": timedelta(seconds=90), "backoff": backoff}  # type: ignore[typeddict-item]  # same keys
+
+
+def of_scheme(options: Options, scheme: str) -> dict[str, str]:
+    """The options that belong to ``scheme``, with lower-case names."""
+    given = {name.lower(): value for name, value in options.items()}
+    mine = {name: value for name, value in given.items() if name.startswith(FAMILIES[scheme])}
+    return {name: value for name, value in mine.items() if not name.startswith(_ELSEWHERE)}
+
+
+def unknown(uri: str, scheme: str, config: Mapping[str, str], error: Exception) -> StorageError:
+    """The error for an option that the client of ``scheme`` does not have."""
+    name = next((name for name in config if f"'{name}'" in str(error)), "?")
+    near = get_close_matches(name, _KNOWN[scheme], n=1)
+    hint = f"did you mean {near[0].upper()}?" if near else f"known are {', '.join(_KNOWN[scheme])}"
+    return StorageError(f"{uri}: {name.upper()!r} is not a storage option of {scheme}://", hint)
+
+
+def secrets(options: Options) -> tuple[str, ...]:
+    """Values that must never be shown."""
+    return tuple(
+        value for name, value in options.items() if value and any(word in name.lower() for word in _SECRET_WORDS)
+    )

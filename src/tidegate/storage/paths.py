@@ -1,0 +1,45 @@
+"""Paths inside a store: checked once, before they meet a disk or a network."""
+
+from __future__ import annotations
+
+from tidegate.storage import failures
+
+
+def checked(uri: str, path: str) -> str:
+    """``path``, if it can name an object below the store at ``uri``; otherwise raises ``StorageError``."""
+    if not path:
+        raise failures.unusable_path(uri, path, "it is empty")
+    return checked_prefix(uri, path)
+
+
+def checked_prefix(uri: str, path: str) -> str:
+    """Like ``checked``, for a directory: the empty path is the store's root."""
+    if not path:
+        return path
+    segments = path.split("/")
+    if "" in segments:
+        raise failures.unusable_path(uri, path, "it has an empty segment")
+    if "." in segments or ".." in segments:
+        raise failures.unusable_path(uri, path, "it has a segment '.' or '..'")
+    if "\0" in path or not _encodable(path):
+        raise failures.unusable_path(uri, path, "it is not valid UTF-8 text")
+    return path
+
+
+def _encodable(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def below(prefix: str, name: str) -> str:
+    """``name`` inside directory ``prefix``."""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def may_hold_after(directory: str, after: str | None) -> bool:
+    """Whether a path inside ``directory`` can be greater than ``after``."""
+    inside = f"{directory}/"
+    return after is None or inside > after or after.startswith(inside)

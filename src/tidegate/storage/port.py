@@ -1,0 +1,158 @@
+"""The storage port: what every store can do, and what callers may rely on.
+
+Paths are relative to the store's location, separated by ``/``, without a leading or trailing slash; they are
+plain text, never percent-encoded. Every failure is a :class:`~tidegate.errors.StorageError` that names the
+full URI. Names compare in UTF-8 byte order, which is the order of Python's ``str``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import BinaryIO, Protocol, Self
+
+from tidegate.specs import Location
+
+PAGE = 1000
+"""Entries per page of a listing, on every object store."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object: ``etag`` changes whenever the content does, ``modified`` is in UTC."""
+
+    path: str
+    size: int
+    etag: str | None
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """One level of a store: full paths below its root, ascending, directories without trailing slash."""
+
+    directories: tuple[str, ...]
+    objects: tuple[ObjectInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """How large files travel: from ``multipart_from`` bytes on in parts, several at a time."""
+
+    part_size: int = 32 * 1024 * 1024
+    multipart_from: int = 5 * 1024 * 1024
+    concurrent_parts: int = 8
+
+
+@dataclass(slots=True)
+class Requests:
+    """How often a store was asked; ``list`` counts pages (locally: directories read), ``keys`` entries."""
+
+    list: int = 0
+    keys: int = 0
+    get: int = 0
+    put: int = 0
+    head: int = 0
+    delete: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def listed(self, keys: int, pages: int = 0) -> None:
+        """Count ``pages`` further pages with ``keys`` entries."""
+        with self._lock:
+            self.list += pages
+            self.keys += keys
+
+    def count(self, verb: str) -> None:
+        """Count one request of that kind."""
+        with self._lock:
+            setattr(self, verb, getattr(self, verb) + 1)
+
+
+class Output(Protocol):
+    """A file being written: it may be visible while it grows, and is complete and visible after ``close``.
+
+    As a context manager it closes at the end of the block and aborts when the block raises. One that is
+    dropped without ``close`` never becomes a complete object on a remote store.
+    """
+
+    @property
+    def closed(self) -> bool: ...
+    def writable(self) -> bool: ...
+    def write(self, data: bytes, /) -> int: ...
+    def tell(self) -> int: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None:
+        """Give up: nothing of this file stays behind. Does nothing after ``close``."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ObjectStore(Protocol):
+    """A place for objects. Made and used in one process; safe to use from several threads."""
+
+    @property
+    def location(self) -> Location: ...
+    @property
+    def requests(self) -> Requests: ...
+    @property
+    def concurrency(self) -> int:
+        """How many requests at once pay off: 1 where waiting for an answer costs nothing."""
+
+    def exists(self) -> bool:
+        """Whether the place itself is there: false for a missing local directory only."""
+
+    def list(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Iterator[ObjectInfo]:
+        """Every object below directory ``prefix``, at any depth, whose full path is greater than ``after``.
+
+        The objects of any one directory come in ascending order; how directories interleave is the store's
+        choice. Paths for which ``known`` says true are left out, before anything is asked about them. A
+        missing ``prefix`` gives nothing. Directory markers are left out.
+        """
+
+    def list_directory(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Directory:
+        """One level: all directories directly in ``prefix``, and its own objects greater than ``after``."""
+
+    def head(self, path: str) -> ObjectInfo:
+        """What is at ``path``; raises ``ObjectMissing``."""
+
+    def get(self, path: str) -> bytes:
+        """The whole content; raises ``ObjectMissing``."""
+
+    def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
+        """``length`` bytes from ``start``, fewer at the end; raises ``ObjectChanged`` if the etag differs."""
+
+    def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
+        """The content as a stream in bounded memory.
+
+        Raises ``ObjectChanged``, at once or at any later read, rather than give bytes of anything but the one
+        object with that etag and size; where they are ``None``, of the object found when opening.
+        """
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the whole object; readers see the old content or the new one, never a part."""
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write the object unless there is one: then ``ObjectExists``, and of many writers one wins.
+
+        A response lost on the way can give ``ObjectExists`` for one's own write: read it back to know.
+        """
+
+    def open_output(self, path: str, upload: Upload | None = None) -> Output:
+        """A file to write piece by piece, for a path that nobody else writes."""
+
+    def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
+        """Upload a local file."""
+
+    def delete(self, path: str) -> None:
+        """Remove the object; nothing there is fine."""

@@ -1,0 +1,201 @@
+"""Buckets as a store: S3, Google Cloud Storage and Azure, through one client.
+
+Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
+outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
+uploaded in parts when closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import obstore
+from obstore.exceptions import BaseError
+
+from tidegate.errors import ObjectMissing
+from tidegate.specs import Location
+from tidegate.storage import failures
+from tidegate.storage.options import secrets
+from tidegate.storage.paths import below, checked, checked_prefix
+from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
+from tidegate.storage.remote_files import RangedInput, RemoteOutput
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult, ObjectMeta
+    from obstore.store import ObjectStore as Client
+
+BLOCK = 8 * 1024 * 1024
+"""Bytes per ranged read of a stream."""
+
+_MOST_PARTS = 10_000
+
+
+class RemoteStore:
+    """A prefix of a bucket. The client belongs to the process that made it."""
+
+    concurrency = 8
+
+    def __init__(self, location: Location, client: Client) -> None:
+        self.location = location
+        self.requests = Requests()
+        self._client = client
+        self._secrets = secrets(location.options)
+
+    def exists(self) -> bool:
+        return True
+
+    def list(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Iterator[ObjectInfo]:
+        checked_prefix(self.location.uri, prefix)
+        page_open = False
+        for chunk in self._chunks(prefix, after):
+            self.requests.listed(len(chunk), pages=1)
+            page_open = True
+            yield from self._wanted(chunk, prefix, after, known)
+        if not page_open:
+            self.requests.listed(0, pages=1)
+
+    def _chunks(self, prefix: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
+        with self._mapped(prefix, "list"):
+            yield from obstore.list(self._client, prefix or None, offset=after, chunk_size=PAGE)
+
+    def list_directory(
+        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+    ) -> Directory:
+        checked_prefix(self.location.uri, prefix)
+        with self._mapped(prefix, "list"):
+            found = obstore.list_with_delimiter(self._client, prefix or None)
+        entries = len(found["objects"]) + len(found["common_prefixes"])
+        self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
+        objects = sorted(self._wanted(found["objects"], prefix, after, known), key=lambda info: info.path)
+        return Directory(tuple(sorted(found["common_prefixes"])), tuple(objects))
+
+    def _wanted(
+        self, chunk: Sequence[ObjectMeta], prefix: str, after: str | None, known: Callable[[str], bool] | None
+    ) -> Iterator[ObjectInfo]:
+        for meta in chunk:
+            path = meta["path"]
+            if path == prefix or (after is not None and path <= after) or (known and known(path)):
+                continue
+            if not (meta["size"] == 0 and self._is_marker(path)):
+                yield _info(meta)
+
+    def _is_marker(self, path: str) -> bool:
+        """Whether an empty object is a directory marker, whose key ends in a slash that the client drops."""
+        if "." in path.rpartition("/")[2]:
+            return False
+        try:
+            self.head(path)
+        except ObjectMissing:
+            return True
+        return False
+
+    def head(self, path: str) -> ObjectInfo:
+        self.requests.count("head")
+        with self._mapped(path, "read"):
+            return _info(obstore.head(self._client, checked(self.location.uri, path)))
+
+    def get(self, path: str) -> bytes:
+        with self._mapped(path, "read"):
+            return bytes(self._get(path, {}).bytes())
+
+    def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
+        if length <= 0:
+            return b""
+        options: GetOptions = {"range": (start, start + length)}
+        if if_match is not None:
+            options["if_match"] = if_match
+        with self._mapped(path, "read"):
+            try:
+                return bytes(self._get(path, options).bytes())
+            except BaseError as error:
+                if failures.status_of(error) == 416:
+                    return b""
+                raise
+
+    def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
+        if etag is None or not size:
+            etag, size = self._pinned(path, etag, size)
+        raw = RangedInput(self._read_block, path, etag, size, BLOCK)
+        return cast(BinaryIO, io.BufferedReader(raw, BLOCK))
+
+    def _pinned(self, path: str, etag: str | None, size: int | None) -> tuple[str | None, int]:
+        """Etag and size of the object as it is now, which must fit what is known of it."""
+        found = self.head(path)
+        if etag is not None and found.etag != etag:
+            raise failures.changed(self._uri(path), "its etag differs")
+        if size is not None and found.size != size:
+            raise failures.changed(self._uri(path), f"it has {found.size} bytes instead of {size}")
+        return found.etag, found.size
+
+    def _read_block(self, path: str, start: int, end: int, etag: str | None, size: int) -> bytes:
+        options: GetOptions = {"range": (start, end)}
+        if etag is not None:
+            options["if_match"] = etag
+        with self._mapped(path, "read"):
+            answer = self._get(path, options)
+            if answer.meta["size"] != size:
+                raise failures.changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
+            return bytes(answer.bytes())
+
+    def _get(self, path: str, options: GetOptions) -> GetResult:
+        self.requests.count("get")
+        return obstore.get(self._client, checked(self.location.uri, path), options=options)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "write"):
+            obstore.put(self._client, checked(self.location.uri, path), data, use_multipart=False)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "write"):
+            obstore.put(self._client, checked(self.location.uri, path), data, mode="create")
+
+    def open_output(self, path: str, upload: Upload | None = None) -> Output:
+        checked(self.location.uri, path)
+        try:
+            return RemoteOutput(lambda local: self.put_file(path, local, upload))
+        except OSError as error:
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+
+    def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
+        self.requests.count("put")
+        way = upload or Upload()
+        with self._mapped(path, "write"):
+            size = os.stat(local_path).st_size
+            obstore.put(
+                self._client,
+                checked(self.location.uri, path),
+                Path(local_path),
+                use_multipart=size >= way.multipart_from,
+                chunk_size=max(way.part_size, -(-size // _MOST_PARTS)),
+                max_concurrency=way.concurrent_parts,
+            )
+
+    def delete(self, path: str) -> None:
+        self.requests.count("delete")
+        with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._client, checked(self.location.uri, path))
+
+    def _uri(self, path: str) -> str:
+        return below(self.location.uri, path) if path else self.location.uri
+
+    @contextlib.contextmanager
+    def _mapped(self, path: str, action: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            cause = failures.safe_cause(error, self._secrets)
+            raise failures.from_client(error, self._uri(path), action) from cause
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])

@@ -1,0 +1,217 @@
+"""A real S3 server for tests: SeaweedFS on free loopback ports, in a directory of its own.
+
+``running()`` starts it and waits until it can write; ``Server.location`` is what a configuration would say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.specs import Location, Options
+
+ACCESS_KEY = "tidegate-test"
+SECRET_KEY = "tidegate-test-secret"
+BUCKET = "tidegate"
+START_ATTEMPTS = 3
+START_SECONDS = 90.0
+
+_IDENTITIES = {
+    "identities": [
+        {
+            "name": "writer",
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        },
+        {
+            "name": "reader",
+            "credentials": [{"accessKey": "tidegate-reader", "secretKey": "tidegate-reader-secret"}],
+            "actions": ["Read", "List"],
+        },
+    ]
+}
+
+
+class NotStarted(Exception):
+    """The server ended, or did not answer in time; holds the end of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its address, its process id, and the storage options that reach it."""
+
+    endpoint: str
+    pid: int
+
+    @property
+    def options(self) -> Options:
+        return Options(
+            {
+                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": self.endpoint,
+                "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+                "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+                "AWS_ALLOW_HTTP": "true",
+            }
+        )
+
+    @property
+    def reader_options(self) -> Options:
+        """Options of a user who may read and list but not write."""
+        keys = {"AWS_ACCESS_KEY_ID": "tidegate-reader", "AWS_SECRET_ACCESS_KEY": "tidegate-reader-secret"}
+        return Options({**self.options, **keys})
+
+    def location(self, path: str = "") -> Location:
+        """A place that nobody has used, in the one bucket (the server keeps few buckets with data)."""
+        return Location(f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}/{path}".rstrip("/"), self.options)
+
+    def make_bucket(self, bucket: str) -> None:
+        """Make an empty bucket, unless there is one."""
+        with contextlib.suppress(FileExistsError):
+            self.request("PUT", f"/{bucket}")
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """One signed request for a raw ``/bucket/key``: also for keys that no client library would make."""
+        host = self.endpoint.removeprefix("http://")
+        headers = _signed(method, path, host, body)
+        connection = http.client.HTTPConnection(host, timeout=10)
+        try:
+            connection.request(method, _quoted(path), body, headers)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        if response.status == 409:
+            raise FileExistsError(path)
+        if response.status >= 300:
+            raise OSError(f"{method} {path!r}: {response.status} {content[:300]!r}")
+        return content
+
+
+def _quoted(path: str) -> str:
+    return urllib.parse.quote(path, safe="/-_.~")
+
+
+def _signed(method: str, path: str, host: str, body: bytes) -> dict[str, str]:
+    """The headers of AWS signature version 4 for a request without a query."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    digest = hashlib.sha256(body).hexdigest()
+    scope = f"{moment[:8]}/us-east-1/s3/aws4_request"
+    names = "host;x-amz-content-sha256;x-amz-date"
+    lines = [
+        method,
+        _quoted(path),
+        "",
+        f"host:{host}",
+        f"x-amz-content-sha256:{digest}",
+        f"x-amz-date:{moment}",
+    ]
+    canonical = "\n".join([*lines, "", names, digest])
+    to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"AWS4{SECRET_KEY}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+    credential = f"Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, Signature={signature}"
+    stamp = {"x-amz-date": moment, "x-amz-content-sha256": digest}
+    return {**stamp, "Authorization": f"AWS4-HMAC-SHA256 {credential}"}
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _command(directory: Path) -> tuple[list[str], str]:
+    names = ("master", "volume", "filer", "s3")
+    ports = _free_ports(2 * len(names))
+    flags = [f"-{name}.port={port}" for name, port in zip(names, ports, strict=False)]
+    flags += [f"-{name}.port.grpc={port}" for name, port in zip(names, ports[len(names) :], strict=True)]
+    weed = Path(sys.executable).with_name("weed")
+    command = [str(weed), "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", *flags]
+    command += [
+        "-s3",
+        f"-s3.config={directory / 'identities.json'}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+    ]
+    command += [f"-s3.localSocket={directory / 's3.sock'}", f"-filer.localSocket={directory / 'filer.sock'}"]
+    command += ["-volume.max=60", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+    return command, f"http://127.0.0.1:{ports[3]}"
+
+
+def _answers(server: Server) -> bool:
+    try:
+        server.make_bucket(BUCKET)
+        server.request("PUT", f"/{BUCKET}/probe", b"x")
+    except (OSError, http.client.HTTPException):
+        return False
+    return True
+
+
+def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
+    port = int(server.endpoint.rpartition(":")[2])
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            if _answers(server):
+                return
+        time.sleep(0.2)
+    raise NotStarted(log.read_text(errors="replace")[-3000:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """At once: its data is thrown away, and a graceful end would take it several seconds."""
+    process.kill()
+    process.wait()
+
+
+@contextlib.contextmanager
+def _started(directory: Path) -> Iterator[Server]:
+    (directory / "identities.json").write_text(json.dumps(_IDENTITIES))
+    log = directory / "log.txt"
+    command, endpoint = _command(directory)
+    with log.open("wb") as output:
+        environment = {**os.environ, "HOME": str(directory)}
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory, env=environment)
+    try:
+        server = Server(endpoint, process.pid)
+        _wait(process, server, log)
+        yield server
+    finally:
+        _stop(process)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    """A server that answers, ended with the block; starts anew if another program took one of its ports."""
+    for attempt in range(1, START_ATTEMPTS + 1):
+        directory = Path(tempfile.mkdtemp(prefix="tidegate-s3-"))
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            try:
+                server = stack.enter_context(_started(directory))
+            except NotStarted:
+                if attempt == START_ATTEMPTS:
+                    raise
+                continue
+            yield server
+            return

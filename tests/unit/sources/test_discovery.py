@@ -1,0 +1,371 @@
+"""One poll over a store: what it finds, what it leaves alone, and what it asks for."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import SourceError, StorageError, StorageUnavailable
+from tidegate.planning.discovery import PathListing
+from tidegate.planning.reasons import Reason
+from tidegate.sources.files.discovery import discover
+from tidegate.specs import LateFiles, Location, PartitionFilter, PathSource
+from tidegate.storage import memory
+from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.watermarks.late_window import LateWindow
+from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal
+
+NOW = datetime(2024, 1, 28, 14, 30, tzinfo=UTC)
+KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    name = uuid.uuid4().hex
+    match request.param:
+        case "local":
+            (tmp_path / "in").mkdir()
+            yield open_store(Location(absolute("in", tmp_path)))
+        case "memory":
+            yield open_store(Location(f"memory://{name}"))
+        case _:
+            yield open_store(request.getfixturevalue("s3").location("in"))
+    memory.forget(name)
+
+
+def source(store: ObjectStore, **settings: object) -> PathSource:
+    return replace(PathSource("src", store.location, late_files=LateFiles.STRICT), **settings)
+
+
+def fill(store: ObjectStore, *paths: str) -> None:
+    for path in paths:
+        store.put(path, b"{}\n")
+
+
+def state(watermarks: Mapping[str, str], **more: object) -> PathState:
+    value = "/".join(filter(None, max(watermarks.items(), default=("", ""))))
+    return replace(PathState(Active(value), dict(watermarks)), **more)
+
+
+def found(listing: PathListing) -> list[str]:
+    return [file.path for file in listing.files]
+
+
+def poll(store: ObjectStore, known: PathState, **settings: object) -> PathListing:
+    return discover(store, source(store, **settings), known, NOW)
+
+
+def skipped(listing: PathListing, reason: Reason) -> int:
+    return sum(each.count for each in listing.skipped if each.reason is reason)
+
+
+# --- which files are found
+
+
+def test_an_empty_source_gives_an_empty_listing(store: ObjectStore) -> None:
+    listing = poll(store, PathState())
+    assert (listing.files, listing.complete, listing.any_files, listing.deep) == ((), True, False, True)
+
+
+def test_a_cold_start_finds_everything_in_order_of_partition_and_name(store: ObjectStore) -> None:
+    fill(store, "z.json", "d=2/a.json", "d=1/b.json", "d=1/a.json", "d=1-x/c.json", "d=1/h=1/a.json")
+    listing = poll(store, PathState())
+    assert found(listing) == [
+        "z.json",
+        "d=1/a.json",
+        "d=1/b.json",
+        "d=1-x/c.json",
+        "d=1/h=1/a.json",
+        "d=2/a.json",
+    ]
+    assert [file.size for file in listing.files] == [3] * 6
+    assert all(file.etag for file in listing.files)
+    assert listing.complete
+
+
+def test_only_greater_names_of_a_partition_are_found(store: ObjectStore) -> None:
+    fill(store, "28/100.json", "28/200.json", "28/300.json")
+    assert found(poll(store, state({"28": "200.json"}))) == ["28/300.json"]
+
+
+def test_a_partition_without_entry_is_found_whole(store: ObjectStore) -> None:
+    fill(store, "28/f1.json", "28/f2.json", "28/f3.json", "29/f1.json", "29/f2.json", "27/f0.json")
+    listing = poll(store, state({"28": "f2.json"}))
+    assert found(listing) == ["27/f0.json", "28/f3.json", "29/f1.json", "29/f2.json"]
+
+
+def test_each_hour_goes_by_its_own_entry(store: ObjectStore) -> None:
+    fill(store, "d/hour=13/f1.json", "d/hour=13/f2.json", "d/hour=13/f3.json")
+    fill(store, "d/hour=14/f1.json", "d/hour=14/f2.json")
+    listing = poll(store, state({"d/hour=13": "f2.json", "d/hour=14": "f1.json"}))
+    assert found(listing) == ["d/hour=13/f3.json", "d/hour=14/f2.json"]
+
+
+def test_directories_that_share_a_beginning_go_by_their_own_entries(store: ObjectStore) -> None:
+    fill(store, "d=28/a.json", "d=28/b.json", "d=28-x/a.json", "d=28-x/b.json")
+    assert found(poll(store, state({"d=28": "a.json", "d=28-x": "b.json"}))) == ["d=28/b.json"]
+    assert found(poll(store, state({"d=28": "b.json"}))) == ["d=28-x/a.json", "d=28-x/b.json"]
+
+
+def test_root_files_are_a_partition_beside_the_others(store: ObjectStore) -> None:
+    fill(store, "zz.json", "d=1/a.json", "d=1/b.json")
+    assert found(poll(store, state({"d=1": "a.json"}))) == ["zz.json", "d=1/b.json"]
+    assert found(poll(store, state({"d=1": "b.json", "": "zz.json"}))) == []
+    fill(store, "zzz.json", "d=2/a.json")
+    assert found(poll(store, state({"d=1": "b.json", "": "zz.json"}))) == ["zzz.json", "d=2/a.json"]
+
+
+def test_each_file_is_found_once_whatever_the_depth(store: ObjectStore) -> None:
+    fill(store, "d=1/a.json", "d=1/h=2/a.json", "d=1/h=2/m=3/a.json", "a.json")
+    everything = ["a.json", "d=1/a.json", "d=1/h=2/a.json", "d=1/h=2/m=3/a.json"]
+    assert found(poll(store, PathState())) == everything
+    known = {"": "a.json", "d=1": "a.json", "d=1/h=2": "a.json", "d=1/h=2/m=3": "a.json"}
+    for missing in known:
+        rest = {partition: name for partition, name in known.items() if partition != missing}
+        assert found(poll(store, state(rest))) == [f"{missing}/a.json".lstrip("/")]
+
+
+def test_a_deeper_directory_above_the_watermark_is_found_at_once(store: ObjectStore) -> None:
+    fill(store, "d=1/a.json", "d=1/late/x.json")
+    assert found(poll(store, state({"d=1": "a.json"}))) == ["d=1/late/x.json"]
+
+
+def test_a_deeper_directory_below_the_watermark_is_found_by_the_deep_listing(store: ObjectStore) -> None:
+    fill(store, "d=1/m.json", "d=1/early/x.json")
+    known = state({"d=1": "m.json"})
+    spec = source(store, deep_listing_every=10)
+    assert found(discover(store, spec, known, NOW, poll_count=9)) == []
+    deep = discover(store, spec, known, NOW, poll_count=10)
+    assert (found(deep), deep.deep) == (["d=1/early/x.json"], True)
+    assert not discover(store, spec, known, NOW, poll_count=11).deep
+
+
+def test_unfinished_files_are_listed_again_below_the_watermark_too(store: ObjectStore) -> None:
+    fill(store, "d/a.json", "d/b.json", "d/c.json")
+    known = state(
+        {"d": "c.json"},
+        files={"d/b.json": Failed(1, "broken", 3), "e/x.json": RecordsRead(5, 3)},
+    )
+    assert "d/b.json" in found(poll(store, known))
+    assert "d/a.json" not in found(poll(store, known))
+
+
+def test_files_finished_above_a_gap_are_listed(store: ObjectStore) -> None:
+    fill(store, "d/a.json", "d/b.json", "d/c.json")
+    known = PathState(files={"d/c.json": Finished()})
+    assert found(poll(store, known)) == ["d/a.json", "d/b.json", "d/c.json"]
+
+
+# --- what is left out, and said
+
+
+def test_internal_names_are_left_out_at_every_level(store: ObjectStore) -> None:
+    fill(store, "d/a.json", "_tmp/a.json", "d/_x.json", "d/.hidden/a.json", ".b.json")
+    listing = poll(store, PathState())
+    assert found(listing) == ["d/a.json"]
+    assert skipped(listing, Reason.INTERNAL) == 4
+
+
+def test_internal_directories_are_not_looked_into_when_levels_are_known(store: ObjectStore) -> None:
+    fill(store, "d/a.json", *(f"_tmp/{number}.json" for number in range(5)))
+    listing = poll(store, state({"d": "a.json"}))
+    assert (found(listing), skipped(listing, Reason.INTERNAL)) == ([], 1)
+
+
+def test_other_endings_are_left_out(store: ObjectStore) -> None:
+    fill(store, "a.json", "b.csv", "c.ndjson.gz", "d.json.tmp", "e.jsonl.zst")
+    listing = poll(store, PathState())
+    assert (found(listing), skipped(listing, Reason.SUFFIX)) == (["a.json", "c.ndjson.gz", "e.jsonl.zst"], 2)
+
+
+def test_pattern_and_exclude_are_kept(store: ObjectStore) -> None:
+    fill(store, "d/a.csv", "d/b.json", "d/skip-c.csv")
+    listing = poll(store, PathState(), pattern="*.csv", exclude=("skip-*",))
+    assert found(listing) == ["d/a.csv"]
+    assert (skipped(listing, Reason.PATTERN), skipped(listing, Reason.EXCLUDED)) == (1, 1)
+
+
+def test_sealed_partitions_are_not_listed(store: ObjectStore) -> None:
+    fill(store, "date=2024-01-01/a.json", "date=2024-01-02/a.json", "date=2024-01-28/a.json", "zz.json")
+    known = state({"date=2024-01-28": "a.json", "": "zz.json"}, sealed={"": Seal(datetime(2024, 1, 10, tzinfo=UTC), 2)})
+    listing = poll(store, known)
+    assert (found(listing), skipped(listing, Reason.SEALED)) == ([], 2)
+    assert listing.list_requests == 2
+    assert (listing.directories.sealed, listing.directories.open) == ({"": 2}, ("date=2024-01-28",))
+    assert listing.any_files
+
+
+def test_a_cold_start_counts_the_directories_it_saw_in_passing(store: ObjectStore) -> None:
+    fill(store, "date=2024-01-01/hour=01/a.json", "date=2024-01-01/hour=02/a.json", "date=2024-01-28/b.json")
+    listing = poll(store, PathState())
+    assert listing.directories.open == ("date=2024-01-01", "date=2024-01-28")
+
+
+# --- late files
+
+
+def test_the_window_lists_from_its_start_and_leaves_out_what_was_read(store: ObjectStore) -> None:
+    fill(store, *(f"d/{number}.json" for number in (10, 20, 25, 30, 40, 50)))
+    known = state({"d": "40.json"}, late_window={"d": LateWindow(("20.json", "30.json", "40.json"), "10.json")})
+    listing = poll(store, known, late_files=LateFiles.WINDOW)
+    assert found(listing) == ["d/25.json", "d/50.json"]
+    assert skipped(listing, Reason.READ) == 3
+    assert found(poll(store, known, late_files=LateFiles.STRICT)) == ["d/50.json"]
+
+
+def test_an_unfinished_file_inside_the_window_is_listed(store: ObjectStore) -> None:
+    fill(store, "d/20.json", "d/30.json")
+    known = state(
+        {"d": "30.json"},
+        late_window={"d": LateWindow(("20.json", "30.json"), "10.json")},
+        files={"d/20.json": Failed(1, "broken", 3)},
+    )
+    assert found(poll(store, known, late_files=LateFiles.WINDOW)) == ["d/20.json"]
+
+
+# --- cold start with a filter
+
+
+def test_a_filtered_cold_start_lists_only_its_prefixes(store: ObjectStore) -> None:
+    fill(store, *(f"date=2024-01-{day:02d}/a.json" for day in range(1, 29)), "date=2024-01-28/hour=01/b.json")
+    spec = source(store, partition_filter=PartitionFilter("date=%Y-%m-%d", 2))
+    listing = discover(store, spec, PathState(), NOW)
+    assert found(listing) == [
+        "date=2024-01-26/a.json",
+        "date=2024-01-27/a.json",
+        "date=2024-01-28/a.json",
+        "date=2024-01-28/hour=01/b.json",
+    ]
+    assert listing.listed_keys <= 6
+    assert not listing.deep
+    assert (listing.directories.sealed, listing.directories.open) == ({}, ())
+
+
+def test_a_filter_does_not_bound_later_polls(store: ObjectStore) -> None:
+    fill(store, "date=2024-01-09/a.json", "date=2024-01-10/a.json", "date=2024-01-28/a.json")
+    spec = source(store, partition_filter=PartitionFilter("date=%Y-%m-%d", 1))
+    known = state({"date=2024-01-09": "a.json"}, sealed={"": Seal(datetime(2024, 1, 8, tzinfo=UTC))})
+    assert found(discover(store, spec, known, NOW)) == ["date=2024-01-10/a.json", "date=2024-01-28/a.json"]
+
+
+# --- limit
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_a_limited_listing_shows_each_partition_up_to_some_name(store: ObjectStore, limit: int) -> None:
+    paths = ["a.json", "b.json", "d=1/a.json", "d=1/b.json", "d=1/c.json", "d=1/h/a.json", "d=2/a.json"]
+    fill(store, *paths, "d=1/b.csv")
+    listing = discover(store, source(store), PathState(), NOW, limit=limit)
+    assert len(listing.files) == min(limit, len(paths))
+    assert listing.complete == (limit >= len(paths))
+    for partition in ("", "d=1", "d=1/h", "d=2"):
+        own = [path for path in paths if path.rpartition("/")[0] == partition]
+        shown = [path for path in found(listing) if path.rpartition("/")[0] == partition]
+        assert shown == own[: len(shown)]
+
+
+def test_a_limited_listing_by_levels_is_cut_in_the_same_way(store: ObjectStore) -> None:
+    fill(store, *(f"d={day}/{name}.json" for day in range(4) for name in "abcd"), "r.json", "s.json")
+    known = state({"d=0": "b.json", "d=1": "a.json"})
+    listing = discover(store, source(store), known, NOW, limit=3)
+    assert not listing.complete
+    assert len(found(listing)) == 3
+    assert found(discover(store, source(store), known, NOW, limit=1)) == ["r.json"]
+    assert discover(store, source(store), known, NOW, limit=15).complete
+
+
+def test_files_that_wait_do_not_use_up_the_limit(store: ObjectStore) -> None:
+    fill(store, *(f"d/{number}.json" for number in range(9)))
+    files = {f"d/{number}.json": Failed(5, "broken", 3) for number in range(5)}
+    listing = discover(store, source(store), PathState(files=files), NOW, limit=2)
+    assert found(listing) == [f"d/{number}.json" for number in range(7)]
+    assert not listing.complete
+
+
+# --- cost and failures
+
+
+def test_an_idle_poll_costs_one_request_per_open_partition_and_level(store: ObjectStore) -> None:
+    hours = [f"date=2024-01-{day}/hour={hour:02d}" for day in (27, 28) for hour in range(5)]
+    fill(store, *(f"{hour}/{name}.json" for hour in hours for name in "abcdefghij"))
+    known = state(dict.fromkeys(hours, "j.json"))
+    listing = poll(store, known)
+    assert (found(listing), listing.list_requests) == ([], 1 + 2 + 10)
+    assert listing.listed_keys == 2 + 10
+    again = poll(store, known, late_files=LateFiles.WINDOW)
+    assert (found(again), again.list_requests) == ([], 13)
+
+
+def test_more_history_costs_no_more(store: ObjectStore) -> None:
+    costs = []
+    for number in (1, 40):
+        fill(store, *(f"d/{index:04d}.json" for index in range(number)))
+        listing = poll(store, state({"d": f"{number - 1:04d}.json"}))
+        costs.append((listing.list_requests, listing.listed_keys))
+    assert costs[0] == costs[1]
+
+
+def test_a_missing_local_directory_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
+    place = Location(absolute("no such", tmp_path))
+    store = open_store(place)
+    with pytest.raises(SourceError) as caught:
+        discover(store, PathSource("events", place), PathState(), NOW)
+    assert "'events'" in str(caught.value)
+    assert place.uri in str(caught.value)
+    (tmp_path / "no such").mkdir()
+    assert discover(store, PathSource("events", place), PathState(), NOW).files == ()
+
+
+def test_a_file_in_place_of_the_source_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    place = Location(absolute("file", tmp_path))
+    with pytest.raises(SourceError, match="file"):
+        discover(open_store(place), PathSource("events", place), PathState(), NOW)
+
+
+class _Failing(memory.MemoryStore):
+    """A store whose listing breaks off in one directory."""
+
+    concurrency = 4
+
+    def list(self, prefix: str = "", *rest: object, **more: object) -> Iterator[ObjectInfo]:
+        yield from super().list(prefix, *rest, **more)  # type: ignore[arg-type]  # handed on as they came
+        if prefix == "d=2":
+            raise StorageUnavailable("the listing broke off")
+
+
+def test_a_listing_that_fails_in_one_place_fails_as_a_whole() -> None:
+    place = Location("memory://failing")
+    store = _Failing(place, memory.Space())
+    fill(store, "d=1/a.json", "d=1/b.json", "d=2/a.json", "d=2/b.json", "d=3/a.json")
+    with pytest.raises(StorageError, match="broke off"):
+        poll(store, state({"d=1": "a.json", "d=2": "a.json"}))
+
+
+@pytest.mark.s3
+def test_a_key_that_cannot_be_represented_fails_the_poll_by_name(request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue("s3")
+    place = server.location()
+    server.request("PUT", f"/{place.uri.removeprefix('s3://')}/new\nline.json", b"{}")
+    with pytest.raises(StorageError, match=r"new\\nline\.json"):
+        discover(open_store(place), PathSource("src", place), PathState(), NOW)
+
+
+@pytest.mark.s3
+def test_directory_markers_are_not_files(request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue("s3")
+    place = server.location()
+    key = f"/{place.uri.removeprefix('s3://')}"
+    for marker in ("d=1/", "d=2/", "d=2/h=1/"):
+        server.request("PUT", f"{key}/{marker}")
+    server.request("PUT", f"{key}/d=2/a.json", b"{}")
+    spec = PathSource("src", place, pattern="*")
+    store = open_store(place)
+    assert found(discover(store, spec, PathState(), NOW)) == ["d=2/a.json"]
+    assert found(discover(store, spec, state({"d=2": "a.json"}), NOW)) == []

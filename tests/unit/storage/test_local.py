@@ -1,0 +1,211 @@
+"""What only a local directory can do, or do wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import ObjectChanged, ObjectMissing, StorageError
+from tidegate.specs import Location
+from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.port import ObjectStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(Location(absolute("in", tmp_path)))
+
+
+def test_a_missing_directory_is_empty_and_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
+    assert not store.exists()
+    assert list(store.list()) == []
+    store.put("a", b"1")
+    assert store.exists()
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_file_rewritten_in_place_while_it_is_read_is_noticed(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("a", b"1" * 5_000_000)
+    info = store.head("a")
+    with store.open_input("a", etag=info.etag, size=info.size) as stream:
+        assert stream.read(10) == b"1" * 10
+        (tmp_path / "in/a").write_bytes(b"2" * 5_000_000)
+        with pytest.raises(ObjectChanged, match="in/a"):
+            stream.read()
+
+
+def test_a_file_that_grows_while_it_is_read_is_noticed(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("a", b"1" * 3_000_000)
+    info = store.head("a")
+    with store.open_input("a", etag=info.etag, size=info.size) as stream:
+        stream.read(10)
+        with (tmp_path / "in/a").open("ab") as file:
+            file.write(b"more")
+        with pytest.raises(ObjectChanged):
+            stream.read()
+
+
+def test_a_file_replaced_with_the_same_size_and_time_is_another_one(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("a", b"first")
+    info = store.head("a")
+    kept = os.stat(tmp_path / "in/a")
+    store.put("a", b"other")
+    os.utime(tmp_path / "in/a", ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    with pytest.raises(ObjectChanged):
+        store.open_input("a", etag=info.etag, size=info.size)
+
+
+def test_left_over_temporary_files_are_not_listed(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("d/a", b"1")
+    (tmp_path / "in/d/.tidegate-0123.tmp").write_bytes(b"half")
+    assert [info.path for info in store.list()] == ["d/a"]
+    assert [info.path for info in store.list_directory("d").objects] == ["d/a"]
+
+
+def test_writing_leaves_no_temporary_files(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("d/a", b"1")
+    store.put_if_absent("d/b", b"1")
+    with pytest.raises(StorageError):
+        store.put_if_absent("d/b", b"2")
+    store.put_file("d/c", str(tmp_path / "in/d/a"))
+    assert sorted(os.listdir(tmp_path / "in/d")) == ["a", "b", "c"]
+
+
+def test_new_files_have_the_permissions_that_the_user_asks_for(store: ObjectStore, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        store.put("a", b"1")
+        store.put_if_absent("b", b"1")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / "in" / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
+
+
+def test_links_are_followed_and_broken_ones_are_not_files(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("real/a.json", b"12")
+    (tmp_path / "in/dir").symlink_to(tmp_path / "in/real")
+    (tmp_path / "in/file.json").symlink_to(tmp_path / "in/real/a.json")
+    (tmp_path / "in/broken.json").symlink_to(tmp_path / "nowhere")
+    assert [(info.path, info.size) for info in store.list()] == [
+        ("dir/a.json", 2),
+        ("file.json", 2),
+        ("real/a.json", 2),
+    ]
+    assert store.list_directory().directories == ("dir", "real")
+
+
+def test_a_directory_that_contains_itself_is_an_error_and_no_endless_walk(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("d/a", b"1")
+    (tmp_path / "in/d/loop").symlink_to(tmp_path / "in/d")
+    with pytest.raises(StorageError, match="ELOOP"):
+        list(store.list())
+
+
+def test_pipes_are_not_files(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("a", b"1")
+    os.mkfifo(tmp_path / "in/pipe")
+    assert [info.path for info in store.list()] == ["a"]
+    with pytest.raises(ObjectMissing):
+        store.head("pipe")
+
+
+def test_a_name_that_is_no_text_is_an_error_that_names_it(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("d/a", b"1")
+    (tmp_path / os.fsdecode(b"in/d/caf\xe9.json")).write_bytes(b"1")
+    with pytest.raises(StorageError, match=r"caf\\udce9\.json"):
+        list(store.list())
+
+
+def test_a_file_in_place_of_a_directory_is_not_taken_for_an_existing_object(store: ObjectStore) -> None:
+    store.put("a", b"1")
+    for action in (store.put, store.put_if_absent):
+        with pytest.raises(StorageError, match="ENOTDIR") as caught:
+            action("a/b", b"2")
+        assert type(caught.value) is StorageError
+    with pytest.raises(StorageError, match="a/b"):
+        store.open_output("a/b")
+
+
+def test_a_name_that_is_too_long_is_refused_by_name(store: ObjectStore) -> None:
+    with pytest.raises(StorageError, match="ENAMETOOLONG"):
+        store.put("x" * 300, b"1")
+
+
+def test_no_space_left_names_the_file_and_leaves_nothing(store: ObjectStore, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        with pytest.raises(StorageError, match="free space") as caught:
+            store.put("big", b"x" * 3_000_000)
+        assert "in/big" in str(caught.value)
+        output = store.open_output("out")
+        with pytest.raises(StorageError, match="in/out"):
+            output.write(b"x" * 3_000_000)
+        output.abort()
+        late = store.open_output("late")
+        late.write(b"x" * 1_000_001)
+        with pytest.raises(StorageError, match="in/late"):
+            late.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path / "in") == []
+
+
+AS_NOBODY = """
+import os, sys
+from tidegate.errors import AccessDenied
+from tidegate.specs import Location
+from tidegate.storage.opening import open_store
+store = open_store(Location(sys.argv[1]))
+os.setuid(65534)
+for action in (lambda: list(store.list()), lambda: store.get("closed/a"), lambda: store.put("new", b"x"),
+               lambda: store.put_if_absent("new", b"x"), lambda: store.open_output("new")):
+    try:
+        action()
+    except AccessDenied as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="switches to a user without permissions")
+def test_a_directory_without_permission_is_denied_by_name() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        store = open_store(Location(absolute("in", Path(place))))
+        store.put("closed/a", b"1")
+        os.chmod(f"{place}/in/closed", 0o700)
+        command = [sys.executable, "-c", AS_NOBODY, store.location.uri]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = result.stdout.splitlines()
+    assert [line.partition("/in/")[2].partition(" ")[0] for line in lines] == [
+        "closed",
+        "closed/a",
+        "new",
+        "new",
+        "new",
+    ]
+    assert all("permission" in line for line in lines)
+
+
+def test_only_wanted_names_are_asked_for_their_size(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        store.put(f"d/{number:02d}", b"1")
+    asked: list[object] = []
+    real = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **more: asked.append(path) or real(path, **more))
+    found = list(store.list("d", after="d/45", known={"d/47"}.__contains__))
+    assert [info.path for info in found] == ["d/46", "d/48", "d/49"]
+    assert len(asked) == 3
+
+
+def test_an_output_that_is_dropped_warns_nobody(store: ObjectStore) -> None:
+    output = store.open_output("out")
+    output.write(b"x")
+    output.abort()
+    del output

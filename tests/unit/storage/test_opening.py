@@ -1,0 +1,133 @@
+"""From what people write to a store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import StorageError
+from tidegate.specs import Location, Options
+from tidegate.storage import memory
+from tidegate.storage.opening import absolute, open_store, split_uri
+
+
+@pytest.mark.parametrize(
+    ("written", "uri"),
+    [
+        ("data/x/", "file:///srv/conf/data/x"),
+        ("../x", "file:///srv/x"),
+        ("/abs/x/", "file:///abs/x"),
+        ("a b/100%/c#d?", "file:///srv/conf/a%20b/100%25/c%23d%3F"),
+        ("date=1/é", "file:///srv/conf/date=1/%C3%A9"),
+        ("file:///abs/x/", "file:///abs/x"),
+        ("file:/abs/x", "file:///abs/x"),
+        ("file://localhost/abs/x", "file:///abs/x"),
+        ("s3://lake/raw/", "s3://lake/raw"),
+        ("s3a://lake/raw", "s3://lake/raw"),
+        ("S3://Lake/Raw", "s3://Lake/Raw"),
+        ("gs://lake/raw//", "gs://lake/raw"),
+        ("memory://name", "memory://name"),
+        (".", "file:///srv/conf"),
+    ],
+)
+def test_what_people_write_becomes_an_absolute_uri(written: str, uri: str) -> None:
+    assert absolute(written, Path("/srv/conf")) == uri
+
+
+def test_a_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert absolute("~/x", Path("/srv")) == "file:///home/ada/x"
+
+
+def test_an_absolute_uri_stays_as_it_is() -> None:
+    for uri in ("file:///a%20b/c%25", "s3://lake/a%20b", "memory://m/x"):
+        assert absolute(uri, Path("/srv")) == uri
+
+
+def test_a_path_on_disk_is_found_again_through_its_uri(tmp_path: Path) -> None:
+    place = tmp_path / "a b%20#?+=:é"
+    place.mkdir()
+    (place / "x.json").write_bytes(b"1")
+    store = open_store(Location(absolute(str(place), tmp_path)))
+    assert store.get("x.json") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "parts"),
+    [
+        ("s3://lake/raw/a%20b", ("s3", "lake", "raw/a b")),
+        ("s3a://lake", ("s3", "lake", "")),
+        ("file:///a/b%25", ("file", "", "a/b%")),
+        ("abfss://box@account.dfs.core.windows.net/x", ("az", "box@account.dfs.core.windows.net", "x")),
+    ],
+)
+def test_a_uri_is_split(uri: str, parts: tuple[str, str, str]) -> None:
+    assert split_uri(uri) == parts
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/x", "plain/path", "s3:///x", "s3://b/x?y", "s3://b/x#y"])
+def test_a_uri_that_names_no_place_is_refused_with_a_remedy(uri: str) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_store(Location(uri))
+    assert uri in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_stores_of_one_memory_name_share_their_objects() -> None:
+    open_store(Location("memory://shared/a")).put("b/c", b"1")
+    assert open_store(Location("memory://shared")).get("a/b/c") == b"1"
+    assert open_store(Location("memory://shared/a/b")).get("c") == b"1"
+    memory.forget("shared")
+    assert list(open_store(Location("memory://shared")).list()) == []
+
+
+def test_options_of_another_scheme_are_ignored(tmp_path: Path) -> None:
+    options = Options({"AWS_REGION": "eu-west-1", "GOOGLE_SERVICE_ACCOUNT": "/no/such.json", "AZURE_X": "y"})
+    open_store(Location(absolute("x", tmp_path), options)).put("a", b"1")
+    open_store(Location("s3://lake/x", options))
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_option_names_may_be_upper_or_lower_case(upper: bool) -> None:
+    names = ("aws_region", "aws_endpoint_url", "aws_access_key_id", "aws_secret_access_key", "aws_allow_http")
+    values = ("eu-west-1", "http://127.0.0.1:1", "key", "secret", "true")
+    options = {name.upper() if upper else name: value for name, value in zip(names, values, strict=True)}
+    open_store(Location("s3://lake/x", Options(options)))
+
+
+def test_options_that_only_other_readers_know_are_ignored() -> None:
+    open_store(Location("s3://lake", Options({"AWS_S3_ALLOW_UNSAFE_RENAME": "true", "timeout": "20s"})))
+
+
+def test_a_misspelt_option_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(StorageError, match=r"AWS_ACESS_KEY_ID.*did you mean AWS_ACCESS_KEY_ID"):
+        open_store(Location("s3://lake", Options({"AWS_ACESS_KEY_ID": "CANARY"})))
+
+
+def test_an_unusable_value_is_refused_without_showing_it() -> None:
+    with pytest.raises(StorageError) as caught:
+        open_store(Location("s3://lake", Options({"AWS_ALLOW_HTTP": "CANARY"})))
+    assert "AWS_ALLOW_HTTP" in str(caught.value)
+    assert "CANARY" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_other_clouds_open_without_a_request() -> None:
+    key = Options({"AZURE_STORAGE_ACCOUNT_KEY": "a2V5", "AZURE_STORAGE_ACCOUNT_NAME": "account"})
+    open_store(Location("az://box/x", key))
+    open_store(Location("abfss://box@account.dfs.core.windows.net/x", key))
+    open_store(Location("gs://lake/x", Options({"GOOGLE_BEARER_TOKEN": "token"})))
+
+
+@pytest.mark.parametrize("uri", ["file:///tmp/x", "s3://lake/x"])
+def test_storage_loads_neither_arrow_nor_spark(uri: str) -> None:
+    code = (
+        "import sys; from tidegate.specs import Location; from tidegate.storage.opening import open_store;"
+        f"open_store(Location({uri!r}));"
+        "print(sorted({'pyarrow', 'pandas', 'pyspark', 'deltalake', 'pydantic'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
