@@ -1,0 +1,133 @@
+"""Checked models → specs, the plain values that everything else works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidegate.config.models import (
+    ElementModel,
+    ErrorHandlingModel,
+    FieldModel,
+    PipelineModel,
+    ProjectModel,
+    SchemaModel,
+    SinkModel,
+    SourceModel,
+)
+from tidegate.specs import (
+    ErrorHandling,
+    FieldSpec,
+    Location,
+    MetricsSpec,
+    PartitionBy,
+    PartitionFilter,
+    PathSource,
+    PipelineSpec,
+    ProjectSpec,
+    SchemaSpec,
+    SinkSpec,
+    SparkSpec,
+)
+
+Absolute = Callable[[str], str]
+
+
+def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
+    """The specs of a whole file."""
+    return ProjectSpec(
+        origin=origin,
+        pipelines=tuple(_pipeline(name, each, absolute) for name, each in model.pipelines.items()),
+        spark=SparkSpec(model.spark.master, model.spark.remote, model.spark.config),
+        total_concurrency=model.global_.total_concurrency,
+        poll_jitter_secs=model.global_.poll_jitter_secs,
+        recovery_max_commits=model.recovery.max_commits,
+        commit_deadline_secs=model.global_.commit_deadline_secs,
+        metrics=MetricsSpec(model.metrics.enabled, model.metrics.address, model.metrics.legacy_names),
+        notices=notices,
+    )
+
+
+def _pipeline(name: str, model: PipelineModel, absolute: Absolute) -> PipelineSpec:
+    return PipelineSpec(
+        name=name,
+        sources=tuple(_source(each, source, absolute) for each, source in model.sources.items()),
+        schema=_schema(model.schema_, model),
+        sink=_sink(model.sink, absolute),
+        max_concurrent_files=model.max_concurrent_files,
+        error_handling=_error_handling(model.error_handling, absolute),
+    )
+
+
+def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
+    bounds = model.partition_filter
+    return PathSource(
+        name=name,
+        location=Location(absolute(model.source_uri), model.storage_options),
+        pattern=model.pattern,
+        exclude=model.exclude,
+        compression=model.compression,
+        partition_filter=PartitionFilter(bounds.prefix_template, bounds.lookback) if bounds else None,
+        late_files=model.late_files,
+        late_window=model.late_window,
+        late_window_total=model.late_window_total,
+        lateness=model.lateness,
+        deep_listing_every=model.deep_listing_every,
+        max_attempts=model.max_attempts,
+        max_islands=model.max_islands,
+        batch_size=model.batch_size,
+        interval_files=model.checkpoint.interval_files,
+        interval_secs=model.checkpoint.interval_secs,
+        mirror_legacy=model.checkpoint.mirror_legacy,
+        poll_interval_secs=model.poll_interval_secs,
+    )
+
+
+def _schema(model: SchemaModel, pipeline: PipelineModel) -> SchemaSpec:
+    return SchemaSpec(
+        fields=tuple(_field(field.name, field) for field in model.fields),
+        infer=not model.fields,
+        coerce_conflicts_to_utf8=model.coerce_conflicts_to_utf8,
+        evolution=pipeline.schema_evolution,
+        numbers=model.numbers,
+    )
+
+
+def _field(name: str, model: ElementModel) -> FieldSpec:
+    return FieldSpec(
+        name=name,
+        type=model.type,
+        nullable=model.nullable,
+        fields=tuple(_field(field.name, field) for field in model.fields),
+        items=_child("element", model.items),
+        keys=_child("key", model.keys),
+        values=_child("value", model.values),
+    )
+
+
+def _child(name: str, model: ElementModel | FieldModel | None) -> FieldSpec | None:
+    return _field(name, model) if model is not None else None
+
+
+def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
+    by = model.partition_by
+    return SinkSpec(
+        table=Location(absolute(model.table_uri), model.storage_options),
+        partition_by=PartitionBy(by.prefix_template, by.column) if by else None,
+        file_size_mb=model.file_size_mb,
+        row_group_size_bytes=model.row_group_size_bytes,
+        compression=model.compression,
+        rollover_timeout_secs=model.rollover_timeout_secs,
+        inactivity_timeout_secs=model.inactivity_timeout_secs,
+        commit_batch_files=model.commit_batch_files,
+        delta_checkpoint_interval=model.delta_checkpoint_interval,
+        metadata_columns=model.metadata_columns,
+        max_concurrent_uploads=model.max_concurrent_uploads,
+        part_size_mb=model.part_size_mb,
+        min_multipart_size_mb=model.min_multipart_size_mb,
+        max_concurrent_parts=model.max_concurrent_parts,
+    )
+
+
+def _error_handling(model: ErrorHandlingModel, absolute: Absolute) -> ErrorHandling:
+    letters = absolute(model.dlq_path) if model.dlq_path else None
+    return ErrorHandling(model.max_failures, model.max_bad_records, letters)

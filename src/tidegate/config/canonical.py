@@ -1,0 +1,168 @@
+"""``config show``: the specs as a configuration file again, with every default and without any secret.
+
+What it prints loads to the same specs, except for the secrets, which are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from tidegate.config.problems import MASK, looks_secret, masked
+from tidegate.specs import (
+    FieldSpec,
+    Lateness,
+    Location,
+    PathSource,
+    PipelineSpec,
+    ProjectSpec,
+    SchemaSpec,
+    SinkSpec,
+    SparkSpec,
+)
+
+
+def show(project: ProjectSpec) -> str:
+    """The canonical YAML of ``project``."""
+    return yaml.safe_dump(as_data(project), sort_keys=False, allow_unicode=True, width=100)
+
+
+def as_data(project: ProjectSpec) -> dict[str, Any]:
+    """The canonical form as plain data."""
+    return {
+        "pipelines": {pipeline.name: _pipeline(pipeline) for pipeline in project.pipelines},
+        "spark": _spark(project.spark),
+        "global": {
+            "total_concurrency": project.total_concurrency,
+            "poll_jitter_secs": project.poll_jitter_secs,
+            "commit_deadline_secs": project.commit_deadline_secs,
+        },
+        "recovery": {"max_commits": project.recovery_max_commits},
+        "metrics": {
+            "enabled": project.metrics.enabled,
+            "address": project.metrics.address,
+            "legacy_names": project.metrics.legacy_names,
+        },
+    }
+
+
+def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
+    errors = pipeline.error_handling
+    return {
+        "sources": {source.name: _source(source) for source in pipeline.sources},
+        "schema": _schema(pipeline.schema),
+        "schema_evolution": pipeline.schema.evolution.value,
+        "sink": _sink(pipeline.sink),
+        "delivery": "direct",
+        "max_concurrent_files": pipeline.max_concurrent_files,
+        "error_handling": {
+            "max_failures": errors.max_failures,
+            "max_bad_records": errors.max_bad_records,
+            "dlq_path": errors.dlq_uri,
+        },
+    }
+
+
+def _source(source: PathSource) -> dict[str, Any]:
+    bounds = source.partition_filter
+    return {
+        "type": "files",
+        "source_uri": masked(source.location.uri),
+        "use_watermark": True,
+        "pattern": source.pattern,
+        "exclude": list(source.exclude),
+        "compression": source.compression.value,
+        "batch_size": source.batch_size,
+        "poll_interval_secs": source.poll_interval_secs,
+        "max_attempts": source.max_attempts,
+        "partition_filter": {"prefix_template": bounds.prefix_template, "lookback": bounds.lookback}
+        if bounds
+        else None,
+        "checkpoint": {
+            "interval_files": source.interval_files,
+            "interval_secs": source.interval_secs,
+            "mirror_legacy": source.mirror_legacy,
+        },
+        "late_files": source.late_files.value,
+        "late_window": source.late_window,
+        "late_window_total": source.late_window_total,
+        "lateness": lateness_text(source.lateness),
+        "deep_listing_every": source.deep_listing_every,
+        "max_islands": source.max_islands,
+        "storage_options": _hidden(source.location),
+    }
+
+
+def lateness_text(lateness: Lateness) -> str:
+    """A lateness as the file has it.
+
+    >>> lateness_text(Lateness())
+    '48 periods'
+    """
+    if lateness.never:
+        return "none"
+    if lateness.fixed is None:
+        return f"{lateness.periods} periods"
+    hours = lateness.fixed.seconds // 3600
+    return f"P{lateness.fixed.days}D" + (f"T{hours}H" if hours else "")
+
+
+def _schema(schema: SchemaSpec) -> dict[str, Any]:
+    columns: dict[str, Any] = {"fields": [_field(field) for field in schema.fields]} if schema.fields else {}
+    return {
+        **columns,
+        "infer": schema.infer,
+        "coerce_conflicts_to_utf8": schema.coerce_conflicts_to_utf8,
+        "numbers": schema.numbers.value,
+    }
+
+
+def _field(field: FieldSpec, named: bool = True) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": field.name} if named else {}
+    data |= {"type": field.type, "nullable": field.nullable}
+    if field.fields:
+        data["fields"] = [_field(child) for child in field.fields]
+    for key, child in (("items", field.items), ("keys", field.keys), ("values", field.values)):
+        if child is not None:
+            data[key] = _field(child, named=False)
+    return data
+
+
+def _sink(sink: SinkSpec) -> dict[str, Any]:
+    by = sink.partition_by
+    return {
+        "table_uri": masked(sink.table.uri),
+        "load_type": "append",
+        "partition_by": {"prefix_template": by.prefix_template, "column": by.column} if by else None,
+        "file_size_mb": sink.file_size_mb,
+        "row_group_size_bytes": sink.row_group_size_bytes,
+        "compression": sink.compression.value,
+        "rollover_timeout_secs": sink.rollover_timeout_secs,
+        "inactivity_timeout_secs": sink.inactivity_timeout_secs,
+        "commit_batch_files": sink.commit_batch_files,
+        "delta_checkpoint_interval": sink.delta_checkpoint_interval,
+        "metadata_columns": list(sink.metadata_columns),
+        "max_concurrent_uploads": sink.max_concurrent_uploads,
+        "part_size_mb": sink.part_size_mb,
+        "min_multipart_size_mb": sink.min_multipart_size_mb,
+        "max_concurrent_parts": sink.max_concurrent_parts,
+        "storage_options": _hidden(sink.table),
+    }
+
+
+def _hidden(location: Location) -> dict[str, str]:
+    return dict.fromkeys(location.options, MASK)
+
+
+def _spark(spark: SparkSpec) -> dict[str, Any]:
+    remote = masked(spark.remote) if spark.remote is not None else None
+    return {"master": spark.master, "remote": remote, "config": _settings(spark.config)}
+
+
+def _settings(config: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings; one whose name or value looks like a secret is masked whole."""
+    return {
+        name: MASK if looks_secret(name) or looks_secret(value) else masked(value) for name, value in config.items()
+    }

@@ -1,0 +1,137 @@
+"""What keys mean together: within a schema, within a pipeline, and between pipelines of one table.
+
+Works on the tree, not on the models, and passes over what has the wrong shape (the models report that), so
+that a file's problems come out all at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tidegate.config.partition_checks import partition_keys, partition_problems
+from tidegate.config.problems import Problem, problem
+from tidegate.config.schema_checks import schema_problems
+from tidegate.config.tree import Block, Items, Loc, Node, Scalar, find
+
+Absolute = Callable[[str], str]
+
+
+def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
+    """Problems between keys; ``absolute`` makes an address comparable."""
+    for name, pipeline in root.blocks("pipelines"):
+        where = ("pipelines", name)
+        yield from schema_problems(root, (*where, "schema"), pipeline.block("schema"))
+        yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
+        yield from _column_problems(root, where, pipeline)
+        yield from _dead_letter_problems(root, where, pipeline, absolute)
+    yield from _table_problems(root, absolute)
+    spark = root.block("spark")
+    if spark.text("master") is not None and spark.text("remote") is not None:
+        yield problem(root, ("spark", "remote"), "given beside 'master'; allowed: one of them")
+
+
+def _declared(pipeline: Block) -> dict[str, str] | None:
+    """Type by name of the declared columns; None where they are inferred."""
+    fields = pipeline.block("schema").get("fields")
+    if not isinstance(fields, Items) or not fields:
+        return None
+    blocks = [item for item in fields if isinstance(item, Block)]
+    return {str(each.text("name") or ""): str(each.text("type") or "") for each in blocks}
+
+
+def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    """Metadata columns beside declared ones and partition keys."""
+    sink = pipeline.block("sink")
+    template = sink.block("partition_by").text("prefix_template")
+    taken = {name.lower() for name in (*(_declared(pipeline) or ()), *partition_keys(template or ""))}
+    for name in _scalars(sink.get("metadata_columns")):
+        if name.lower() in taken:
+            text = f"{str(name)!r} is a declared or partition column too; rename that one"
+            yield problem(root, (*where, "sink", "metadata_columns"), text)
+
+
+def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Absolute) -> Iterator[Problem]:
+    letters, table = (
+        pipeline.block("error_handling").text("dlq_path"),
+        pipeline.block("sink").text("table_uri"),
+    )
+    if letters and table and absolute(letters) == absolute(table):
+        text = "is the table itself; allowed: a place of its own"
+        yield problem(root, (*where, "error_handling", "dlq_path"), text)
+
+
+def _scalars(node: Node) -> list[Scalar]:
+    items = node if isinstance(node, Items) else [node]
+    return [item for item in items if isinstance(item, Scalar)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """One source of one pipeline, as seen from the table it writes."""
+
+    pipeline: str
+    source: str
+    uri: str
+    filters: str
+
+    @property
+    def loc(self) -> tuple[str, ...]:
+        return ("pipelines", self.pipeline, "sources", self.source)
+
+    @property
+    def title(self) -> str:
+        return f"{self.pipeline}/{self.source}"
+
+
+def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
+    tables: dict[str, list[str]] = defaultdict(list)
+    for name, pipeline in root.blocks("pipelines"):
+        written = pipeline.block("sink").text("table_uri")
+        if written is not None:
+            tables[absolute(written)].append(name)
+    for table, names in tables.items():
+        writers = [writer for name in names for writer in _writers(root, name, absolute)]
+        yield from _writer_problems(root, table, writers)
+        yield from _agreement_problems(root, names)
+
+
+def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:
+    for source, block in root.block("pipelines").block(name).blocks("sources"):
+        uri = block.text("source_uri")
+        filters = repr([_scalars(block.get(key)) for key in ("pattern", "exclude")])
+        yield _Writer(name, source, absolute(uri) if uri else "", filters)
+
+
+def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterator[Problem]:
+    mirrors: dict[str, _Writer] = {}
+    inputs: dict[tuple[str, str], _Writer] = {}
+    for writer in writers:
+        twin = mirrors.setdefault(f"{writer.pipeline}_{writer.source}", writer)
+        if twin is not writer:
+            text = f"{writer.title} and {twin.title} write one table and would share the mirror "
+            yield problem(root, writer.loc, f"{text}'{twin.pipeline}_{twin.source}_checkpoint.json'; rename one")
+        if not writer.uri:
+            continue
+        same = inputs.setdefault((writer.uri, writer.filters), writer)
+        if same is not writer:
+            text = f"{writer.title} and {same.title} read the same files into one table, which doubles rows"
+            yield problem(root, (*writer.loc, "source_uri"), f"{text}; remove one")
+        if f"{writer.uri}/".startswith(f"{table}/"):
+            text = "lies in the directory of the table that is written; allowed: another place"
+            yield problem(root, (*writer.loc, "source_uri"), text)
+
+
+def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
+    """Pipelines of one table partition it alike."""
+    first = _template(root, names[0])
+    for name in names[1:]:
+        if partition_keys(_template(root, name)) != partition_keys(first):
+            text = f"pipeline {names[0]!r} writes this table with other partition columns; allowed: the same"
+            yield problem(root, ("pipelines", name, "sink"), text)
+
+
+def _template(root: Block, name: str) -> str:
+    found = find(root, ("pipelines", name, "sink", "partition_by", "prefix_template"))
+    return str(found) if isinstance(found, Scalar) else ""

@@ -1,0 +1,121 @@
+"""Loads a configuration: the one way from a file to a :class:`~tidegate.specs.ProjectSpec`.
+
+Every problem of the file is found before one error is raised. The models are imported when a file is loaded,
+not before: they are half of the time that a short command takes to start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.config.aliases import canonical
+from tidegate.config.checks import together
+from tidegate.config.document import parse
+from tidegate.config.notes import Notes, take_notes
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.tree import Block
+from tidegate.errors import ConfigError
+from tidegate.specs import ProjectSpec
+from tidegate.storage.opening import absolute
+
+if TYPE_CHECKING:
+    from tidegate.config.models import ProjectModel
+
+MAX_BYTES = 4_000_000
+IN_MEMORY = "<text>"
+
+
+def load(
+    config: str | os.PathLike[str],
+    *,
+    env: Mapping[str, str],
+    pipelines: Sequence[str] = (),
+    base: Path | None = None,
+) -> ProjectSpec:
+    """The specs of a configuration file, or of YAML text (a ``str`` with a line break in it).
+
+    ``pipelines`` keeps only those named; the whole file is checked all the same. Relative paths start at the
+    file's directory, for text at ``base`` (the working directory). Raises :class:`ConfigError` with all that
+    is wrong.
+    """
+    if isinstance(config, str) and "\n" in config:
+        found = _load(config, IN_MEMORY, "default", base or Path.cwd(), env)
+    else:
+        path = Path(config)
+        found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env)
+    return _selected(found, pipelines) if pipelines else found
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a configuration file, for editors."""
+    from tidegate.config.editor_schema import editor_schema
+
+    return editor_schema()
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError((f"{path}: no such file; allowed: the path of a YAML file",)) from None
+    except OSError as exc:
+        raise ConfigError((f"{path}: cannot be read: {exc.strerror}",)) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError((f"{path}: larger than {MAX_BYTES:,} bytes; this is no configuration",))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data[: exc.start].count(b"\n") + 1
+        raise ConfigError((f"{path}:{line}: not UTF-8 text; save the file as UTF-8",)) from None
+
+
+def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str]) -> ProjectSpec:
+    def resolve(uri: str) -> str:
+        return absolute(uri, base)
+
+    written, problems = parse(text, env)
+    if written is None:
+        raise _error(origin, problems)
+    root, more = canonical(written, stem)
+    notes = take_notes(root)
+    problems += [*more, *notes.problems, *together(root, resolve)]
+    model, wrong = _validated(root, notes)
+    problems += wrong
+    if problems or model is None:
+        raise _error(origin, problems)
+    from tidegate.config.building import project
+
+    return project(model, origin, resolve, tuple(notes.notices))
+
+
+def _validated(root: Block, notes: Notes) -> tuple[ProjectModel | None, list[Problem]]:
+    from pydantic import ValidationError
+
+    from tidegate.config.models import ProjectModel
+    from tidegate.config.reporting import reported
+
+    try:
+        return ProjectModel.model_validate(root), []
+    except ValidationError as exc:
+        return None, [problem for loc, problem in reported(exc, root) if not notes.covers(loc)]
+
+
+def _error(origin: str, problems: list[Problem]) -> ConfigError:
+    ordered = dict.fromkeys(problem.at(origin) for problem in sorted(problems))
+    return ConfigError(tuple(ordered) or (f"{origin}: cannot be used",))
+
+
+def _selected(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
+    known = [pipeline.name for pipeline in project.pipelines]
+    wrong = [
+        sentence(f"{project.origin}: no pipeline {name!r}", f"allowed: {', '.join(known)}", nearest(name, known))
+        for name in names
+        if name not in known
+    ]
+    if wrong:
+        raise ConfigError(tuple(wrong))
+    return replace(project, pipelines=tuple(each for each in project.pipelines if each.name in names))

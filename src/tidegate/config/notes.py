@@ -1,0 +1,156 @@
+"""Keys that this release does not act on: refused where they would change what is written, named in a notice
+where they would not; and keys of other systems that mean nothing here. Three tables and what reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidegate.config.problems import Problem, problem
+from tidegate.config.tree import Block, Items, Loc, Scalar, find, path_of
+
+FILES_ONLY = "allowed: file sources ('source_uri' with 'use_watermark: true')"
+_APPEND = "allowed: 'load_type: append'"
+_COLUMNS = f"column watermarks; {FILES_ONLY}"
+_UNITS = f"time and unit watermarks; {FILES_ONLY}"
+
+REFUSED: dict[str, dict[str, str]] = {
+    "": {
+        "connections": f"databases and APIs; {FILES_ONLY}",
+        "state": "other state providers; remove it, positions live in the table's own log",
+        "reconcile": "scheduled reconciling; remove it",
+        "staging": "staged delivery; remove it, a run commits what it writes",
+    },
+    "pipeline": {
+        "transform": "transforms; remove it and select in a view over the table",
+        "staging": "staged delivery; remove it, a run commits what it writes",
+    },
+    "source": {
+        "connection": f"databases and APIs; {FILES_ONLY}",
+        "watermark_columns": _COLUMNS,
+        "watermark": _UNITS,
+        "secondary_input": _UNITS,
+        "work_unit": _UNITS,
+        "grace_period": _UNITS,
+        "grace_period_days": _UNITS,
+        "abstinent_period": _UNITS,
+        "abstinent_period_days": _UNITS,
+        "time_column": _UNITS,
+        "configure": _COLUMNS,
+        "watermark_mode": _COLUMNS,
+        "watermark_operator": _COLUMNS,
+        "null_watermark": _COLUMNS,
+        "safety_lag": _COLUMNS,
+        "filter_expression": "filters on rows; filter in a view over the table",
+    },
+    "sink": {
+        "merge_keys": f"merging; {_APPEND}",
+        "tie_break": f"merging; {_APPEND}",
+        "replace_by_watermark": f"replacing windows; {_APPEND}",
+        "deduplicate": f"deduplication; {_APPEND}",
+        "scd2_effective_column": f"history tables; {_APPEND}",
+    },
+}
+
+NOT_ACTIVE = (
+    ("metrics",),
+    ("pipelines", "*", "error_handling"),
+    ("pipelines", "*", "sink", "max_concurrent_uploads"),
+    ("pipelines", "*", "sink", "part_size_mb"),
+    ("pipelines", "*", "sink", "min_multipart_size_mb"),
+    ("pipelines", "*", "sink", "max_concurrent_parts"),
+)
+
+MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was found; ``settled`` places need no further problem."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    settled: list[tuple[str | int, ...]] = field(default_factory=list)
+
+    def covers(self, loc: Loc) -> bool:
+        """Whether ``loc`` is at or below a place that is reported already."""
+        return any(tuple(loc[: len(done)]) == done for done in self.settled)
+
+
+def take_notes(root: Block) -> Notes:
+    """Refused keys, notices and meaningless keys; the last are removed from ``root``."""
+    notes = Notes()
+    _refuse(root, (), "", notes)
+    for name, pipeline in root.blocks("pipelines"):
+        where = ("pipelines", name)
+        _refuse(root, where, "pipeline", notes)
+        _refuse(root, (*where, "sink"), "sink", notes)
+        for source, block in pipeline.blocks("sources"):
+            _take_source(root, (*where, "sources", source), block, notes)
+    _drop_meaningless(root, notes)
+    waiting = sorted(path_of(root, loc) for pattern in NOT_ACTIVE for loc in _matches(root, pattern))
+    if waiting:
+        notes.notices.append(f"not active yet: {', '.join(waiting)}")
+    return notes
+
+
+def _refuse(root: Block, where: tuple[str, ...], kind: str, notes: Notes) -> None:
+    block = find(root, where)
+    if not isinstance(block, Block):
+        return
+    for key, what in REFUSED[kind].items():
+        if block.get(key) is not None:
+            notes.problems.append(problem(root, (*where, key), f"not supported yet: {what}"))
+            notes.settled.append((*where, key))
+
+
+def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+    kinds = [key for key in ("use_watermark", "watermark_columns", "watermark") if _given(source, key)]
+    kind = source.text("type")
+    if len(kinds) > 1:
+        text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
+        notes.problems.append(problem(root, (*where, kinds[1]), text))
+    elif "connection" in source:
+        text = f"not supported yet: {REFUSED['source']['connection']}"
+        notes.problems.append(problem(root, (*where, "connection"), text))
+    elif kind is not None and kind in LATER_TYPES:
+        text = f"not supported yet: sources of the type {str(kind)!r}; {FILES_ONLY}"
+        notes.problems.append(problem(root, (*where, "type"), text))
+    else:
+        _refuse(root, where, "source", notes)
+        if not kinds or kinds == ["use_watermark"]:
+            return
+    notes.settled.append(where)
+
+
+LATER_TYPES = ("delta", "iceberg", "parquet", "csv", "json", "excel", "avro", "jdbc", "http")
+
+
+def _given(source: Block, key: str) -> bool:
+    value = source.get(key)
+    return value is not None and not (isinstance(value, Scalar) and value.lower() in ("false", "no", "off"))
+
+
+def _drop_meaningless(root: Block, notes: Notes) -> None:
+    for loc, why in MEANINGLESS.items():
+        *above, last = loc
+        holder = find(root, above)
+        if isinstance(holder, Block) and last in holder:
+            notes.notices.append(f"{path_of(root, loc)} means nothing here and is ignored: {why}")
+            fresh = holder.copy()
+            fresh.drop(last)
+            root[above[0]] = fresh
+
+
+def _matches(root: Block, pattern: tuple[str, ...], done: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The places that ``pattern`` fits and that are given and not switched off."""
+    node = find(root, done)
+    if len(done) == len(pattern):
+        off = isinstance(node, Scalar) and node.lower() in ("false", "no", "off")
+        if node is not None and not off and not (isinstance(node, Block | Items) and not node):
+            yield done
+    elif isinstance(node, Block):
+        wanted = pattern[len(done)]
+        for key in list(node) if wanted == "*" else [wanted]:
+            yield from _matches(root, pattern, (*done, key))

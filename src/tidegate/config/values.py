@@ -1,0 +1,312 @@
+"""What a single value may be: text → whole number, flag, name, duration, choice … each with what is allowed.
+
+A validator gets a :class:`~tidegate.config.tree.Scalar` and says what is wrong without quoting it; who
+reports the problem adds the value, or hides it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidegate.config.problems import nearest, sentence
+from tidegate.config.templates import period_problem
+from tidegate.config.tree import Items, Scalar, plain
+from tidegate.planning.globs import compiled
+from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
+from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, Options, ParquetCodec
+
+Chosen = TypeVar("Chosen", bound=StrEnum)
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
+_PERIODS = re.compile(r"(\d{1,6})(?: periods?)?")
+_SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "memory")
+_LARGEST = 2**53
+
+
+def refusal(*parts: str) -> PydanticCustomError:
+    """The error a validator raises: what the value is or must be; what is allowed; did you mean."""
+    return PydanticCustomError("tidegate", "{text}", {"text": sentence(*parts)})
+
+
+def text(value: object) -> str:
+    """A value that is text and not empty."""
+    if not isinstance(value, Scalar):
+        raise refusal("must be a single value")
+    if not value.strip() or any(ord(letter) < 32 or ord(letter) == 127 for letter in value):
+        raise refusal("is empty or holds control characters", "allowed: text")
+    return str(value)
+
+
+def whole(value: object) -> int:
+    """A whole number; its range belongs to the key."""
+    digits = value.strip().replace("_", "") if isinstance(value, Scalar) else ""
+    if not re.fullmatch(r"[+-]?[0-9]+", digits):
+        raise refusal("is not a whole number")
+    if len(digits) > 17 or abs(int(digits)) > _LARGEST:
+        raise refusal("is too large", f"allowed: at most {_LARGEST}")
+    return int(digits)
+
+
+def flag(value: object) -> bool:
+    """True or false, in the words of YAML."""
+    found = _FLAGS.get(value.strip().lower()) if isinstance(value, Scalar) else None
+    if found is None:
+        raise refusal("is not a yes or no", "allowed: true, false")
+    return found
+
+
+def choice(allowed: tuple[str, ...], later: tuple[str, ...] = (), use: str = "") -> Callable[[object], str]:
+    """One of ``allowed``; one of ``later`` is refused by name."""
+
+    def chosen(value: object) -> str:
+        word = str(value).strip() if isinstance(value, Scalar) else ""
+        if word in allowed:
+            return word
+        if word in later:
+            raise refusal("is not supported yet", use or f"allowed: {', '.join(allowed)}")
+        raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, (*allowed, *later)))
+
+    return chosen
+
+
+def tracked(value: object) -> Literal[True]:
+    """``use_watermark``, which must be true."""
+    if not flag(value):
+        raise refusal(f"is {SET_BASED}")
+    return True
+
+
+SET_BASED = "set-based tracking, which does not exist yet; set use_watermark: true"
+
+
+def name(value: object) -> str:
+    """The name of a pipeline or source; it becomes part of paths and ids."""
+    if not isinstance(value, str) or not re.fullmatch(NAME, value):
+        raise refusal("is not a name", "allowed: letters, digits, '_', '.', '-', starting with a letter or digit")
+    return str(value)
+
+
+def template(value: object) -> str:
+    """A strftime template of partition directories."""
+    found = text(value).strip("/")
+    if wrong := period_problem(found):
+        raise refusal(wrong)
+    return found
+
+
+def directories(value: object) -> str:
+    """A template of directories, without slashes around it."""
+    return text(value).strip("/")
+
+
+def type_name(value: object) -> str:
+    """A name of the type list."""
+    word = "".join(text(value).split())
+    if word in SCALARS or word in CONTAINERS or decimal_of(word):
+        return word
+    known = (*SCALARS, "decimal(p,s)", *CONTAINERS)
+    hint = _FOREIGN_TYPES.get(word.lower())
+    if word.startswith("decimal"):
+        raise refusal("is not a decimal type", "allowed: decimal(p,s) with p from 1 to 38 and s from 0 to p")
+    raise refusal(
+        f"is not a type; allowed: {', '.join(known)}",
+        f"did you mean {hint!r}?" if hint else nearest(word, known),
+    )
+
+
+_FOREIGN_TYPES = {
+    "utf8": "string",
+    "text": "string",
+    "varchar": "string",
+    "long": "int64",
+    "bigint": "int64",
+    "int": "int64",
+    "integer": "int64",
+    "double": "float64",
+    "float": "float64",
+    "number": "float64",
+    "bool": "boolean",
+    "datetime": "timestamp",
+    "array": "list",
+    "object": "struct",
+    "bytes": "binary",
+}
+
+
+def lateness(value: object) -> Lateness:
+    """``none``, a number of periods, or an ISO 8601 duration of days and hours."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() == "none":
+        return Lateness(never=True)
+    periods = _PERIODS.fullmatch(word)
+    if periods and int(periods[1]):
+        return Lateness(periods=int(periods[1]))
+    duration = _DURATION.fullmatch(word)
+    days, hours = (int(part or 0) for part in duration.groups()) if duration else (0, 0)
+    if not days and not hours:
+        raise refusal("is not a lateness", "allowed: '48 periods', 'P2D', 'P1DT12H', 'none'; above zero")
+    return Lateness(fixed=timedelta(days=days, hours=hours))
+
+
+def options(value: object) -> Options:
+    """Names and texts whose values are never shown."""
+    if not isinstance(value, Mapping):
+        raise refusal("must be a mapping of names to texts")
+    wrong = [str(name) for name, below in value.items() if not isinstance(below, Scalar)]
+    if wrong:
+        raise refusal(f"must be a mapping of names to texts; {', '.join(wrong)} is none")
+    return Options(plain(value))
+
+
+def address(value: object) -> str:
+    """A path or an address of object storage, without credentials in it."""
+    where = text(value)
+    scheme, found, rest = where.partition("://")
+    scheme = scheme.lower()
+    if found and scheme not in _SCHEMES:
+        allowed = ", ".join(f"{name}://" for name in _SCHEMES)
+        raise refusal("is an address of an unknown kind", f"allowed: a path, {allowed}", nearest(scheme, _SCHEMES))
+    authority = rest.partition("/")[0]
+    if ":" in authority.partition("@")[0] and "@" in authority:
+        raise refusal("holds credentials", "put them into storage_options")
+    if found and ("?" in rest or "#" in rest):
+        raise refusal("holds '?' or '#'", "allowed: a plain address; settings belong into storage_options")
+    if found and scheme != "file" and not authority:
+        raise refusal("names no bucket", f"allowed: {scheme}://bucket/prefix")
+    return where
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A list of texts; a single one stands for itself."""
+    if isinstance(value, Scalar):
+        return (text(value),)
+    if not isinstance(value, Items):
+        raise refusal("must be a list of texts")
+    return tuple(text(item) for item in value)
+
+
+def glob(value: object) -> str:
+    """A glob over paths below a source."""
+    pattern = text(value)
+    try:
+        compiled(pattern)
+    except re.error:
+        raise refusal("is not a glob", "allowed: text with *, **, ?, [a-z]") from None
+    if pattern.startswith("/"):
+        raise refusal("starts with '/'", "allowed: a name, or a path below source_uri")
+    return pattern
+
+
+def globs(value: object) -> tuple[str, ...]:
+    """A list of globs; a single one stands for itself."""
+    texts(value)
+    return tuple(glob(item) for item in (value if isinstance(value, Items) else [value]))
+
+
+def columns(value: object) -> tuple[str, ...]:
+    """Names of metadata columns, each once."""
+    found = texts(value)
+    for name in found:
+        if name not in METADATA_COLUMNS:
+            raise refusal(
+                f"holds an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
+                nearest(name, METADATA_COLUMNS),
+            )
+    return tuple(name for name in METADATA_COLUMNS if name in found)
+
+
+METADATA_COLUMNS = ("_source_file", "_source_record", "_ingested_at")
+
+
+def master(value: object) -> str:
+    """Where Spark runs."""
+    where = text(value)
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", where):
+        raise refusal("is not a Spark master", "allowed: local, local[N], local[*], spark://host:port, yarn, k8s://…")
+    return where
+
+
+def remote(value: object) -> str:
+    """A Spark Connect server."""
+    where = text(value)
+    if not re.fullmatch(r"sc://.+|local(\[.+\])?", where):
+        raise refusal("is not a Spark Connect address", "allowed: sc://host:port")
+    return where
+
+
+def listening(value: object) -> str:
+    """``host:port``."""
+    where = text(value)
+    host, _, port = where.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise refusal("is not an address to listen at", "allowed: host:port, such as 127.0.0.1:9090")
+    return where
+
+
+def _one_of(kind: type[Chosen]) -> BeforeValidator:
+    return BeforeValidator(choice(tuple(each.value for each in kind)))
+
+
+Text = Annotated[str, BeforeValidator(text)]
+Glob = Annotated[str, BeforeValidator(glob)]
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(globs),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Name = Annotated[str, BeforeValidator(name)]
+Template = Annotated[str, BeforeValidator(template)]
+Directories = Annotated[str, BeforeValidator(directories)]
+TypeName = Annotated[str, BeforeValidator(type_name)]
+Whole = Annotated[int, BeforeValidator(whole)]
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**31 - 1)]
+CountOrNone = Annotated[int, BeforeValidator(whole), Field(ge=0, le=2**31 - 1)]
+Flag = Annotated[bool, BeforeValidator(flag)]
+Tracked = Annotated[Literal[True], BeforeValidator(tracked)]
+Address = Annotated[str, BeforeValidator(address)]
+Master = Annotated[str, BeforeValidator(master)]
+Remote = Annotated[str, BeforeValidator(remote)]
+Listening = Annotated[str, BeforeValidator(listening)]
+SecretOptions = Annotated[
+    Options,
+    BeforeValidator(options),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
+MetadataColumns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(columns),
+    WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
+]
+SourceCompression = Annotated[Compression, _one_of(Compression)]
+Codec = Annotated[ParquetCodec, _one_of(ParquetCodec)]
+Late = Annotated[LateFiles, _one_of(LateFiles)]
+EvolutionMode = Annotated[
+    Evolution,
+    BeforeValidator(choice(("strict", "merge"), ("overwrite",), "set schema_evolution: merge or strict")),
+    WithJsonSchema({"enum": ["strict", "merge"]}),
+]
+NumbersMode = Annotated[Numbers, _one_of(Numbers)]
+FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
+Direct = Annotated[
+    Literal["direct"],
+    BeforeValidator(choice(("direct",), ("staged",), "set delivery: direct, a run commits what it writes")),
+]
+AppendOnly = Annotated[
+    Literal["append"],
+    BeforeValidator(
+        choice(
+            ("append",),
+            ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"),
+            "set load_type: append",
+        )
+    ),
+]

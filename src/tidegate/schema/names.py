@@ -1,0 +1,109 @@
+"""The names of the type list and the JSON form of declared columns; standard library only, so that checking a
+configuration does not load Arrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tidegate.errors import TidegateError
+from tidegate.specs import FieldSpec
+
+SCALARS = (
+    "string",
+    "int32",
+    "int64",
+    "float32",
+    "float64",
+    "boolean",
+    "timestamp",
+    "date",
+    "json",
+    "binary",
+)
+CONTAINERS = ("struct", "list", "map")
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+
+
+def decimal_of(type_name: str) -> tuple[int, int] | None:
+    """Precision and scale of ``decimal(p,s)``; None for every other type.
+
+    >>> decimal_of("decimal(10,2)")
+    (10, 2)
+    """
+    match = _DECIMAL.fullmatch(type_name)
+    if match is None:
+        return None
+    precision, scale = int(match[1]), int(match[2])
+    return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
+
+
+def problems(fields: Iterable[FieldSpec], where: str = "") -> Iterator[str]:
+    """What is wrong with these declarations, one line per problem, each with the path of the field."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        path = f"{where}{field.name}"
+        if not field.name:
+            yield f"{where or 'schema'}: a field without a name"
+        if field.name.lower() in seen:
+            twin = seen[field.name.lower()]
+            yield f"{path}: declared twice (as {twin!r}); columns differ in more than upper and lower case"
+        seen[field.name.lower()] = field.name
+        yield from _type_problems(field, path)
+
+
+def _type_problems(field: FieldSpec, path: str) -> Iterator[str]:
+    children = {"struct": bool(field.fields), "list": field.items is not None}
+    children["map"] = field.keys is not None and field.values is not None
+    if field.type in CONTAINERS:
+        if not children[field.type]:
+            needs = {"struct": "fields", "list": "items", "map": "keys and values"}[field.type]
+            yield f"{path}: a {field.type} needs {needs}"
+        if field.type == "map" and field.keys is not None and field.keys.type != "string":
+            yield f"{path}: the keys of a map are strings (JSON has no others), not {field.keys.type!r}"
+    elif field.type not in SCALARS and decimal_of(field.type) is None:
+        known = ", ".join((*SCALARS, "decimal(p,s)", *CONTAINERS))
+        yield f"{path}: unknown type {field.type!r}; one of {known}"
+    yield from problems(field.fields, f"{path}.")
+    for child, name in ((field.items, "items"), (field.keys, "keys"), (field.values, "values")):
+        if child is not None:
+            yield from _type_problems(child, f"{path}.{name}")
+
+
+def check(fields: tuple[FieldSpec, ...]) -> None:
+    """Raise one error that names every problem of these declarations."""
+    found = tuple(problems(fields))
+    if found:
+        raise TidegateError("schema: " + "; ".join(found), "correct schema.fields")
+
+
+def field_to_json(field: FieldSpec) -> dict[str, Any]:
+    """One declared column as JSON data."""
+    data: dict[str, Any] = {"name": field.name, "type": field.type, "nullable": field.nullable}
+    if field.fields:
+        data["fields"] = [field_to_json(child) for child in field.fields]
+    for key in ("items", "keys", "values"):
+        child = getattr(field, key)
+        if child is not None:
+            data[key] = field_to_json(child)
+    return data
+
+
+def field_from_json(data: Mapping[str, Any]) -> FieldSpec:
+    """The column that :func:`field_to_json` wrote."""
+
+    def child(key: str) -> FieldSpec | None:
+        return field_from_json(data[key]) if key in data else None
+
+    return FieldSpec(
+        name=data["name"],
+        type=data["type"],
+        nullable=data.get("nullable", True),
+        fields=tuple(field_from_json(item) for item in data.get("fields", ())),
+        items=child("items"),
+        keys=child("keys"),
+        values=child("values"),
+    )

@@ -1,0 +1,139 @@
+"""The reference names every key of the configuration, with the default it has, and its examples load."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from tidegate.config import load
+from tidegate.config.aliases import ALIASES
+from tidegate.config.canonical import lateness_text
+from tidegate.config.keys import Key, every_key
+from tidegate.config.notes import MEANINGLESS, NOT_ACTIVE, REFUSED
+from tidegate.config.values import METADATA_COLUMNS
+from tidegate.errors import ConfigError
+from tidegate.schema.names import CONTAINERS, SCALARS
+from tidegate.specs import Lateness
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+INFER = "pipelines.<pipeline>.schema.infer"
+
+
+def sections() -> dict[str, str]:
+    """The text of each section, by the path in its title; the top level is empty."""
+    found: dict[str, str] = {}
+    for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]:
+        title, _, body = part.partition("\n")
+        found["" if title == "Top level" else title.strip("`")] = body
+    return found
+
+
+def rows(body: str) -> dict[str, list[str]]:
+    """The cells behind each key of a section's table."""
+    lines = re.findall(r"^\| `([^`]+)` \|(.*)\|$", body, flags=re.MULTILINE)
+    return {key: [cell.strip() for cell in cells.split(" | ")] for key, cells in lines}
+
+
+SECTIONS = {title: rows(body) for title, body in sections().items()}
+KEYS = list(every_key())
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_every_key_is_documented_with_type_default_and_meaning(key: Key) -> None:
+    assert key.name in SECTIONS.get(key.block, {}), f"{key.path} is not in section '{key.block}' of {PAGE.name}"
+    kind, default, meaning = SECTIONS[key.block][key.name]
+    assert kind
+    assert meaning
+    assert default == documented_default(key)
+
+
+def documented_default(key: Key) -> str:
+    if key.path == INFER:
+        return "`true` without `fields`"
+    if key.info.is_required():
+        return "required"
+    value = key.info.get_default(call_default_factory=True)
+    if value is None:
+        return "unset"
+    if isinstance(value, Lateness):
+        return f"`{lateness_text(value)}`"
+    if isinstance(value, StrEnum):
+        return f"`{value.value}`"
+    if value == ():
+        return "`[]`"
+    if type(value).__name__.endswith("Model"):
+        return "its defaults"
+    if not isinstance(value, bool | int | str):
+        assert not value
+        return "`{}`"
+    return f"`{value}`" if not isinstance(value, bool) else f"`{str(value).lower()}`"
+
+
+def test_no_key_is_documented_that_does_not_exist() -> None:
+    existing = {(key.block, key.name) for key in KEYS}
+    blocks = {key.block for key in KEYS}
+    documented = {(title, name) for title, found in SECTIONS.items() if title in blocks for name in found}
+    assert documented == existing
+
+
+def test_every_choice_is_documented() -> None:
+    for key in KEYS:
+        kind = key.info.annotation
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            assert SECTIONS[key.block][key.name][0] == ", ".join(f"`{each.value}`" for each in kind)
+
+
+def test_the_table_of_old_names_is_the_one_in_the_code() -> None:
+    documented = SECTIONS["Short forms and old names"]
+    assert {old: tuple(cells) for old, cells in documented.items()} == {
+        alias.old: (f"`{alias.new}`", alias.why) for alias in ALIASES
+    }
+
+
+def test_refused_ignored_and_inactive_keys_are_named() -> None:
+    last = sections()["Keys that do nothing, and keys that are refused"]
+    for key in (key for block in REFUSED.values() for key in block):
+        assert f"`{key}`" in last
+    for path in MEANINGLESS:
+        assert f"`{'.'.join(path)}`" in last
+    for pattern in NOT_ACTIVE:
+        block = ".".join(pattern[:-1]).replace("pipelines.*", "pipelines.<pipeline>")
+        assert "not active yet" in SECTIONS[block][pattern[-1]][2]
+
+
+def test_every_type_and_metadata_column_is_named() -> None:
+    for name in (*SCALARS, *CONTAINERS, "decimal(p,s)", *METADATA_COLUMNS):
+        assert f"`{name}`" in TEXT
+
+
+@pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", TEXT, flags=re.DOTALL))
+def test_every_example_loads(example: str, tmp_path: Path) -> None:
+    project = load(example, env={}, base=tmp_path)
+    assert project.pipelines
+    assert project.notices == ()
+
+
+def test_the_errors_shown_are_the_errors_given() -> None:
+    wrong = """\
+pipelines:
+  events:
+    sources:
+      asia:
+        source_uri: in
+        use_watermark: true
+        late_file: window
+        batch_size: many
+    sink:
+      table_uri: lake
+
+      compression: snapy
+"""
+    with pytest.raises(ConfigError) as caught:
+        load(wrong, env={})
+    shown = re.search(r"```text\n(.*?)```", TEXT, flags=re.DOTALL)
+    assert shown is not None
+    assert shown[1].splitlines() == [line.replace("<text>", "pipelines.yml") for line in caught.value.problems]

@@ -1,0 +1,127 @@
+"""The tree: lines, repeated keys, bounded size and depth, and errors that quote nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.config.document import MAX_DEPTH, parse
+from tidegate.config.tree import Block, Scalar, find, line_of, path_of
+
+
+def tree(text: str) -> Block:
+    root, problems = parse(text, {})
+    assert root is not None
+    assert problems == []
+    return root
+
+
+def complaints(text: str) -> list[tuple[int, str, str]]:
+    return [(each.line, each.path, each.text) for each in parse(text, {})[1]]
+
+
+def test_every_key_and_item_knows_its_line() -> None:
+    root = tree("a:\n  b: 1\n  c:\n    - x\n    -\n      d: 2\n")
+    lines = {loc: line_of(root, loc) for loc in (("a",), ("a", "b"), ("a", "c", 0), ("a", "c", 1, "d"))}
+    assert lines == {("a",): 1, ("a", "b"): 2, ("a", "c", 0): 4, ("a", "c", 1, "d"): 6}
+
+
+def test_the_line_of_something_missing_is_that_of_what_should_hold_it() -> None:
+    assert line_of(tree("a:\n  b:\n    c: 1\n"), ("a", "b", "nothing", "below")) == 2
+
+
+def test_a_path_is_written_as_people_say_it() -> None:
+    assert path_of(tree("a:\n  c:\n    - d: 2\n"), ("a", "c", 0, "d")) == "a.c[0].d"
+
+
+def test_scalars_stay_text_until_their_key_is_known() -> None:
+    root = tree("a: 007\nb: on\nc: 1e3\nd: 'null'\ne: null\nf:\ng: !!str 5\n")
+    assert {key: root[key] for key in "abcdefg"} == {
+        "a": "007",
+        "b": "on",
+        "c": "1e3",
+        "d": "null",
+        "e": None,
+        "f": None,
+        "g": "5",
+    }
+
+
+def test_a_repeated_key_is_a_problem_with_both_lines() -> None:
+    assert complaints("a:\n  b: 1\n  c: 2\n  b: 3\n") == [(4, "a.b", "given twice, first in line 2; allowed: once")]
+
+
+def test_aliases_and_merges_share_values() -> None:
+    root = tree("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [*x, {r: 4}]}\n")
+    assert root["b"] == {"p": "1", "q": "3"}
+    assert root["c"] == {"p": "1", "q": "2", "r": "4"}
+
+
+def test_aliases_that_grow_without_bound_are_refused() -> None:
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
+    ((line, _, text),) = complaints("l0: &l0 [x, x]\n" + levels)
+    assert line <= 9
+    assert "more than 100,000 values" in text
+
+
+@pytest.mark.parametrize("text", ["a: &x [*x]\n", "a: *secret\n"])
+def test_an_alias_without_its_anchor_is_refused_without_its_name(text: str) -> None:
+    ((_, _, words),) = complaints(text)
+    assert words.startswith("an alias ('*…') without its anchor")
+    assert "secret" not in words
+
+
+@pytest.mark.parametrize("deep", ["[" * 200_000, "a: " + "[" * 200_000 + "]" * 200_000, "? " * 5_000])
+def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(deep: str) -> None:
+    ((_, _, text),) = complaints(deep)
+    assert f"deeper than {MAX_DEPTH} levels" in text or "not a plain name" in text or "not valid YAML" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: [1, 2\nb: 3\n", 2, "not valid YAML"),
+        ("a: 1\n b: 2\n", 2, "not valid YAML"),
+        ("a: 1\nb: !secret x\n", 2, "a tag ('!…')"),
+        ("a: !!python/object:os.system x\n", 1, "a tag ('!…')"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document"),
+        ("[a, b]: 1\n", 1, "a key that is not a plain name"),
+        ("a: {<<: 5}\n", 1, "'<<' takes a mapping"),
+        ("a: \x00\n", 1, "not valid YAML"),
+        ("", 1, "a configuration is a mapping"),
+        ("# nothing\n", 1, "a configuration is a mapping"),
+        ("- a\n", 1, "a configuration is a mapping"),
+        ("hello\n", 1, "a configuration is a mapping"),
+    ],
+)
+def test_what_is_not_a_configuration_says_so_with_its_line(text: str, line: int, words: str) -> None:
+    ((at, _, told),) = complaints(text)
+    assert (at, words in told) == (line, True), told
+
+
+def test_problems_found_before_the_unreadable_line_are_kept() -> None:
+    found = complaints("a: ${MISSING}\nb: [\n")
+    assert [words.partition(":")[0][:22] for _, _, words in found] == [
+        "the variable MISSING i",
+        "not valid YAML",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: *canary\n",
+        "password: !canary x\n",
+        "password: &canary 1\nb: [",
+        "p: 'canary\n",
+        'p: "\\canary"\n',
+    ],
+)
+def test_an_error_never_quotes_the_file(text: str) -> None:
+    assert "canary" not in repr(complaints(text))
+
+
+def test_a_scalar_remembers_what_the_file_says() -> None:
+    root, _ = parse("a: ${X}\n", {"X": "value"})
+    node = find(root, ("a",))
+    assert isinstance(node, Scalar)
+    assert (str(node), node.raw) == ("value", "${X}")

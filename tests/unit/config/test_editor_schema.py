@@ -1,0 +1,148 @@
+"""The JSON Schema says what the loader says, as far as a schema can."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidegate.config import json_schema, load
+from tidegate.config.aliases import ALIASES
+from tidegate.config.keys import every_key
+from tidegate.errors import ConfigError
+
+SCHEMA = json_schema()
+TYPES: dict[str, Any] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "null": type(None),
+    "integer": int,
+    "number": (int, float),
+}
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether ``value`` is valid, for the words that our schema uses."""
+    if "$ref" in schema and not fits(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]):
+        return False
+    if "anyOf" in schema and not any(fits(value, each) for each in schema["anyOf"]):
+        return False
+    if not all(fits(value, each) for each in schema.get("allOf", ())):
+        return False
+    return _right_kind(value, schema) and _right_content(value, schema)
+
+
+def _right_kind(value: Any, schema: dict[str, Any]) -> bool:
+    kinds = schema.get("type", list(TYPES))
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(value, bool):
+        return "boolean" in kinds and schema.get("const", value) == value
+    within = not isinstance(value, int) or schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    named = value in schema.get("enum", [value]) and schema.get("const", value) == value
+    return any(isinstance(value, TYPES[kind]) for kind in kinds) and within and named
+
+
+def _right_content(value: Any, schema: dict[str, Any]) -> bool:
+    if isinstance(value, str):
+        return bool(re.search(schema.get("pattern", ""), value))
+    if isinstance(value, list):
+        return all(fits(item, schema.get("items", {})) for item in value)
+    if isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties", {})
+        names = re.compile(schema.get("propertyNames", {}).get("pattern", ""))
+        below = all(other is not False or key in known for key in value) and all(
+            fits(each, known.get(key, other or {})) for key, each in value.items()
+        )
+        complete = len(value) >= schema.get("minProperties", 0) and all(
+            key in value for key in schema.get("required", ())
+        )
+        return below and complete and all(names.search(key) for key in value)
+    return True
+
+
+def accepts(text: str) -> bool:
+    return fits(yaml.safe_load(text), SCHEMA)
+
+
+def loads(text: str, tmp_path: Path) -> bool:
+    try:
+        load(text, env={"N": "5"}, base=tmp_path)
+    except ConfigError:
+        return False
+    return True
+
+
+GOOD = "source: {path: in, use_watermark: true}\nsink: {path: lake}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        GOOD.replace("source:", "sources: {a:").replace("true}", "true}}"),
+        GOOD.replace("sink", "destination"),
+        GOOD + "schema: {fields: [{name: a, type: list, items: string}]}\n",
+        GOOD + "schema: {evolution: strict}\nglobal: {connection_pooling: true}\n",
+        GOOD + "metrics:\nspark: {config: {spark.executor.cores: 4}}\n",
+        GOOD.replace("true}", "true, lateness: 5, checkpoint: , exclude: x}"),
+        GOOD.replace("true}", "true, batch_size: '${N}', late_files: strict}"),
+        "pipelines:\n  a:\n    source: {source_uri: in, use_watermark: true}\n    sink: {table_uri: lake}\n",
+    ],
+)
+def test_what_loads_is_valid_in_an_editor(text: str, tmp_path: Path) -> None:
+    assert loads(text, tmp_path)
+    assert accepts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spark: {master: yarn}\n",
+        GOOD.replace("sink", "sinc"),
+        GOOD.replace("true", "false"),
+        GOOD.replace(", use_watermark: true", ""),
+        GOOD.replace("path: in, ", ""),
+        GOOD.replace("true}", "true, batch_size: 0}"),
+        GOOD.replace("true}", "true, batch_size: many}"),
+        GOOD.replace("true}", "true, late_files: never}"),
+        GOOD.replace("true}", "true, exclude: {a: b}}"),
+        GOOD + "delivery: staged\n",
+        GOOD + "schema: {fields: [{name: a}]}\n",
+        "pipelines: {}\n",
+        "pipelines:\n  'a b':\n    source: {path: in, use_watermark: true}\n    sink: {path: lake}\n",
+    ],
+)
+def test_what_an_editor_underlines_does_not_load(text: str, tmp_path: Path) -> None:
+    assert not accepts(text)
+    assert not loads(text, tmp_path)
+
+
+def test_the_schema_is_json() -> None:
+    assert json.loads(json.dumps(SCHEMA)) == SCHEMA
+
+
+def described(schema: dict[str, Any]) -> list[str]:
+    blocks = {"": schema, **schema["$defs"]}
+    return [
+        f"{name}.{key}"
+        for name, block in blocks.items()
+        for key, value in block.get("properties", {}).items()
+        if not value.get("description")
+    ]
+
+
+def test_every_key_and_alias_has_a_description() -> None:
+    assert described(SCHEMA) == []
+    assert all(key.info.description for key in every_key())
+
+
+def test_every_alias_is_in_the_schema() -> None:
+    text = json.dumps(SCHEMA)
+    for alias in ALIASES:
+        assert f"For {alias.new.replace('*', '<source>')}: {alias.why}." in text

@@ -1,0 +1,177 @@
+"""However a file is mangled, loading it gives specs or one ConfigError with readable lines; nothing else."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.config import load, show
+from tidegate.config.keys import every_key
+from tidegate.config.notes import REFUSED
+from tidegate.errors import ConfigError
+from tidegate.specs import ProjectSpec
+
+GOOD = """\
+pipelines:
+  events:
+    sources:
+      a: &a
+        source_uri: s3://bucket/in
+        use_watermark: true
+        partition_filter: {prefix_template: "date=%Y-%m-%d/hour=%H", lookback: 3}
+        checkpoint: {interval_files: 5}
+        lateness: P2D
+        storage_options: {AWS_REGION: "${REGION:-here}"}
+      b: {<<: *a, source_uri: "in/${DIR}", late_files: strict}
+    schema:
+      fields:
+        - {name: id, type: int64, nullable: false}
+        - {name: ts, type: timestamp}
+        - {name: user, type: struct, fields: [{name: name, type: string}]}
+        - {name: tags, type: map, keys: string, values: {type: list, items: "decimal(5,2)"}}
+    sink:
+      table_uri: lake
+      partition_by: {prefix_template: "day=%Y-%m-%d", column: ts}
+      metadata_columns: [_source_file]
+  more:
+    source: {path: other, use_watermark: true}
+    destination: {path: lake2, schema_evolution: strict}
+global: {poll_jitter_secs: 3, connection_pooling: true}
+spark: {master: "local[2]", config: {spark.executor.memory: 1g}}
+"""
+ENV = {"DIR": "x"}
+WORDS = sorted(
+    {key.name for key in every_key()} | {word for block in REFUSED.values() for word in block} | {"path", "<<", ""}
+)
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=True),
+    st.text(max_size=12),
+    st.sampled_from(
+        [
+            "${X}",
+            "${",
+            "$$",
+            "%",
+            "%Y/%d",
+            "s3://",
+            "s3://a:b@c/",
+            "file:",
+            "decimal(",
+            "P",
+            "-1",
+            "9" * 400,
+            "\x00",
+            "..",
+            "/",
+        ]
+    ),
+    st.lists(st.text(max_size=3), max_size=2),
+    st.dictionaries(st.sampled_from(WORDS), st.text(max_size=3), max_size=2),
+)
+
+
+def outcome(text: str) -> ProjectSpec | ConfigError:
+    try:
+        return load(text if "\n" in text else text + "\n", env=ENV, base=Path("/srv"))
+    except ConfigError as error:
+        return error
+
+
+def attempt(text: str) -> None:
+    found = outcome(text)
+    if isinstance(found, ConfigError):
+        assert found.problems
+        for line in found.problems:
+            assert re.fullmatch(r"<text>:\d+: \S.*", line), line
+    else:
+        load(show(found), env={})
+
+
+def places(node: Any) -> list[tuple[Any, Any]]:
+    keys = list(node) if isinstance(node, dict) else list(range(len(node))) if isinstance(node, list) else []
+    return [place for key in keys for place in [(node, key), *places(node[key])]]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_mangled_values_and_keys(data: st.DataObject) -> None:
+    tree = copy.deepcopy(yaml.safe_load(GOOD))
+    for _ in range(data.draw(st.integers(1, 4))):
+        found = places(tree)
+        if not found:
+            break
+        holder, key = data.draw(st.sampled_from(found))
+        match data.draw(st.sampled_from(["replace", "remove", "rename", "add"])):
+            case "replace":
+                holder[key] = data.draw(ODD)
+            case "remove":
+                del holder[key]
+            case "rename" if isinstance(holder, dict):
+                holder[data.draw(st.sampled_from(WORDS))] = holder.pop(key)
+            case _ if isinstance(holder, dict):
+                holder[data.draw(st.sampled_from(WORDS))] = data.draw(ODD)
+            case _:
+                holder.append(data.draw(ODD))
+    attempt(yaml.safe_dump(tree))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_mangled_text(data: st.DataObject) -> None:
+    text = GOOD
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(text)))
+        upto = min(len(text), at + data.draw(st.integers(0, 12)))
+        put = data.draw(
+            st.one_of(
+                st.text(max_size=6),
+                st.sampled_from(
+                    [
+                        "{",
+                        "}",
+                        "[",
+                        "]",
+                        ": ",
+                        "- ",
+                        "&a ",
+                        "*a",
+                        "!",
+                        "'",
+                        '"',
+                        "\n",
+                        "\t",
+                        "#",
+                        "${",
+                        "<<: ",
+                    ]
+                ),
+            )
+        )
+        text = text[:at] + put + text[upto:]
+    attempt(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text())
+@example("\ud800\n")
+@example("a: \ud800\n")
+@example("\x85\n")
+@example("? {a: b}\n: c\n")
+@example("%YAML 9.9\n---\na: b\n")
+@example("%TAG ! !x\n--- a\n")
+def test_any_text_at_all(text: str) -> None:
+    attempt(text)
+
+
+def test_the_file_that_is_mangled_is_good() -> None:
+    project = load(GOOD, env=ENV, base=Path("/srv"))
+    assert [len(pipeline.sources) for pipeline in project.pipelines] == [2, 1]

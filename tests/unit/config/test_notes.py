@@ -1,0 +1,121 @@
+"""Keys of later releases and of other systems: refused or noticed by name, never silently taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidegate.config.notes import LATER_TYPES, REFUSED
+from tidegate.specs import ProjectSpec
+
+Load = Callable[..., ProjectSpec]
+Problems = Callable[..., tuple[str, ...]]
+FILE = """\
+pipelines:
+  p:
+    source:
+      path: in
+      use_watermark: true
+{source}    sink:
+      path: lake
+{sink}{pipeline}{top}"""
+
+
+def file(source: str = "", sink: str = "", pipeline: str = "", top: str = "") -> str:
+    return FILE.format(
+        source=f"      {source}\n" if source else "",
+        sink=f"      {sink}\n" if sink else "",
+        pipeline=f"    {pipeline}\n" if pipeline else "",
+        top=f"{top}\n" if top else "",
+    )
+
+
+PLACES = {"": "top", "pipeline": "pipeline", "source": "source", "sink": "sink"}
+WATERMARKS = ("watermark", "watermark_columns")
+
+
+@pytest.mark.parametrize(("block", "key"), [(block, key) for block, keys in REFUSED.items() for key in keys])
+def test_a_key_that_would_change_what_is_written_is_refused_by_name(problems: Problems, block: str, key: str) -> None:
+    (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
+    assert f"{key}: " in line
+    assert ("two kinds of watermark" if key in WATERMARKS else "not supported yet: ") in line
+
+
+def test_two_kinds_of_watermark_at_once_are_named(problems: Problems) -> None:
+    (line,) = problems(file(source="watermark_columns: [a]"))
+    assert "two kinds of watermark at once (use_watermark, watermark_columns); allowed: one per source" in line
+
+
+@pytest.mark.parametrize("key", WATERMARKS)
+def test_another_kind_of_watermark_is_refused_without_further_problems(problems: Problems, key: str) -> None:
+    (line,) = problems(file(source=f"{key}: [a]").replace("      use_watermark: true\n", ""))
+    assert f"source.{key}: not supported yet: " in line
+
+
+@pytest.mark.parametrize("kind", LATER_TYPES)
+def test_other_types_of_sources_are_refused_by_name(problems: Problems, kind: str) -> None:
+    (line,) = problems(file(source=f"type: {kind}"))
+    assert f"source.type: not supported yet: sources of the type '{kind}'; allowed: file sources" in line
+
+
+def test_a_source_with_a_connection_is_one_problem_whatever_else_it_has(problems: Problems) -> None:
+    text = file().replace(
+        "      path: in\n      use_watermark: true\n",
+        "      connection: c\n      path: /x\n      records: y\n",
+    )
+    (line,) = problems(text)
+    assert "source.connection: not supported yet: databases and APIs" in line
+
+
+@pytest.mark.parametrize("written", ["use_watermark: false", "use_watermark: no", "batch_size: 5"])
+def test_a_source_that_is_not_tracked_by_watermark_is_refused_with_what_to_set(
+    problems: Problems, written: str
+) -> None:
+    (line,) = problems(file().replace("use_watermark: true", written))
+    assert "source.use_watermark: " in line
+    assert line.endswith("set-based tracking, which does not exist yet; set use_watermark: true")
+
+
+def test_staged_delivery_is_refused_by_name(problems: Problems, loaded: Load) -> None:
+    (line,) = problems(file(pipeline="delivery: staged"))
+    assert "pipelines.p.delivery: 'staged' is not supported yet; set delivery: direct" in line
+    assert loaded(file(pipeline="delivery: direct")) == loaded(file())
+
+
+@pytest.mark.parametrize("word", ["overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"])
+def test_other_load_types_are_refused_by_name(problems: Problems, word: str) -> None:
+    (line,) = problems(file(sink=f"load_type: {word}"))
+    assert f"sink.load_type: '{word}' is not supported yet; set load_type: append" in line
+
+
+@pytest.mark.parametrize(
+    ("where", "line", "name"),
+    [
+        ("top", "metrics: {enabled: true}", "metrics"),
+        ("pipeline", "error_handling: {max_failures: 1}", "pipelines.p.error_handling"),
+        ("sink", "max_concurrent_uploads: 2", "pipelines.p.sink.max_concurrent_uploads"),
+        ("sink", "part_size_mb: 16", "pipelines.p.sink.part_size_mb"),
+        ("sink", "min_multipart_size_mb: 8", "pipelines.p.sink.min_multipart_size_mb"),
+        ("sink", "max_concurrent_parts: 2", "pipelines.p.sink.max_concurrent_parts"),
+    ],
+)
+def test_a_harmless_key_without_effect_is_checked_and_noticed(loaded: Load, where: str, line: str, name: str) -> None:
+    assert loaded(file(**{where: line})).notices == (f"not active yet: {name}",)
+
+
+def test_inactive_keys_are_still_checked(problems: Problems) -> None:
+    found = problems(file(pipeline="error_handling: {max_failure: 1}", top="metrics: {address: nowhere}"))
+    assert [line.split(": ", 2)[1] for line in found] == [
+        "pipelines.p.error_handling.max_failure",
+        "metrics.address",
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", "false", "7", "{a: b}"])
+def test_a_key_of_another_system_is_ignored_with_a_notice(loaded: Load, value: str) -> None:
+    project = loaded(file(top=f"global: {{connection_pooling: {value}, poll_jitter_secs: 3}}"))
+    assert project.notices == (
+        "global.connection_pooling means nothing here and is ignored: connections are always pooled",
+    )
+    assert project.poll_jitter_secs == 3

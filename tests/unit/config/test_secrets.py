@@ -1,0 +1,109 @@
+"""A canary in every place that may hold a secret shows up nowhere: not in errors, repr or show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidegate.config import load, show
+from tidegate.config.keys import every_key
+from tidegate.errors import ConfigError
+from tidegate.specs import ProjectSpec
+
+CANARY = "hunter2canary"
+GOOD = f"""\
+pipelines:
+  p:
+    sources:
+      s:
+        source_uri: s3://bucket/in
+        use_watermark: true
+        storage_options: {{AWS_SECRET_ACCESS_KEY: "{CANARY}", AWS_TOKEN: "${{SECRET}}", region: x-{CANARY}}}
+    sink:
+      table_uri: s3://bucket/lake
+      storage_options: {{AWS_ACCESS_KEY_ID: {CANARY}, PASSWORD: "a ${{SECRET}} b"}}
+spark:
+  remote: "sc://host:15002/;use_ssl=true;token={CANARY}"
+  config:
+    spark.hadoop.fs.s3a.secret.key: {CANARY}
+    spark.ssl.keyPassword: "${{SECRET}}"
+    spark.driver.extraJavaOptions: "-Djavax.net.ssl.trustStorePassword={CANARY}"
+    spark.jars.repositories: "https://user:{CANARY}@repo.example.org/maven"
+    spark.executor.memory: 4g
+"""
+
+
+def project(tmp_path: Path) -> ProjectSpec:
+    path = tmp_path / "pipelines.yml"
+    path.write_text(GOOD)
+    return load(path, env={"SECRET": CANARY})
+
+
+def test_secrets_arrive_where_they_are_needed(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    source = made.pipelines[0].sources[0]
+    assert source.location.options["AWS_TOKEN"] == CANARY
+    assert made.pipelines[0].sink.table.options["PASSWORD"] == f"a {CANARY} b"
+    assert made.spark.config["spark.ssl.keyPassword"] == CANARY
+    assert made.spark.remote == f"sc://host:15002/;use_ssl=true;token={CANARY}"
+
+
+def test_no_secret_shows_in_repr_or_show(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    for text in (repr(made), str(made), show(made), f"{made.pipelines[0]!r}", f"{made.spark.config}"):
+        assert CANARY not in text
+    assert "4g" in show(made)
+    assert "AWS_SECRET_ACCESS_KEY: '***'" in show(made)
+
+
+def error(text: str, tmp_path: Path) -> str:
+    path = tmp_path / "pipelines.yml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, env={"SECRET": CANARY})
+    shown = [str(caught.value), repr(caught.value), repr(caught.value.args)]
+    shown += [repr(caught.value.__context__), repr(caught.value.__cause__)]
+    return "\n".join(shown)
+
+
+BREAKAGES = [
+    ("    sink:", "    sinc:"),
+    ("pipelines:", "pipeline:"),
+    ("storage_options: {A", "storage_option: {A"),
+    ("table_uri: s3://bucket/lake", f"table_uri: s3://id:{CANARY}@bucket/lake"),
+    ("table_uri: s3://bucket/lake", f"table_uri: 's3://bucket/lake?sig={CANARY}'"),
+    ("table_uri: s3://bucket/lake", 'table_uri: "${SECRET}://x"'),
+    ("use_watermark: true", 'use_watermark: "${SECRET}"'),
+    ("config:\n", "confg:\n"),
+    ('remote: "sc:', 'remote: "cs:'),
+    ("  config:\n", '  master: "${SECRET}"\n  config:\n'),
+    ("  p:\n", f"  p:\n    password: {CANARY}\n"),
+    ("pipelines:\n", f"connections: {{db: {{password: {CANARY}, token: '${{SECRET}}'}}}}\npipelines:\n"),
+    ("pipelines:\n", f"auth: {{token: {CANARY}}}\npipelines:\n"),
+    ("    spark.executor.memory: 4g", f"    spark.executor.memory: [{CANARY}]"),
+    ("    spark.executor.memory: 4g", f"    spark.executor.memory: *{CANARY}"),
+    ("    spark.executor.memory: 4g", f"    spark.executor.memory: !{CANARY} x"),
+    ("    spark.executor.memory: 4g", f"    spark.executor.memory: [{CANARY}"),
+    ("    spark.executor.memory: 4g", f"    spark.executor.memory: 'x{CANARY}"),
+    ("    spark.executor.memory: 4g", f"    spark.ssl.keyPassword: {CANARY}"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad"), BREAKAGES)
+def test_no_secret_shows_in_errors(good: str, bad: str, tmp_path: Path) -> None:
+    assert good in GOOD
+    assert CANARY not in error(GOOD.replace(good, bad, 1), tmp_path)
+
+
+def test_a_secret_put_by_mistake_into_any_other_key_does_not_show_in_errors(tmp_path: Path) -> None:
+    tried = 0
+    for key in every_key():
+        path = re.sub(r"<pipeline>", "p", re.sub(r"<source>", "s", key.path)).replace("[]", "")
+        lines = [f"{'  ' * depth}{part}:" for depth, part in enumerate(path.split("."))]
+        for value in ('"${SECRET}"', f"{{token: {CANARY}}}", f"[{{password: {CANARY}}}]"):
+            text = "\n".join(lines) + f" {value}\n"
+            assert CANARY not in error(text, tmp_path), text
+            tried += 1
+    assert tried > 200

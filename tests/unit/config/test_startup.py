@@ -1,0 +1,29 @@
+"""Loading a configuration must not cost the start-up time of things it does not need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = ("pyarrow", "pyspark", "deltalake", "obstore", "pandas", "numpy", "duckdb")
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_the_configuration_does_not_build_its_models() -> None:
+    found = modules_after("import tidegate.config")
+    assert "yaml" in found
+    assert not found & {"pydantic", *HEAVY}
+
+
+def test_loading_a_configuration_needs_no_heavy_library(tmp_path: Path) -> None:
+    path = tmp_path / "a.yml"
+    path.write_text("source: {path: in, use_watermark: true}\nsink: {path: lake}\n")
+    found = modules_after(f"from tidegate.config import load\nload({str(path)!r}, env={{}})")
+    assert "pydantic" in found
+    assert not found & set(HEAVY)

@@ -1,0 +1,143 @@
+"""The table of changes: what fits, what is added, what is refused and with which words."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tidegate.errors import SchemaMismatch
+from tidegate.schema.evolution import evolve, write_schema
+from tidegate.schema.types import TIMESTAMP, type_name
+from tidegate.specs import Evolution
+
+TABLE = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("date", pa.string())])
+FILE = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
+STRICT, MERGE, OVERWRITE = Evolution.STRICT, Evolution.MERGE, Evolution.OVERWRITE
+
+
+def added(table: pa.Schema, file: pa.Schema, mode: Evolution = MERGE) -> tuple[pa.Field, ...]:
+    return evolve(table, file, mode, partition_columns=("date",), file_name="x.parquet")
+
+
+def change(column: pa.Field, to: pa.Field) -> tuple[pa.Schema, pa.Schema]:
+    return pa.schema([column]), pa.schema([to])
+
+
+@pytest.mark.parametrize("mode", [STRICT, MERGE])
+def test_the_same_columns_fit_and_partition_columns_may_be_absent(mode: Evolution) -> None:
+    assert added(TABLE, FILE, mode) == ()
+    assert added(TABLE, FILE.set(1, pa.field("s", pa.large_string())), mode) == ()
+
+
+def test_a_new_nullable_column_is_added_by_merge_and_refused_by_strict() -> None:
+    file = FILE.append(pa.field("n", pa.int32()))
+    assert added(TABLE, file) == (pa.field("n", pa.int32()),)
+    with pytest.raises(SchemaMismatch, match=r"column 'n' \(int32\) of x.parquet is not in the table"):
+        added(TABLE, file, STRICT)
+
+
+def test_a_new_required_column_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match=r"'n' .* is new and required"):
+        added(TABLE, FILE.append(pa.field("n", pa.int32(), nullable=False)))
+
+
+def test_a_missing_column_is_null_in_merge_and_refused_by_strict() -> None:
+    file = FILE.remove(1)
+    assert added(TABLE, file) == ()
+    with pytest.raises(SchemaMismatch, match=r"column 's' .* missing in x.parquet"):
+        added(TABLE, file, STRICT)
+
+
+def test_a_missing_required_column_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match=r"'id' .* required in the table and missing"):
+        added(TABLE, FILE.remove(0))
+
+
+def test_a_nullable_column_does_not_fit_a_required_one() -> None:
+    with pytest.raises(SchemaMismatch, match=r"'id' is required in the table and nullable in x.parquet"):
+        added(TABLE, FILE.set(0, pa.field("id", pa.int64())))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (pa.int32(), pa.int64()),
+        (pa.float32(), pa.float64()),
+        (pa.int32(), pa.float64()),
+        (pa.date32(), TIMESTAMP),
+        (pa.decimal128(10, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(10, 2), pa.decimal128(12, 4)),
+        (pa.int32(), pa.decimal128(12, 2)),
+    ],
+)
+@pytest.mark.parametrize("mode", [STRICT, MERGE])
+def test_a_narrower_file_is_cast_and_a_narrower_table_names_the_ways_out(
+    narrow: pa.DataType, wide: pa.DataType, mode: Evolution
+) -> None:
+    table, file = pa.schema([("c", wide)]), pa.schema([("c", narrow)])
+    assert added(table, file, mode) == ()
+    assert write_schema(file, table, mode).field("c").type == wide
+    with pytest.raises(SchemaMismatch, match=r"narrower than") as caught:
+        added(file, table, mode)
+    assert "wider type" in str(caught.value)
+    assert "x.parquet" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "file"),
+    [
+        (pa.string(), pa.int64()),
+        (pa.int64(), pa.float64()),
+        (pa.decimal128(10, 2), pa.decimal128(10, 4)),
+        (TIMESTAMP, pa.timestamp("us")),
+        (pa.list_(pa.int64()), pa.int64()),
+        (pa.struct([("a", pa.int64())]), pa.string()),
+    ],
+)
+def test_another_type_names_column_types_and_file(table: pa.DataType, file: pa.DataType) -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        added(pa.schema([("c", table)]), pa.schema([("c", file)]))
+    assert all(word in str(caught.value) for word in ("'c'", type_name(table), type_name(file), "x.parquet"))
+
+
+def test_fields_of_structs_lists_and_maps_are_compared_too() -> None:
+    table = pa.schema(
+        [
+            ("u", pa.struct([("a", pa.int64()), ("z", pa.string())])),
+            ("l", pa.list_(pa.struct([("x", pa.int64())]))),
+            ("m", pa.map_(pa.string(), pa.int64())),
+        ]
+    )
+    file = pa.schema(
+        [
+            ("u", pa.struct([("a", pa.int32()), ("b", pa.bool_())])),
+            ("l", pa.list_(pa.field("item", pa.struct([("x", pa.int32()), ("y", pa.string())])))),
+            ("m", pa.map_(pa.string(), pa.int32())),
+        ]
+    )
+    changed = {field.name: field.type for field in added(table, file)}
+    assert changed["u"] == pa.struct([("a", pa.int64()), ("z", pa.string()), ("b", pa.bool_())])
+    assert [child.name for child in changed["l"].value_type] == ["x", "y"]
+    assert "m" not in changed
+    written = write_schema(file, table, MERGE)
+    assert written.field("u").type == pa.struct([("a", pa.int64()), ("b", pa.bool_())])
+    assert written.field("m").type.item_type == pa.int64()
+    with pytest.raises(SchemaMismatch, match=r"'u\.a' is string in the table"):
+        added(pa.schema([("u", pa.struct([("a", pa.string())]))]), file.remove(2).remove(1))
+
+
+def test_names_that_differ_only_in_case_are_refused() -> None:
+    with pytest.raises(SchemaMismatch, match=r"'ID' of x.parquet is 'id' in the table"):
+        added(pa.schema([("id", pa.int64())]), pa.schema([("ID", pa.int64())]))
+
+
+def test_overwrite_gives_what_differs_and_refuses_nothing() -> None:
+    file = pa.schema([pa.field("id", pa.string(), nullable=False), ("s", pa.string())])
+    assert added(TABLE, file, OVERWRITE) == (pa.field("id", pa.string(), nullable=False),)
+    assert write_schema(file, TABLE, OVERWRITE) == file
+
+
+def test_the_written_columns_are_the_declared_ones_without_partition_columns() -> None:
+    declared = pa.schema([*FILE, ("date", pa.string())])
+    assert write_schema(declared, None, MERGE, ("date",)) == FILE
+    assert write_schema(declared, TABLE, MERGE, ("date",)) == FILE

@@ -1,0 +1,127 @@
+"""Columns from samples."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.errors import SourceError
+from tidegate.schema.infer import Inference, infer
+from tidegate.sink.decoder import Decoder
+from tidegate.specs import FieldSpec
+
+
+def sample(*records: object) -> list[list[bytes]]:
+    return [[json.dumps(record).encode() for record in records]]
+
+
+def types(found: Inference) -> dict[str, str]:
+    return {field.name: field.type for field in found.fields}
+
+
+def test_each_kind_of_value_has_its_type() -> None:
+    found = infer(sample({"i": 1, "f": 1.5, "m": 1, "b": True, "s": "x", "t": "2024-01-28T14:00:00Z"}, {"m": 0.5}))
+    assert types(found) == {
+        "i": "int64",
+        "f": "float64",
+        "m": "float64",
+        "b": "boolean",
+        "s": "string",
+        "t": "string",
+    }
+    assert all(field.nullable for field in found.fields)
+
+
+def test_objects_and_lists_are_looked_into() -> None:
+    found = infer(sample({"u": {"a": 1}, "l": [{"x": 1}, {"y": "z"}]}, {"u": {"b": None}}))
+    assert found.fields == (
+        FieldSpec("u", "struct", fields=(FieldSpec("a", "int64"), FieldSpec("b", "string"))),
+        FieldSpec(
+            "l",
+            "list",
+            items=FieldSpec("element", "struct", fields=(FieldSpec("x", "int64"), FieldSpec("y", "string"))),
+        ),
+    )
+
+
+def test_what_was_never_seen_is_guessed_and_said() -> None:
+    found = infer(sample({"n": None, "l": [], "o": {}}))
+    assert types(found) == {"n": "string", "l": "list", "o": "json"}
+    notes = {each.path: each.note for each in found.report}
+    assert "never had a value" in notes["n"]
+    assert "empty list" in notes["l"]
+    assert "without keys" in notes["o"]
+
+
+def test_a_conflict_names_field_kinds_and_examples() -> None:
+    with pytest.raises(SourceError) as caught:
+        infer(sample({"u": {"a": 1}, "b": True}, {"u": {"a": "one"}, "b": {"c": 1}}))
+    message = str(caught.value)
+    assert "'u.a' is integer (1) and string (\"one\")" in message
+    assert "'b' is boolean (true) and object" in message
+
+
+def test_a_conflict_becomes_text_when_asked_for() -> None:
+    found = infer(sample({"a": 1, "l": [1, "x"]}, {"a": "one"}), coerce_conflicts_to_utf8=True)
+    assert found.fields == (
+        FieldSpec("a", "string"),
+        FieldSpec("l", "list", items=FieldSpec("element", "string")),
+    )
+    assert "kept as text" in found.report[0].note
+
+
+def test_the_report_says_how_sure_it_is() -> None:
+    found = infer(sample({"a": 1}, {"a": None}, {}, {"a": 2}))
+    report = found.report[0]
+    assert (report.records, report.seen, report.kinds, report.share) == (4, 2, {"integer": 2}, 0.5)
+    assert found.describe() == ("a: int64 (in 50% of 4 records: 2 integer)",)
+
+
+def test_unreadable_lines_are_left_out_and_counted() -> None:
+    found = infer([[b'\xef\xbb\xbf{"a":1}', b"", b"{", b"[1]"], [b'{"b":2}\r\n']])
+    assert types(found) == {"a": "int64", "b": "int64"}
+    assert (found.records, found.unreadable) == (2, 2)
+
+
+def test_nothing_to_infer_from_is_an_error() -> None:
+    with pytest.raises(SourceError, match="no record to infer a schema from"):
+        infer([[b"{"], []])
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"id": 1, "ID": 2}, "differ only in upper and lower case"),
+        ({"date": "x"}, "partition column"),
+        ({"a b": 1}, "cannot be a column name"),
+    ],
+)
+def test_names_that_a_table_cannot_have_are_refused(record: dict[str, object], words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        infer(sample(record), forbidden=("date",))
+
+
+def test_whole_numbers_beyond_64_bits_are_numbers() -> None:
+    assert types(infer(sample({"a": 2**63}))) == {"a": "float64"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e300, 1e300) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), JSON), min_size=1, max_size=6))
+def test_every_sampled_record_can_be_read_with_what_was_inferred(records: list[dict[str, object]]) -> None:
+    samples = sample(*records)
+    found = infer(samples, coerce_conflicts_to_utf8=True)
+    assert Inference.from_json(json.loads(json.dumps(found.to_json()))) == found
+    if found.fields:
+        decoded = Decoder(found.fields, coerce=True).decode(b"\n".join(samples[0]) + b"\n")
+        assert decoded.rejected == ()
+        assert decoded.batch.num_rows == len(records)
