@@ -1,0 +1,217 @@
+"""The Delta adapter: the table port over the ``deltalake`` library, loaded when it is first needed.
+
+The library's errors are mapped here, once. They are only ever shown: what a commit did is read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
+from tidegate.state.features import check_protocol
+from tidegate.state.log import DeltaLog
+from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol
+from tidegate.storage.opening import split_uri
+from tidegate.storage.options import client_settings, of_scheme, secrets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.specs import Location
+    from tidegate.storage.port import ObjectStore
+
+_PROTOCOL_SEARCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSnapshot:
+    """One loaded version of the table."""
+
+    facts: TableFacts
+    table: Any
+
+    def transaction_version(self, app_id: str) -> int | None:
+        found = self.table.transaction_version(app_id)
+        return None if found is None else int(found)
+
+    def active_paths(self) -> frozenset[str]:
+        column = self.table.get_add_actions(flatten=True).column("path")
+        return frozenset(unquote(str(path)) for path in column.to_pylist())
+
+
+class DeltaLakeTable:
+    """The table at ``location``; ``store`` is the same place, for questions the library answers badly."""
+
+    def __init__(self, location: Location, store: ObjectStore) -> None:
+        if "%" in split_uri(location.uri)[2]:
+            raise StorageError(
+                f"table {location.uri}: the Delta library cannot open a path with a percent sign in it",
+                "use another name for the table's directory",
+            )
+        self._location = location
+        self._store = store
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """What the library needs to reach the place: the same names, times and endpoint as the store."""
+        scheme = split_uri(self._location.uri)[0]
+        if scheme == "file":
+            return {}
+        http = {name: str(value) for name, value in client_settings(self._location.options).items()}
+        return http | of_scheme(self._location.options, scheme)
+
+    def snapshot(self) -> Snapshot | None:
+        table = self._load()
+        if table is None and not DeltaLog(self._store).is_empty():
+            table = self._load()
+            if table is None:
+                raise StateError(
+                    f"{self._location.uri}/_delta_log holds entries, but no table can be made of them",
+                    "the log is incomplete: put the missing entries back from a copy",
+                )
+        return None if table is None else DeltaSnapshot(_facts(table), table)
+
+    def _load(self) -> Any | None:
+        from deltalake import DeltaTable
+
+        try:
+            with self._mapped("load"):
+                return DeltaTable(self._location.uri, storage_options=self._options)
+        except _Missing:
+            return None
+        except TableError:
+            self._explain()
+            raise
+
+    def _explain(self) -> None:
+        """A table that cannot be loaded may have a feature the library does not know: say which."""
+        log = DeltaLog(self._store)
+        with suppress(StorageError):
+            for entry in log.backwards(max(log.versions(), default=-1), _PROTOCOL_SEARCH):
+                if entry.protocol is not None:
+                    check_protocol(entry.protocol, self._location.uri)
+                    return
+
+    def create(
+        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+    ) -> None:
+        from deltalake import Schema
+        from deltalake.transaction import create_table_with_add_actions
+
+        with self._mapped("create"):
+            create_table_with_add_actions(
+                self._location.uri,
+                Schema.from_arrow(schema),
+                _adds(adds),
+                mode="error",
+                partition_by=list(partition_columns),
+                storage_options=self._options,
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=_no_hooks(),
+            )
+
+    def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("append to"):
+            base.table.create_write_transaction(
+                _adds(adds),
+                mode="append",
+                schema=base.table.schema(),
+                partition_by=list(base.facts.partition_columns),
+                commit_properties=_properties(note),
+                post_commithook_properties=_no_hooks(),
+            )
+
+    def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
+        import pyarrow
+        from deltalake import CommitProperties, Schema
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("add columns to"):
+            base.table.alter.add_columns(
+                Schema.from_arrow(pyarrow.schema(fields)).fields,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=_no_hooks(),
+            )
+
+    def checkpoint(self) -> None:
+        table = self._load()
+        if table is not None:
+            with self._mapped("checkpoint"):
+                table.create_checkpoint()
+
+    @contextmanager
+    def _mapped(self, action: str) -> Iterator[None]:
+        """Everything the library raises as one of ours; a panic of its native code included."""
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        problem = f"cannot {action} table {self._location.uri}"
+        try:
+            yield
+        except TidegateError:
+            raise
+        except TableNotFoundError as error:
+            raise _Missing(f"{problem}: {self._said(error)}") from error
+        except OSError as error:
+            raise StorageUnavailable(f"{problem}: {self._said(error)}", "check the storage and try again") from error
+        except (DeltaError, ValueError, TypeError) as error:
+            raise TableError(f"{problem}: {self._said(error)}", "see the table's history") from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise StorageUnavailable(f"{problem}: {self._said(error)}", "try again") from error
+
+    def _said(self, error: BaseException) -> str:
+        """A foreign error on one line, unless it holds a secret."""
+        text = " ".join(str(error).split())[:500]
+        hidden = any(secret in str(error) for secret in secrets(self._location.options))
+        return type(error).__name__ if hidden else f"{text} ({type(error).__name__})"
+
+
+class _Missing(TableError):
+    """The library found no table."""
+
+
+def _facts(table: Any) -> TableFacts:
+    protocol, metadata = table.protocol(), table.metadata()
+    return TableFacts(
+        version=int(table.version()),
+        table_id=str(metadata.id),
+        protocol=TableProtocol(
+            protocol.min_reader_version,
+            protocol.min_writer_version,
+            tuple(protocol.reader_features or ()),
+            tuple(protocol.writer_features or ()),
+        ),
+        schema_json=table.schema().to_json(),
+        partition_columns=tuple(metadata.partition_columns),
+        properties={name: str(value) for name, value in metadata.configuration.items()},
+    )
+
+
+def _adds(adds: Sequence[Add]) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    return [AddAction(add.path, add.size, dict(add.partition_values), add.modified_ms, True, add.stats) for add in adds]
+
+
+def _properties(note: CommitNote, max_commit_retries: int | None = None) -> Any:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[
+            Transaction(app_id, version, note.last_updated_ms) for app_id, version in note.transactions.items()
+        ],
+        custom_metadata={"userMetadata": note.user_metadata},
+        max_commit_retries=max_commit_retries,
+    )
+
+
+def _no_hooks() -> Any:
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

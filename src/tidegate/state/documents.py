@@ -1,0 +1,244 @@
+"""Documents: the complete new state and what it covers, written before the commit that makes it true.
+
+``{version:020d}-{attempt}.json`` is immutable: one plain PUT under a name that only one attempt uses. Many
+attempts may reach for the same version; the log says whose won, and ``….won`` beside the document repeats it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import ObjectMissing, StateError
+from tidegate.state.files import Coverage, DataFile, State
+from tidegate.state.identity import Identity, SourceKey
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+SCHEMA_VERSION = 1
+
+
+def encoded(data: Mapping[str, Any]) -> bytes:
+    """JSON with one possible form, so that its hash says something."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of a document's bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_schema_version(data: Mapping[str, Any], what: str) -> None:
+    """Refuse what a newer Tidegate wrote, before any other field is looked at."""
+    found = data.get("schema_version")
+    if isinstance(found, int) and found > SCHEMA_VERSION:
+        raise StateError(
+            f"{what} has schema_version {found}, this Tidegate knows {SCHEMA_VERSION}; nothing was written",
+            "upgrade Tidegate on this machine to at least the version that wrote it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The position that a document builds on; winners are a chain of these."""
+
+    version: int
+    attempt: str
+    sha256: str
+
+    def to_json(self) -> dict[str, object]:
+        """As it is stored."""
+        return {"version": self.version, "attempt": self.attempt, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Parent:
+        """The stored form read back."""
+        return cls(int(data["version"]), str(data["attempt"]), str(data["sha256"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One attempt to move one source from ``version - 1`` to ``version``.
+
+    ``delta_version`` is the table's version when the position was opened, -1 without a table.
+    """
+
+    key: SourceKey
+    identity: Identity
+    version: int
+    attempt: str
+    parent: Parent | None
+    table_id: str | None
+    delta_version: int
+    state: State
+    coverage: tuple[Coverage, ...]
+    data_files: tuple[DataFile, ...]
+    rows: int
+    written_at: str
+    dead_letter_files: tuple[DataFile, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """The object's content."""
+        return encoded(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "pipeline": self.key.pipeline,
+                "source": self.key.source,
+                "identity": self.identity.to_json(),
+                "version": self.version,
+                "attempt": self.attempt,
+                "parent": None if self.parent is None else self.parent.to_json(),
+                "table_id": self.table_id,
+                "delta_version": self.delta_version,
+                "state": dict(self.state),
+                "coverage": [item.to_json() for item in self.coverage],
+                "data_files": [item.to_json() for item in self.data_files],
+                "dead_letter_files": [item.to_json() for item in self.dead_letter_files],
+                "debts": [dict(debt) for debt in self.debts],
+                "rows": {"written": self.rows},
+                "written_at": self.written_at,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Document:
+        """The content read back; ``ValueError`` or ``KeyError`` when it is not a document, ``StateError``
+        when newer.
+        """
+        data = json.loads(content)
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")
+        check_schema_version(data, f"the document of {data.get('pipeline')}/{data.get('source')}")
+        parent, table_id = data["parent"], data["table_id"]
+        return cls(
+            key=SourceKey(data["pipeline"], data["source"]),
+            identity=Identity.from_json(data["identity"]),
+            version=int(data["version"]),
+            attempt=str(data["attempt"]),
+            parent=None if parent is None else Parent.from_json(parent),
+            table_id=None if table_id is None else str(table_id),
+            delta_version=int(data["delta_version"]),
+            state=dict(data["state"]),
+            coverage=tuple(map(Coverage.from_json, data["coverage"])),
+            data_files=tuple(map(DataFile.from_json, data["data_files"])),
+            rows=int(data["rows"]["written"]),
+            written_at=str(data["written_at"]),
+            dead_letter_files=tuple(map(DataFile.from_json, data["dead_letter_files"])),
+            debts=tuple(data["debts"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as found: ``document`` is None when its content is damaged or belongs to something else."""
+
+    attempt: str
+    sha256: str
+    document: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """What the ``.won`` note says: which commit it was, and how far the log after it was looked through.
+
+    No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version
+    whose entries had been cleaned up, could not be looked at.
+    """
+
+    version: int
+    attempt: str
+    sha256: str
+    table_version: int
+    table_id: str
+    checked: int
+    unseen: tuple[int, int] | None = None
+
+    def to_bytes(self) -> bytes:
+        """The object's content."""
+        return encoded(
+            {
+                "version": self.version,
+                "attempt": self.attempt,
+                "sha256": self.sha256,
+                "table_version": self.table_version,
+                "table_id": self.table_id,
+                "checked": self.checked,
+                "unseen": self.unseen,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Won | None:
+        """The content read back, None when it is damaged."""
+        try:
+            data = json.loads(content)
+            unseen = data["unseen"]
+            return cls(
+                int(data["version"]),
+                str(data["attempt"]),
+                str(data["sha256"]),
+                int(data["table_version"]),
+                str(data["table_id"]),
+                int(data["checked"]),
+                None if unseen is None else (int(unseen[0]), int(unseen[1])),
+            )
+        except (ValueError, KeyError, TypeError, IndexError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An object of a source's directory: ``ending`` is ``json`` (a document) or ``won``."""
+
+    version: int
+    attempt: str
+    ending: str
+
+
+def parse_name(path: str) -> Name | None:
+    """The parts of a document's or note's name; None for any other object."""
+    stem, _, ending = path.rpartition("/")[2].rpartition(".")
+    digits, dash, attempt = stem[:20], stem[20:21], stem[21:]
+    if ending not in ("json", "won") or dash != "-" or not attempt:
+        return None
+    return Name(int(digits), attempt, ending) if digits.isascii() and digits.isdigit() else None
+
+
+def names(store: ObjectStore, key: SourceKey, from_version: int = 0) -> Iterator[Name]:
+    """Every document and note of the source, of ``from_version`` and above."""
+    after = f"{key.directory}/{from_version:020d}" if from_version else None
+    for found in store.list(key.directory, after):
+        name = parse_name(found.path)
+        if name is not None and name.version >= from_version:
+            yield name
+
+
+def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stored | None:
+    """The document of that attempt, None when there is none.
+
+    A document that is not about this source, version and attempt counts as damaged.
+    """
+    try:
+        content = store.get(key.document(version, attempt))
+    except ObjectMissing:
+        return None
+    try:
+        document: Document | None = Document.from_bytes(content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        document = None
+    if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
+        document = None
+    return Stored(attempt, digest(content), document)
+
+
+def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Won | None:
+    """The note of that attempt, None when it is missing or damaged."""
+    try:
+        return Won.from_bytes(store.get(key.won(version, attempt)))
+    except ObjectMissing:
+        return None

@@ -1,0 +1,98 @@
+"""What a run hands over to be committed: data files, what they cover, and the state that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+State = Mapping[str, Any]
+"""A watermark state as JSON; opaque here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A finished Parquet file below the table; ``path`` is the path on disk, relative to the table.
+
+    ``stats`` is the Delta statistics JSON, or None when only the row count is known.
+    """
+
+    path: str
+    size: int
+    record_count: int
+    partition_values: Mapping[str, str | None]
+    stats: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """As it is kept in the document (statistics live in the log)."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "record_count": self.record_count,
+            "partition_values": dict(self.partition_values),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DataFile:
+        """The stored form read back."""
+        return cls(str(data["path"]), int(data["size"]), int(data["record_count"]), dict(data["partition_values"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more."""
+
+    file: str
+    size: int
+    etag: str | None
+    start: int
+    end: int
+    eof: bool
+
+    def to_json(self) -> dict[str, object]:
+        """As it is kept in the document."""
+        return {
+            "file": self.file,
+            "size": self.size,
+            "etag": self.etag,
+            "from": self.start,
+            "to": self.end,
+            "eof": self.eof,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Coverage:
+        """The stored form read back."""
+        etag = data["etag"]
+        return cls(
+            str(data["file"]),
+            int(data["size"]),
+            None if etag is None else str(etag),
+            int(data["from"]),
+            int(data["to"]),
+            bool(data["eof"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a source: these files become visible and this state becomes the position, together.
+
+    ``state`` is complete; ``embedded`` is what goes into the log (the state without its late window).
+    ``schema`` holds the columns as written, partition columns included; a change without data files may go
+    without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
+    each a mapping with a ``kind`` that a payer is registered for.
+    """
+
+    state: State
+    embedded: State
+    coverage: tuple[Coverage, ...] = ()
+    data_files: tuple[DataFile, ...] = ()
+    rows: int = 0
+    schema: pa.Schema | None = None
+    partition_columns: tuple[str, ...] = ()
+    dead_letter_files: tuple[DataFile, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()

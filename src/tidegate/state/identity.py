@@ -1,0 +1,93 @@
+"""Who a position belongs to, and where its objects lie below the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ROOT = "_tidegate"
+LEGACY_ROOT = "_blizzard"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """One source of one pipeline; all names are constant over its life.
+
+    >>> SourceKey("events", "asia").app_id
+    'tidegate/events/asia'
+    """
+
+    pipeline: str
+    source: str
+
+    def __post_init__(self) -> None:
+        for role, name in (("pipeline", self.pipeline), ("source", self.source)):
+            if not name or "/" in name or name.startswith(".") or not name.isprintable():
+                raise ValueError(
+                    f"{name!r} cannot be the name of a {role}: use printable characters other than '/', "
+                    "and do not begin with '.'"
+                )
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.source}"
+
+    @property
+    def app_id(self) -> str:
+        """The application id whose ``txn`` version is the position."""
+        return f"tidegate/{self.pipeline}/{self.source}"
+
+    @property
+    def directory(self) -> str:
+        """Where documents lie, relative to the table."""
+        return f"{ROOT}/{self.pipeline}/{self.source}"
+
+    def document(self, version: int, attempt: str) -> str:
+        """The document of one attempt to reach ``version``."""
+        return f"{self.directory}/{version:020d}-{attempt}.json"
+
+    def won(self, version: int, attempt: str) -> str:
+        """The note that this attempt is the one in the log."""
+        return f"{self.directory}/{version:020d}-{attempt}.won"
+
+    @property
+    def cold_start(self) -> str:
+        """The state that a first, filtered plan fixed before there was a table."""
+        return f"{self.directory}/cold_start.json"
+
+    @property
+    def mirror(self) -> str:
+        """The newest state, for people."""
+        return f"{ROOT}/{self.pipeline}_{self.source}_checkpoint.json"
+
+    @property
+    def legacy_mirror(self) -> str:
+        """The mirror's older place, written on request only."""
+        return f"{LEGACY_ROOT}/{self.pipeline}_{self.source}_checkpoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a position is a position *in*: it means nothing for another location or another set of names."""
+
+    kind: str
+    source_uri: str
+    pattern: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """As it is stored."""
+        return {"kind": self.kind, "source_uri": self.source_uri, "pattern": self.pattern}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Identity:
+        """The stored form read back; ``KeyError`` when something is missing."""
+        pattern = data["pattern"]
+        return cls(str(data["kind"]), str(data["source_uri"]), None if pattern is None else str(pattern))
+
+    def differences(self, recorded: Identity) -> tuple[str, ...]:
+        """One phrase per field that is not as it was recorded."""
+        pairs = (
+            ("kind", recorded.kind, self.kind),
+            ("source_uri", recorded.source_uri, self.source_uri),
+            ("pattern", recorded.pattern, self.pattern),
+        )
+        return tuple(f"{name} was {old!r} and is now {new!r}" for name, old, new in pairs if old != new)

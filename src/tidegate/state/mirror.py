@@ -1,0 +1,98 @@
+"""The mirror: the newest state in one readable file per source, for people, dashboards and ``tidegate
+status``.
+
+It holds the state's own fields on top (the checkpoint of the seed documents) and, under ``tidegate``, whose
+position it shows. It follows the commit and may be older than the table; correctness reads only whether it
+exists.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import ObjectMissing
+from tidegate.failpoints import failpoint
+from tidegate.state.files import State
+from tidegate.state.identity import SourceKey
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One source's newest mirrored state; ``delta_version`` is the table version its commit was based on."""
+
+    key: SourceKey
+    version: int
+    attempt: str
+    table_version: int
+    delta_version: int
+    state: State
+    polls: int
+    written_at: str
+
+    def to_bytes(self) -> bytes:
+        """The file's content, indented for people."""
+        about = {
+            "pipeline": self.key.pipeline,
+            "source": self.key.source,
+            "version": self.version,
+            "attempt": self.attempt,
+            "table_version": self.table_version,
+            "polls": self.polls,
+            "written_at": self.written_at,
+        }
+        content = {**self.state, "delta_version": self.delta_version, "tidegate": about}
+        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Mirror:
+        """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a mirror."""
+        data: dict[str, Any] = json.loads(content)
+        about = data.pop("tidegate")
+        return cls(
+            SourceKey(about["pipeline"], about["source"]),
+            int(about["version"]),
+            str(about["attempt"]),
+            int(about["table_version"]),
+            int(data.pop("delta_version")),
+            data,
+            int(about["polls"]),
+            str(about["written_at"]),
+        )
+
+
+def write_mirror(store: ObjectStore, mirror: Mirror, *, legacy: bool = False) -> None:
+    """Replace the mirror, in one step; with ``legacy`` also at the place where Blizzard kept its own."""
+    content = mirror.to_bytes()
+    failpoint("state.mirror.before")
+    store.put(mirror.key.mirror, content)
+    if legacy:
+        store.put(mirror.key.legacy_mirror, content)
+    failpoint("state.mirror.after")
+
+
+def read_mirror(store: ObjectStore, key: SourceKey) -> Mirror | None:
+    """The mirror, None when it is missing, damaged or another source's."""
+    try:
+        mirror = Mirror.from_bytes(store.get(key.mirror))
+    except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return mirror if mirror.key == key else None
+
+
+def is_ours(store: ObjectStore, path: str, key: SourceKey) -> bool:
+    """Whether a mirror exists and is not plainly that of another source (``a_b``/``c`` and ``a``/``b_c``
+    share a name).
+    """
+    try:
+        content = store.get(path)
+    except ObjectMissing:
+        return False
+    try:
+        return Mirror.from_bytes(content).key == key
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True

@@ -1,0 +1,192 @@
+"""OPEN: read the position of a source from the table, or stop and say why it cannot be trusted.
+
+The five steps of the protocol in order: is this a table we may append to; where is the source; whose document
+is that; is it still about this source and this table; what was left to do. Only "no table" or "no position
+and no trace of one" is a first run; every doubt and every storage error stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from enum import StrEnum
+
+from tidegate.errors import StateError
+from tidegate.state import cold_start, traces
+from tidegate.state.debts import pay_others, refresh_mirror, write_won
+from tidegate.state.features import check_table
+from tidegate.state.opened import Opened
+from tidegate.state.site import Site
+from tidegate.state.table import Snapshot
+from tidegate.state.winner import Winner, find_winner
+
+_RECHECK_FROM = 50
+
+
+class Accept(StrEnum):
+    """A stop that a person decided to pass."""
+
+    IDENTITY = "identity"
+    RESTORE = "restore"
+    BLIZZARD = "blizzard"
+
+
+def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
+    """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written."""
+    snapshot = _snapshot(site)
+    version = position(site, snapshot)
+    if version == 0 and (trace := traces.forgotten(site.store, site.key, snapshot)):
+        snapshot = _snapshot(site)
+        version = position(site, snapshot)
+        if version == 0:
+            raise _forgotten(site, snapshot, trace)
+    if snapshot is None or version == 0:
+        return _first_run(site, snapshot, accept)
+    winner = find_winner(site, version, snapshot.facts.version)
+    opened = _known(site, snapshot, winner, accept)
+    if read_only:
+        return replace(opened, unpaid=True)
+    _settle(site, opened, winner, accept)
+    return opened
+
+
+def position(site: Site, snapshot: Snapshot | None) -> int:
+    """How often this source has committed, by that snapshot."""
+    return 0 if snapshot is None else snapshot.transaction_version(site.key.app_id) or 0
+
+
+def _snapshot(site: Site) -> Snapshot | None:
+    snapshot = site.delta.snapshot()
+    if snapshot is not None:
+        check_table(snapshot.facts, site.uri)
+    return snapshot
+
+
+def _forgotten(site: Site, snapshot: Snapshot | None, trace: str) -> StateError:
+    found = "there is no table" if snapshot is None else f"table {snapshot.facts.table_id} knows no position of it"
+    return StateError(
+        f"{site.key}: position forgotten or table replaced: {found} at {site.uri}, but there is {trace}; "
+        "a fresh start would read everything again",
+        "put the table back, or write into a new table_uri; to really start over, remove "
+        f"{site.uri}/{site.key.directory} and {site.key.mirror} together with the table",
+    )
+
+
+def _first_run(site: Site, snapshot: Snapshot | None, accept: Collection[Accept]) -> Opened:
+    if Accept.BLIZZARD not in accept and (trace := traces.blizzard(site.store, site.key, snapshot)):
+        raise StateError(
+            f"{site.key}: table {site.uri} was written by Blizzard (found {trace}); reading its source from "
+            "the start would double every row",
+            "write into a new table_uri; taking over its position in place is not supported yet",
+        )
+    state = cold_start.read_cold_start(site)
+    facts = None if snapshot is None else snapshot.facts
+    return Opened(
+        key=site.key,
+        identity=site.identity,
+        version=0,
+        state=state,
+        table_version=-1 if facts is None else facts.version,
+        table_id=None if facts is None else facts.table_id,
+        schema_json=None if facts is None else facts.schema_json,
+        cold_start=state is not None,
+    )
+
+
+def _known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Opened:
+    facts, document = snapshot.facts, winner.document
+    _check_table_unchanged(site, snapshot, winner)
+    if not winner.state:
+        raise StateError(
+            f"{site.key}: position {winner.parent.version} has an empty state, which no run of Tidegate writes",
+            "put the document of that position back from a backup, or write into a new table_uri",
+        )
+    if Accept.IDENTITY not in accept:
+        _check_identity(site, winner)
+    unseen = winner.unseen
+    if Accept.RESTORE not in accept:
+        unseen = _spanned(unseen, check_restore(site, winner.checked, facts.version))
+    return Opened(
+        key=site.key,
+        identity=site.identity,
+        version=winner.parent.version,
+        state=winner.state,
+        table_version=facts.version,
+        table_id=facts.table_id,
+        schema_json=facts.schema_json,
+        committed_at=winner.committed_at,
+        delta_version=winner.delta_version,
+        parent=winner.parent,
+        from_log=document is None,
+        data_files=frozenset() if document is None else frozenset(file.path for file in document.data_files),
+        debts=() if document is None else document.debts,
+        unseen=unseen,
+        warnings=(*winner.warnings, *unseen_warning(unseen)),
+    )
+
+
+def _settle(site: Site, opened: Opened, winner: Winner, accept: Collection[Accept]) -> None:
+    """Pay the debts; a note is renewed when that spares the next OPEN many log entries."""
+    span = opened.table_version - winner.checked
+    if Accept.RESTORE not in accept and (not winner.noted or span > _RECHECK_FROM):
+        write_won(site, opened)
+    pay_others(site, opened)
+    refresh_mirror(site, opened)
+
+
+def _check_table_unchanged(site: Site, snapshot: Snapshot, winner: Winner) -> None:
+    facts = snapshot.facts
+    if winner.table_id is not None and winner.table_id != facts.table_id:
+        raise StateError(
+            f"{site.key}: another table: position {winner.parent.version} was committed to table "
+            f"{winner.table_id}, and {site.uri} is now table {facts.table_id}",
+            "put the former table back, or write into a new table_uri",
+        )
+    newest = max(winner.committed_at, winner.delta_version)
+    if newest > facts.version:
+        raise StateError(
+            f"{site.key}: the table went back: position {winner.parent.version} was committed at table "
+            f"version {newest}, and {site.uri} is now at {facts.version}",
+            "put the newer log back, or write into a new table_uri",
+        )
+
+
+def _check_identity(site: Site, winner: Winner) -> None:
+    changes = () if winner.identity is None else site.identity.differences(winner.identity)
+    if changes:
+        raise StateError(
+            f"{site.key}: the source is not the one its position is about: {'; '.join(changes)}",
+            "put it back, or give the source another name, under which it starts anew",
+        )
+
+
+def check_restore(site: Site, checked: int, table_version: int) -> tuple[int, int] | None:
+    """Stop at a RESTORE after table version ``checked``; the span of entries that cannot be looked at any more."""
+    seen = site.log.between(checked + 1, table_version + 1)
+    for entry in seen:
+        if entry.is_restore:
+            raise StateError(
+                f"{site.key}: the table was restored at version {entry.version}, after this source's last "
+                "commit: rows are gone from the table, and the position still says that they are in",
+                "restore the table to a version after that commit, or write into a new table_uri",
+            )
+    versions = {entry.version for entry in seen}
+    missing = [number for number in range(checked + 1, table_version + 1) if number not in versions]
+    return (missing[0], missing[-1]) if missing else None
+
+
+def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
+    """What to say about log entries that were cleaned up before anyone looked for a RESTORE."""
+    if unseen is None:
+        return ()
+    return (
+        f"the log entries from version {unseen[0]} to {unseen[1]} were cleaned up: "
+        "whether the table was restored in between cannot be seen",
+    )
+
+
+def _spanned(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The span that holds both."""
+    if one is None or two is None:
+        return one or two
+    return min(one[0], two[0]), max(one[1], two[1])

@@ -1,0 +1,97 @@
+"""The port to one Delta table: a fresh snapshot, and the four things that may be written.
+
+Guarantees that every adapter gives, and one contract suite checks:
+
+- ``snapshot`` is as new as the last commit that was durable when it was called.
+- ``append`` makes all of its actions visible in one commit or none. Since ``base``: a commit with one of the
+  same application ids, a change of metadata or protocol, and removed data are refused; appends of others and
+  rewrites that change no data are not in the way.
+- ``create`` never replaces a table: of two creators one is refused.
+- ``add_columns`` is refused when anything was committed since ``base``.
+- **An exception tells nothing** about whether the commit is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TableProtocol:
+    """What readers and writers of the table must understand."""
+
+    min_reader: int
+    min_writer: int
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a snapshot says about the table, as plain values."""
+
+    version: int
+    table_id: str
+    protocol: TableProtocol
+    schema_json: str
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Snapshot(Protocol):
+    """The table as of one version."""
+
+    @property
+    def facts(self) -> TableFacts: ...
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The newest ``txn`` version of an application, None without one."""
+
+    def active_paths(self) -> frozenset[str]:
+        """Paths on disk of the visible data files, relative to the table. Expensive on large tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A data file to make visible."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modified_ms: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What goes into the log beside the files: application id → version, the time, and the marks."""
+
+    transactions: Mapping[str, int]
+    last_updated_ms: int
+    user_metadata: str
+
+
+class DeltaTablePort(Protocol):
+    """One table; see the module for what is guaranteed."""
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot, None when there is no table; a storage problem raises."""
+
+    def create(
+        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+    ) -> None:
+        """Create the table with its first files."""
+
+    def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
+        """Append files, possibly none, to the table seen in ``base``."""
+
+    def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
+        """Add nullable columns to the table seen in ``base``."""
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version."""

@@ -1,0 +1,153 @@
+"""OPEN 2: signs that a source without a position is not new.
+
+Our own traces mean that the position was forgotten or the table replaced; Blizzard's mean that the table was
+filled by it and wants to be adopted. Neither is ever taken for a first run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ObjectMissing, StateError
+from tidegate.state import documents
+from tidegate.state.identity import LEGACY_ROOT, SourceKey
+from tidegate.state.log import DIRECTORY, DeltaLog
+from tidegate.state.mirror import is_ours
+from tidegate.state.table import Snapshot
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..+)?\.(parquet|json)")
+_BLIZZARD = ("blizzard:", "penguin-")
+
+
+def forgotten(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> str | None:
+    """What shows that ``key`` had a position before, None when nothing does.
+
+    Each of these is written after a commit of ``key`` was durable (or, for a document of version 2 and above,
+    after one was seen), so that a snapshot taken later must know the position.
+    """
+    if is_ours(store, key.mirror, key):
+        return f"the mirror {key.mirror}"
+    first: list[str] = []
+    for name in documents.names(store, key):
+        if name.ending == "won" or name.version >= 2:
+            return f"{key.directory}/{name.version:020d}-{name.attempt}.{name.ending}"
+        first.append(name.attempt)
+    return None if snapshot is None else _active_first(store, key, snapshot, first)
+
+
+def _active_first(store: ObjectStore, key: SourceKey, snapshot: Snapshot, attempts: list[str]) -> str | None:
+    """A document of version 1 whose files are visible although the table knows no position."""
+    found = [documents.read(store, key, 1, attempt) for attempt in attempts]
+    candidates = [item.document for item in found if item is not None and item.document is not None]
+    with_files = [document for document in candidates if document.data_files]
+    if not with_files:
+        return None
+    active = snapshot.active_paths()
+    for document in with_files:
+        if any(file.path in active for file in document.data_files):
+            return f"{key.document(1, document.attempt)}, whose data files are in the table"
+    return None
+
+
+def blizzard(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> str | None:
+    """A trace of Blizzard in the table, None when there is none."""
+    for item in store.list(LEGACY_ROOT):
+        if not _written_by_us(store, item.path):
+            return item.path
+    if snapshot is None:
+        return None
+    return next(
+        (f"the transaction id {app_id[:60]!r}" for app_id in application_ids(store) if app_id.startswith(_BLIZZARD)),
+        None,
+    )
+
+
+def _written_by_us(store: ObjectStore, path: str) -> bool:
+    """Whether an object of ``_blizzard/`` is a legacy mirror that Tidegate wrote."""
+    try:
+        data = json.loads(store.get(path))
+    except (ObjectMissing, ValueError):
+        return False
+    return isinstance(data, dict) and isinstance(data.get("tidegate"), dict)
+
+
+def application_ids(store: ObjectStore) -> Iterator[str]:
+    """Every application id with a ``txn``: from the newest checkpoint and the entries after it."""
+    version, files = _newest_checkpoint(store)
+    for path in files:
+        yield from _checkpoint_ids(store, path)
+    log = DeltaLog(store)
+    numbers = log.versions(version + 1)
+    for entry in log.between(numbers[0], numbers[-1] + 1) if numbers else ():
+        yield from entry.transactions
+
+
+def _newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for item in store.list(DIRECTORY):
+        match = _CHECKPOINT.fullmatch(item.path.removeprefix(f"{DIRECTORY}/"))
+        if match:
+            found.setdefault(int(match[1]), []).append(item.path)
+    newest = max(found, default=-1)
+    return newest, found.get(newest, [])
+
+
+def _checkpoint_ids(store: ObjectStore, path: str) -> Iterator[str]:
+    if path.endswith(".json"):
+        for line in store.get(path).splitlines():
+            action = json.loads(line) if line.strip() else {}
+            if "txn" in action:
+                yield str(action["txn"]["appId"])
+        return
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(_Ranged(store, path)).read(columns=["txn.appId"])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise StateError(
+            f"checkpoint {store.location.uri}/{path} cannot be read ({error})",
+            "let the tool that wrote it make a new checkpoint of the table",
+        ) from error
+    for row in table.to_pylist():
+        if row.get("txn") and row["txn"].get("appId") is not None:
+            yield str(row["txn"]["appId"])
+
+
+class _Ranged(io.RawIOBase):
+    """An object as a seekable file that fetches only what is read."""
+
+    def __init__(self, store: ObjectStore, path: str) -> None:
+        self._store, self._path = store, path
+        self._info = store.head(path)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._info.size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        left = max(0, self._info.size - self._at)
+        length = left if size is None or size < 0 else min(size, left)
+        if length == 0:
+            return b""
+        data = self._store.get_range(self._path, self._at, length, self._info.etag)
+        self._at += len(data)
+        return data

@@ -1,0 +1,165 @@
+"""OPEN 3: whose document the position stands for.
+
+The log decides: the entry that holds ``txn(app, version)`` names the attempt and the hash of its document. A
+``.won`` note says where that entry is and stands in for it once the log was cleaned up. A document that is
+missing or not the one that was hashed is replaced by the state in the same entry, so that nothing is read
+twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.errors import StateError
+from tidegate.state import documents
+from tidegate.state.documents import Document, Parent, Stored, Won
+from tidegate.state.files import State
+from tidegate.state.identity import Identity
+from tidegate.state.log import LogEntry
+from tidegate.state.marks import Mark
+from tidegate.state.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The state of a position, and how it is known.
+
+    ``committed_at``, ``table_id`` and ``checked`` (no RESTORE up to there) are None or -1 where neither the
+    log nor a note says them.
+    """
+
+    parent: Parent
+    state: State
+    identity: Identity | None
+    document: Document | None
+    table_id: str | None
+    delta_version: int
+    committed_at: int
+    checked: int
+    noted: bool
+    unseen: tuple[int, int] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is there for one position: documents, and notes, by attempt."""
+
+    stored: dict[str, Stored] = field(default_factory=dict)
+    notes: dict[str, Won | None] = field(default_factory=dict)
+
+
+def find_winner(site: Site, version: int, table_version: int) -> Winner:
+    """The winner of position ``version`` in a table at ``table_version``; stops when nothing tells."""
+    evidence = _gather(site, version)
+    entry = _entry(site, version, table_version, evidence)
+    mark = None if entry is None else entry.mark_of(site.key)
+    if entry is not None and mark is not None:
+        return _from_mark(site, entry, mark, evidence)
+    return _from_note(site, version, table_version, evidence)
+
+
+def _gather(site: Site, version: int) -> _Evidence:
+    evidence = _Evidence()
+    for name in documents.names(site.store, site.key, version):
+        if name.version != version:
+            continue
+        if name.ending == "won":
+            evidence.notes[name.attempt] = documents.read_won(site.store, site.key, version, name.attempt)
+        elif (found := documents.read(site.store, site.key, version, name.attempt)) is not None:
+            evidence.stored[name.attempt] = found
+    return evidence
+
+
+def _entry(site: Site, version: int, table_version: int, evidence: _Evidence) -> LogEntry | None:
+    """The log entry that moved the source to ``version``, None when it cannot be found any more."""
+    for attempt, note in list(evidence.notes.items()):
+        found = None if note is None else site.log.entry(note.table_version)
+        if found is not None and _holds(site, found, version):
+            return found
+        if found is not None:
+            del evidence.notes[attempt]
+    if any(note is not None for note in evidence.notes.values()):
+        return None
+    bases = [item.document.delta_version for item in evidence.stored.values() if item.document is not None]
+    entries = site.log.between(min(bases) + 1, table_version + 1) if bases else ()
+    forward = next((found for found in entries if _holds(site, found, version)), None)
+    if forward is not None:
+        return forward
+    backward = site.log.backwards(table_version, site.search_commits)
+    return next((found for found in backward if _holds(site, found, version)), None)
+
+
+def _holds(site: Site, entry: LogEntry, version: int) -> bool:
+    mark = entry.mark_of(site.key)
+    moved = entry.transactions.get(site.key.app_id) == version
+    return moved and mark is not None and mark.version == version
+
+
+def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: _Evidence) -> Winner:
+    stored = evidence.stored.get(mark.attempt)
+    document = stored.document if stored is not None and stored.sha256 == mark.sha256 else None
+    note = evidence.notes.get(mark.attempt)
+    warnings: tuple[str, ...] = ()
+    if document is None:
+        found = "is missing" if stored is None else "is damaged"
+        warnings = (
+            f"document {site.key.document(mark.version, mark.attempt)} {found}; the state comes from table "
+            f"version {entry.version}, without the late window, which starts empty at the watermark",
+        )
+    return Winner(
+        parent=Parent(mark.version, mark.attempt, mark.sha256),
+        state=mark.state() if document is None else document.state,
+        identity=mark.identity if document is None else document.identity,
+        document=document,
+        table_id=_table_id(entry, document, note),
+        delta_version=entry.version - 1 if document is None else document.delta_version,
+        committed_at=entry.version,
+        checked=entry.version if note is None else max(entry.version, note.checked),
+        noted=note is not None,
+        unseen=None if note is None else note.unseen,
+        warnings=warnings,
+    )
+
+
+def _table_id(entry: LogEntry, document: Document | None, note: Won | None) -> str | None:
+    if entry.table_id is not None:
+        return entry.table_id
+    if document is not None and document.table_id is not None:
+        return document.table_id
+    return None if note is None else note.table_id
+
+
+def _from_note(site: Site, version: int, table_version: int, evidence: _Evidence) -> Winner:
+    """The winner by its note alone: the log entry was cleaned up."""
+    if len(evidence.notes) != 1:
+        raise _nothing_readable(site, version, table_version, evidence)
+    attempt, note = next(iter(evidence.notes.items()))
+    stored = evidence.stored.get(attempt)
+    if stored is None or stored.document is None or (note is not None and stored.sha256 != note.sha256):
+        raise _nothing_readable(site, version, table_version, evidence)
+    return Winner(
+        parent=Parent(version, attempt, stored.sha256),
+        state=stored.document.state,
+        identity=stored.document.identity,
+        document=stored.document,
+        table_id=stored.document.table_id if note is None else note.table_id,
+        delta_version=stored.document.delta_version,
+        committed_at=-1 if note is None else note.table_version,
+        checked=stored.document.delta_version if note is None else note.checked,
+        noted=note is not None,
+        unseen=None if note is None else note.unseen,
+    )
+
+
+def _nothing_readable(site: Site, version: int, table_version: int, evidence: _Evidence) -> StateError:
+    oldest = max(0, table_version - site.search_commits + 1)
+    return StateError(
+        f"{site.key}: the table is at position {version}, but its state cannot be read: "
+        f"{len(evidence.stored)} documents and {len(evidence.notes)} .won notes for it in "
+        f"{site.uri}/{site.key.directory}, none of them usable, and no log entry from version "
+        f"{table_version} down to {oldest} (recovery.max_commits is {site.search_commits}) names the winner; "
+        "nothing was written",
+        "raise recovery.max_commits if the table has many other commits; otherwise put the documents back from a "
+        "backup",
+    )

@@ -1,0 +1,119 @@
+"""The commit protocol under every interleaving: the real OPEN, COMMIT and RESOLVE over the in-memory twin.
+
+Two or three runs of one source, runs of two sources and foreign writers take turns at every access to
+storage, from the creation of the table on; processes die, responses get lost, requests arrive late, the log
+is unreadable for a while. After each log entry: every record that the position covers is in the table exactly
+once, positions go up one by one, the winner's document is readable. ``TIDEGATE_MODEL_DEPTH=1`` (or more)
+allows more switches between processes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from model.explorer import Run, explore, wander
+from model.world import Scene
+from tidegate.state import committing, memory, resolving, winner
+from tidegate.state.resolving import NotThere, Outcome, lost
+
+DEEPER = int(os.environ.get("TIDEGATE_MODEL_DEPTH", "0"))
+MANY = 1_000_000 if DEEPER else 6_000
+
+
+@pytest.mark.parametrize(
+    ("scene", "budgets"),
+    [
+        pytest.param(Scene(), {"switches": 3}, id="two runs"),
+        pytest.param(Scene(), {"switches": 1, "crashes": 1}, id="two runs, one dies"),
+        pytest.param(Scene(records=1), {"switches": 2, "crashes": 1}, id="two runs, one dies, more turns"),
+        pytest.param(Scene(records=1), {"switches": 2, "faults": 1}, id="two runs, a response lost or late"),
+        pytest.param(
+            Scene(sources=("s",), records=1), {"crashes": 1, "faults": 2}, id="one run, two faults, one death"
+        ),
+        pytest.param(Scene(sources=("s", "s", "s"), records=1), {"switches": 2}, id="three runs"),
+        pytest.param(Scene(sources=("s", "t"), records=1), {"switches": 3}, id="two sources create the table"),
+        pytest.param(Scene(records=1, operations=("append", "add column")), {"switches": 2}, id="append, add column"),
+        pytest.param(
+            Scene(records=1, operations=("optimize", "append", "delete")),
+            {"switches": 2},
+            id="optimize, delete",
+        ),
+    ],
+)
+def test_every_record_is_in_the_table_exactly_once_whatever_happens(scene: Scene, budgets: dict[str, int]) -> None:
+    report = explore(scene, {**budgets, "switches": budgets.get("switches", 0) + DEEPER}, MANY)
+    assert report.violation is None, f"{report.violation}, by the choices {report.choices}"
+    assert report.complete, f"only {report.runs} runs were made"
+    assert report.states > 100
+
+
+def test_long_random_runs_of_many_writers_end_with_every_record_once() -> None:
+    scene = Scene(records=4, sources=("s", "s", "s", "t"), operations=("append", "optimize", "add column", "delete"))
+    report = wander(scene, {"crashes": 2, "faults": 3}, range(100 * (1 + 20 * DEEPER)))
+    assert report.violation is None, f"{report.violation}, by the choices {report.choices}"
+
+
+class TestTheModelCanFail:
+    """Each safeguard is taken away in turn; the exploration must notice."""
+
+    def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(committing._Attempt, "_unmoved", lambda self, snapshot: True)
+        assert explore(Scene(), {"switches": 3}, MANY).violation is not None
+
+    def test_without_the_guard_against_a_second_creator(self) -> None:
+        assert explore(Scene(guarded=False), {"switches": 3}, MANY).violation is not None
+
+    def test_without_the_conflict_of_the_same_application(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory, "in_the_way", lambda ours, theirs: None)
+        assert explore(Scene(), {"switches": 3}, MANY).violation is not None
+
+    def test_when_an_error_is_taken_for_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        believed = committing._Attempt._resolve
+
+        def believe(self: committing._Attempt) -> object:
+            if self._problem is not None:
+                raise lost(self.site, self.opened.version, "an error")
+            return believed(self)
+
+        monkeypatch.setattr(committing._Attempt, "_resolve", believe)
+        assert explore(Scene(records=1), {"switches": 1, "faults": 1}, MANY).violation is not None
+
+    def test_when_a_rivals_document_is_taken_for_the_winners(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def greatest(site: object, entry: object, mark: object, evidence: winner._Evidence) -> winner.Winner:
+            other = evidence.stored[max(evidence.stored)]
+            assert other.document is not None
+            parent = winner.Parent(other.document.version, other.attempt, other.sha256)
+            return winner.Winner(parent, other.document.state, None, other.document, None, 0, 0, 0, False)
+
+        monkeypatch.setattr(winner, "_from_mark", greatest)
+        assert explore(Scene(), {"switches": 2, "crashes": 1}, MANY).violation is not None
+
+
+def test_a_resolve_that_finds_nothing_costs_time_but_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fresh look before each attempt and OPEN are enough for exactly once; RESOLVE spares the repeated
+    work.
+    """
+
+    def blind(*args: object) -> Outcome:
+        return NotThere()
+
+    monkeypatch.setattr(committing, "resolve", blind)
+    report = explore(Scene(records=1, sources=("s",)), {"faults": 2}, MANY)
+    assert report.violation is None
+
+
+def test_a_run_is_repeated_exactly_by_its_choices() -> None:
+    first = Run((0, 1), {"switches": 3}, set())
+    Scene()(first)
+    first.execute()
+    again = Run(first.taken, {"switches": 3}, set())
+    Scene()(again)
+    again.execute()
+    assert again.taken == first.taken
+    assert [actor.history for actor in again.actors] == [actor.history for actor in first.actors]
+
+
+def test_resolve_is_what_the_commit_loop_calls() -> None:
+    assert committing.resolve is resolving.resolve
