@@ -53,7 +53,7 @@ class LateFiles(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Bounds the cold start: the current period of ``prefix_template`` (strftime, UTC) and ``lookback`` earlier ones."""
+    """Bounds the cold start: the current period of ``prefix_template`` (strftime, UTC) and ``lookback`` before it."""
 
     prefix_template: str
     lookback: int = 0

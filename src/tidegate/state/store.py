@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tidegate.errors import ObjectMissing
 from tidegate.observe.events import Emit, ignore
 from tidegate.specs import Evolution, Location
 from tidegate.state import cold_start, committing, debts, opening
 from tidegate.state.files import Change, State
 from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.log import entry_path
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.pace import Pace, utc_now
@@ -54,7 +57,6 @@ class PositionStore:
         search_commits: int = 100,
         evolution: Evolution = Evolution.MERGE,
         mirror_legacy: bool = False,
-        polls: int = 0,
         payers: Mapping[str, Payer] | None = None,
         now: Callable[[], datetime] = utc_now,
         pace: Pace | None = None,
@@ -70,7 +72,6 @@ class PositionStore:
             checkpoint_every=checkpoint_every,
             search_commits=search_commits,
             mirror_legacy=mirror_legacy,
-            polls=polls,
             payers=payers or {},
             emit=emit,
         )
@@ -81,17 +82,36 @@ class PositionStore:
         """
         return opening.open_position(self.site, accept, read_only=read_only)
 
+    def at_poll(self, polls: int) -> PositionStore:
+        """The same store, whose mirror will say that the source was polled ``polls`` times."""
+        other = copy.copy(self)
+        other.site = replace(self.site, polls=polls)
+        return other
+
+    def is_current(self, opened: Opened) -> bool:
+        """Whether nothing was committed to the table since ``opened``: one small request instead of an OPEN.
+
+        Planning from a position that is not current costs work, never rows: COMMIT looks again.
+        """
+        if opened.table_version < 0 or opened.unpaid:
+            return False
+        try:
+            self.site.store.head(entry_path(opened.table_version + 1))
+        except ObjectMissing:
+            return True
+        return False
+
     def commit(self, opened: Opened, change: Change) -> Opened:
         """COMMIT: the position after ``change``, to go on from. ``CommitLost`` means: open and plan again."""
         return committing.commit(self.site, opened, change)
 
-    def idle(self, opened: Opened, state: State, polls: int) -> Opened:
+    def idle(self, opened: Opened, state: State) -> Opened:
         """A poll found nothing: show it in the mirror. Commits nothing, and before the first commit writes
         nothing.
         """
         if opened.first_run:
             return opened
-        debts.show(replace(self.site, polls=polls), opened, state)
+        debts.show(self.site, opened, state)
         return replace(opened, state=state)
 
     def cold_start(self) -> State | None:

@@ -99,7 +99,7 @@ class TestIdlePolls:
         store = positions(table)
         commit_something(store)
         opened = store.open()
-        now = store.idle(opened, {"next": 1, "watermark": {"state": "Idle", "value": "x"}}, 12)
+        now = store.at_poll(12).idle(opened, {"next": 1, "watermark": {"state": "Idle", "value": "x"}})
         mirror = json.loads(store.site.store.get(KEY.mirror))
         assert mirror["watermark"]["state"] == "Idle"
         assert mirror["tidegate"]["polls"] == 12
@@ -110,16 +110,27 @@ class TestIdlePolls:
 
     def test_before_the_first_commit_it_leaves_no_trace(self, table: Location) -> None:
         store = positions(table)
-        store.idle(store.open(), {"watermark": {"state": "Initial"}}, 1)
+        store.idle(store.open(), {"watermark": {"state": "Initial"}})
         assert list(store.site.store.list()) == []
         assert store.open().first_run
 
     def test_a_later_open_keeps_what_the_mirror_shows(self, table: Location) -> None:
         store = positions(table)
         commit_something(store)
-        store.idle(store.open(), {"state": "Idle"}, 12)
+        store.at_poll(12).idle(store.open(), {"state": "Idle"})
         positions(table).open()
         assert json.loads(store.site.store.get(KEY.mirror))["tidegate"]["polls"] == 12
+
+
+class TestBeingCurrent:
+    def test_a_position_is_current_until_anyone_commits(self, table: Location) -> None:
+        store = positions(table)
+        assert not store.is_current(store.open())
+        commit_something(store)
+        opened = store.open()
+        assert store.is_current(opened)
+        commit_something(positions(table))
+        assert not store.is_current(opened)
 
 
 class TestTheLog:

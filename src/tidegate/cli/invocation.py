@@ -1,0 +1,147 @@
+"""One invocation of the command line: its common options, where output goes, and the functions it calls.
+
+The click context carries an ``Invocation`` as its object. Commands reach the public functions only through
+:meth:`Invocation.functions`, which imports :mod:`tidegate.api` when it is first needed; whoever makes the
+invocation may put other functions of the same shape there (``cli.main(arguments, obj=Invocation(api=…))``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+
+from tidegate.cli.pages import Page, plain
+
+if TYPE_CHECKING:
+    from tidegate import reports
+    from tidegate.observe.events import Emit
+    from tidegate.observe.logs import Level
+    from tidegate.observe.progress import ProgressView
+    from tidegate.specs import ProjectSpec
+
+Mode = Literal["once", "continuous"]
+
+
+class Api(Protocol):
+    """The functions of :mod:`tidegate.api` that commands call."""
+
+    def load(self, config: str | Path, /) -> ProjectSpec: ...
+
+    def plan(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourcePlan, ...]: ...
+
+    def run(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        mode: Mode,
+        emit: Emit,
+        stop: threading.Event,
+    ) -> reports.RunReport: ...
+
+    def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourceStatus, ...]: ...
+
+    def show_watermarks(
+        self, config: str | Path, pipeline: str, source: str | None = None, /
+    ) -> tuple[reports.WatermarkView, ...]: ...
+
+    def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
+
+    def demo(
+        self, folder: Path | None, emit: Emit, show: Callable[[reports.DemoStep], None], /
+    ) -> reports.DemoReport: ...
+
+
+@dataclass(slots=True)
+class Invocation:
+    """The settings of this invocation; ``log_level`` is None until somebody asks for one.
+
+    ``as_json`` is known before the arguments are parsed, so that wrong arguments are told in JSON too.
+    """
+
+    api: Api | None = None
+    as_json: bool = False
+    log_level: str | None = None
+    log_format: str = "text"
+    debug: bool = False
+    colour: bool = True
+    quiet: bool = False
+    _view: ProgressView | None = None
+
+    def functions(self) -> Api:
+        """The public functions, imported now if they were not before."""
+        if self.api is None:
+            from tidegate import api
+
+            self.api = api
+        return self.api
+
+    def show(self, page: Page) -> None:
+        """Print a page on standard output: drawn on a terminal, as aligned lines elsewhere."""
+        with self._view.aside() if self._view else nullcontext():
+            if is_terminal(sys.stdout):
+                from tidegate.cli.terminal import console_for, draw
+
+                draw(page, console_for(sys.stdout, colour=self.coloured()))
+            else:
+                sys.stdout.writelines(f"{line}\n" for line in plain(page))
+            sys.stdout.flush()
+
+    def coloured(self) -> bool:
+        """Whether colours are wanted; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
+        return self.colour and not os.environ.get("NO_COLOR")
+
+    @contextmanager
+    def listening(self) -> Iterator[Emit]:
+        """An emitter whose events show as progress and as log lines on standard error."""
+        from tidegate.observe.fanning import fanout
+        from tidegate.observe.logs import JsonLog, TextLog
+
+        log = JsonLog if self.log_format == "json" else TextLog
+        with self._progress() as view:
+            self._view = view
+            try:
+                yield fanout(view, log(view.write, self.effective_level()))
+            finally:
+                self._view = None
+
+    def effective_level(self) -> Level:
+        """The level asked for; else errors if quiet, everything that matters in JSON, warnings in text."""
+        from tidegate.observe.logs import Level
+
+        if self.log_level is not None:
+            return Level.named(self.log_level)
+        if self.quiet:
+            return Level.ERROR
+        return Level.INFO if self.log_format == "json" else Level.WARNING
+
+    def _progress(self) -> ProgressView:
+        from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress
+
+        if self.quiet or self.log_format == "json":
+            return SilentProgress(sys.stderr)
+        if is_terminal(sys.stderr):
+            from tidegate.cli.terminal import console_for
+
+            return BarProgress(console_for(sys.stderr, colour=self.coloured()))
+        told_by_log = self.log_level in ("debug", "info")
+        return SilentProgress(sys.stderr) if told_by_log else PlainProgress(sys.stderr)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at that stream through something that can draw."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    sys.stdout.flush()

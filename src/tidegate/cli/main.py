@@ -1,0 +1,46 @@
+"""The entry point of the ``tidegate`` program."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from tidegate.cli import commands, groups
+from tidegate.cli.options import Group
+
+
+@click.group(
+    cls=Group,
+    envvar="TIDEGATE_LOG",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=["tidegate demo", "tidegate plan pipelines.yml", "tidegate run pipelines.yml"],
+)
+@click.version_option(package_name="tidegate", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Move only what is new into Delta Lake tables, exactly once.
+
+    Results go to standard output, progress and log lines to standard error.
+    """
+
+
+for _command in (
+    commands.demo,
+    commands.plan,
+    commands.run,
+    commands.status,
+    groups.watermark,
+    groups.config,
+    commands.doctor,
+    commands.version,
+):
+    cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit."""
+    cli.main(prog_name="tidegate")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""How errors reach people: a message and its remedy on standard error, an exit code, and JSON on demand."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from tidegate.cli.invocation import Invocation, print_json
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.observe.wording import count, visible
+
+UNEXPECTED = 70
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What an error means to somebody at a prompt."""
+
+    kind: str
+    problems: tuple[str, ...]
+    remedy: str
+    exit_code: int
+    retryable: bool = False
+
+    def lines(self) -> list[str]:
+        """The message for standard error."""
+        first, *rest = self.problems
+        if self.kind == "ConfigError" and rest:
+            first, rest = f"{count(len(self.problems), 'problem')} in the configuration", list(self.problems)
+        shown = [f"error: {visible(first)}", *(f"  {visible(line)}" for line in rest)]
+        return [*shown, f"remedy: {visible(self.remedy)}"] if self.remedy else shown
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``error`` in JSON output."""
+        return {
+            "kind": self.kind,
+            "problems": list(self.problems),
+            "remedy": self.remedy,
+            "exit_code": self.exit_code,
+            "retryable": self.retryable,
+        }
+
+
+def understand(error: BaseException) -> Problem:
+    """The problem behind any exception."""
+    match error:
+        case ConfigError():
+            return Problem("ConfigError", error.problems, error.remedy, error.exit_code)
+        case TidegateError():
+            lines = tuple(error.problem.splitlines()) or (type(error).__name__,)
+            return Problem(type(error).__name__, lines, error.remedy, error.exit_code, error.retryable)
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx else "tidegate"
+            lines = tuple(error.format_message().splitlines())
+            return Problem("UsageError", lines, f"see {where} --help", error.exit_code)
+        case click.ClickException():
+            return Problem("UsageError", tuple(error.format_message().splitlines()), "", error.exit_code)
+        case KeyboardInterrupt():
+            return Problem("Interrupted", ("interrupted",), "", INTERRUPTED)
+        case _:
+            what = f"unexpected {type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+            return Problem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
+
+
+def report(error: BaseException, invocation: Invocation) -> int:
+    """Tell what went wrong and give the exit code."""
+    problem = understand(error)
+    if invocation.debug and not isinstance(error, click.ClickException):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    sys.stderr.writelines(f"{line}\n" for line in problem.lines())
+    if invocation.as_json:
+        print_json({"error": problem.to_json()})
+    return problem.exit_code

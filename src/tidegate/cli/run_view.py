@@ -1,0 +1,78 @@
+"""How a run's report is shown: one row per source, then what failed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
+from tidegate.cli.status_view import failed_lines, state_cell
+from tidegate.observe.wording import count, duration, size
+from tidegate.reports import RunReport, SourceReport
+
+_COLUMNS = (
+    Column("source"),
+    Column("state"),
+    Column("files", right=True),
+    Column("size", right=True),
+    Column("rows", right=True),
+    Column("commits", right=True),
+    Column("failed", right=True),
+    Column("time", right=True),
+)
+
+
+def render_run(report: RunReport) -> Page:
+    """The whole report."""
+    if not report.sources:
+        return (Line(Cell("nothing to run: no source was selected")),)
+    return tuple(_blocks(report))
+
+
+def _blocks(report: RunReport) -> Iterator[Block]:
+    yield Table(_COLUMNS, tuple(map(_row, report.sources)))
+    yield Gap()
+    yield Facts(
+        (
+            *((f"watermark of {_name(each)}", cell(each.watermark)) for each in report.sources),
+            ("result", _result(report)),
+        )
+    )
+    troubles = tuple(_troubles(report.sources))
+    if troubles:
+        yield Gap()
+        yield from troubles
+
+
+def _name(source: SourceReport) -> str:
+    return f"{source.pipeline}/{source.source}"
+
+
+def _row(source: SourceReport) -> tuple[Cell, ...]:
+    failed = Cell(f"{len(source.failed):,}", Style.BAD) if source.failed else cell(None)
+    return (
+        Cell(_name(source), Style.STRONG),
+        Cell("failed", Style.BAD) if source.error else state_cell(source.state),
+        Cell(f"{source.files:,}"),
+        Cell(size(source.bytes)),
+        Cell(f"{source.rows:,}"),
+        Cell(f"{source.commits:,}"),
+        failed,
+        Cell(duration(source.seconds)),
+    )
+
+
+def _result(report: RunReport) -> Cell:
+    took = duration(report.seconds)
+    rows = count(sum(source.rows for source in report.sources), "row")
+    if report.ok:
+        return Cell(f"{rows} in {took}", Style.GOOD)
+    return Cell(f"not everything succeeded; {rows} in {took}", Style.BAD)
+
+
+def _troubles(sources: Sequence[SourceReport]) -> Iterator[Line]:
+    for source in sources:
+        yield from failed_lines(_name(source), source.failed)
+        for reason, number in source.skipped:
+            yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
+        if source.error:
+            yield Line(Cell(f"{_name(source)}: {source.error}", Style.BAD), "error")

@@ -1,0 +1,1 @@
+"""Carries plans out: one pass over a source, polling, inspection without moving data, the demo."""

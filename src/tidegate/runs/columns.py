@@ -1,0 +1,138 @@
+"""Which columns a pipeline writes: declared, or inferred once and remembered, then fitted to the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from tidegate.errors import ObjectExists, ObjectMissing, SourceError, StateError
+from tidegate.observe.events import Emit, Notice
+from tidegate.planning.plan import FileSlice, Plan
+from tidegate.runs.place import Place
+from tidegate.schema.infer import Inference, infer
+from tidegate.schema.types import field_specs
+from tidegate.sink.decompression import chunks
+from tidegate.sink.lines import blocks
+from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
+from tidegate.sink.task import ReadTask, read_task
+from tidegate.specs import FieldSpec, PathSource, PipelineSpec
+from tidegate.state.opened import Opened
+from tidegate.storage.port import ObjectStore
+
+SAMPLED_FILES = 10
+SAMPLED_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Fields to decode, and the table's columns as this pipeline writes them."""
+
+    fields: tuple[FieldSpec, ...]
+    existing: pa.Schema | None
+    table: pa.Schema
+    partition_columns: tuple[str, ...]
+
+    def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None) -> ReadTask:
+        """The task that reads units of ``source`` into these columns."""
+        return read_task(pipeline, source, self.fields, self.existing, deadline=deadline)
+
+
+def resolve_columns(place: Place, opened: Opened, plan: Plan, emit: Emit) -> Columns:
+    """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
+    pipeline, existing = place.pipeline, opened.schema()
+    fields = pipeline.schema.fields or _inferred(place, existing, plan, emit)
+    return columns_of(pipeline, place.source, fields, existing)
+
+
+def columns_of(
+    pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], existing: pa.Schema | None
+) -> Columns:
+    """Fields fitted to the table as it is: narrower types take the table's."""
+    by = pipeline.sink.partition_by
+    task = read_task(pipeline, source, fields, existing)
+    written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
+    whole = table_schema(fields, by, pipeline.sink.metadata_columns)
+    fitted = pa.schema([written.get(field.name, field) for field in whole])
+    return Columns(fields, existing, fitted, _partition_columns(pipeline, fields))
+
+
+def _partition_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[str, ...]:
+    by = pipeline.sink.partition_by
+    return Partitioning(by, table_schema(fields, None)).columns
+
+
+def schema_path(pipeline: str) -> str:
+    """Where an inferred schema is remembered, relative to the table."""
+    return f"_tidegate/{pipeline}/schema.json"
+
+
+def _inferred(place: Place, existing: pa.Schema | None, plan: Plan, emit: Emit) -> tuple[FieldSpec, ...]:
+    """The remembered inference, else the table's own columns, else what a sample of the plan's files says."""
+    remembered = _remembered(place)
+    if remembered is not None:
+        return remembered.fields
+    if existing is not None:
+        return _of_table(place.pipeline, existing)
+    found = _sampled(place, plan)
+    for line in found.describe():
+        emit(Notice(place.pipeline.name, place.source.name, f"inferred {line}"))
+    return _remember(place, found).fields
+
+
+def _of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
+    by = pipeline.sink.partition_by
+    made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
+    return field_specs(pa.schema([each for each in existing if each.name not in {*made, *METADATA_COLUMNS}]))
+
+
+def _remembered(place: Place) -> Inference | None:
+    path = schema_path(place.pipeline.name)
+    try:
+        content = place.table_store.get(path)
+    except ObjectMissing:
+        return None
+    try:
+        return Inference.from_json(json.loads(content))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"{place.table_store.location.uri}/{path} is damaged ({error!r})",
+            "remove it to infer the columns anew, or declare schema.fields",
+        ) from error
+
+
+def _remember(place: Place, found: Inference) -> Inference:
+    """Of several writers that infer at once, the first decides for all."""
+    content = json.dumps(found.to_json(), indent=2).encode()
+    try:
+        place.table_store.put_if_absent(schema_path(place.pipeline.name), content)
+    except ObjectExists:
+        return _remembered(place) or found
+    return found
+
+
+def _sampled(place: Place, plan: Plan) -> Inference:
+    slices = [each for unit in plan.units for each in unit.slices]
+    step = max(1, len(slices) // SAMPLED_FILES)
+    samples = (_lines(place.source_store, place.source, each) for each in slices[::step][:SAMPLED_FILES])
+    by = place.pipeline.sink.partition_by
+    keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
+    return infer(samples, coerce_conflicts_to_utf8=place.pipeline.schema.coerce_conflicts_to_utf8, forbidden=keys)
+
+
+def _lines(store: ObjectStore, source: PathSource, each: FileSlice) -> Sequence[bytes]:
+    """The first lines of a file; a file that cannot be read says nothing here and is refused when it is read."""
+    try:
+        with closing(store.open_input(each.path, etag=each.etag, size=each.size)) as raw:
+            return list(islice(_split(blocks(chunks(raw, each.path, source.compression))), SAMPLED_LINES))
+    except (SourceError, ObjectMissing):
+        return []
+
+
+def _split(found: Iterator[bytes]) -> Iterator[bytes]:
+    for block in found:
+        yield from bytes(block).splitlines()

@@ -1,0 +1,143 @@
+"""What ``doctor`` looks at: this machine, then the sources and tables of a configuration. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from tidegate.errors import TidegateError
+from tidegate.reports import Check
+from tidegate.runs.looking import status_of
+from tidegate.runs.place import Place, utc_now
+from tidegate.sources.files.naming import Order, names_sort_in_time, sample
+from tidegate.spark.jars import fetched
+from tidegate.spark.java import find_java, java_version
+from tidegate.specs import ProjectSpec
+from tidegate.storage.opening import split_uri
+
+FREE_BYTES = 2 * 1024**3
+PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "arro3-io", "pandas")
+
+
+def examine_machine() -> tuple[Check, ...]:
+    """Python, packages, Java, jars, space for temporary files."""
+    return (_python(), _packages(), _java(), _jars(), _space(tempfile.gettempdir(), "temporary files"))
+
+
+def examine_project(project: ProjectSpec, places: Sequence[Place]) -> tuple[Check, ...]:
+    """Notices of the configuration, then each source and each table."""
+    found = [Check("configuration", "ok", f"{project.origin}: {len(places)} sources")]
+    found += [Check("configuration", "warn", notice) for notice in project.notices]
+    for place in places:
+        found += _source(place)
+        found += _table(place)
+    return tuple(found)
+
+
+def _python() -> Check:
+    return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def _packages() -> Check:
+    versions, missing = [], []
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("packages", "fail", f"missing: {', '.join(missing)}", "install tidegate again")
+    return Check("packages", "ok", ", ".join(versions))
+
+
+def _java() -> Check:
+    try:
+        home = find_java()
+    except TidegateError as error:
+        return Check("java", "fail", error.problem, error.remedy)
+    return Check("java", "ok", f"Java {java_version(home)} at {home}")
+
+
+def _jars() -> Check:
+    jars = fetched()
+    if jars:
+        return Check("delta jars", "ok", f"{len(jars)} jars in {jars[0].parent}")
+    return Check(
+        "delta jars",
+        "ok",
+        "not fetched; ingesting files needs none",
+        "python -m tidegate.spark.jars fetches them, for reading Delta tables with Spark",
+    )
+
+
+def _space(folder: str, what: str) -> Check:
+    free = shutil.disk_usage(folder).free
+    told = f"{free / 1024**3:.1f} GiB free for {what} in {folder}"
+    if free < FREE_BYTES:
+        return Check("disk space", "warn", told, "free some space, or set TMPDIR to a larger disk")
+    return Check("disk space", "ok", told)
+
+
+def _guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
+    try:
+        return list(look())
+    except TidegateError as error:
+        return [Check(name, "fail", error.problem, error.remedy)]
+
+
+def _source(place: Place) -> list[Check]:
+    name = f"source {place.key}"
+
+    def look() -> Iterator[Check]:
+        status = status_of(place, utc_now())
+        if status.error:
+            yield Check(name, "fail", status.error)
+            return
+        more = "" if status.backlog_complete else " or more"
+        yield Check(name, "ok", f"{place.source.location.uri} answers; {status.backlog_files}{more} new files")
+        verdict = names_sort_in_time(sample(place.source_store))
+        if verdict.order is Order.NOT_IN_TIME:
+            yield Check(
+                name,
+                "warn",
+                verdict.describe(),
+                "files that sort below the watermark are found only inside the late window; name files by time "
+                "(Unix time, ISO 8601 or UUIDv7 first)",
+            )
+        else:
+            yield Check(name, "ok", verdict.describe())
+
+    return _guarded(name, look)
+
+
+def _table(place: Place) -> list[Check]:
+    name = f"table of {place.key}"
+    uri = place.pipeline.sink.table.uri
+
+    def look() -> Iterator[Check]:
+        opened = place.positions.open(read_only=True)
+        at = f"at version {opened.table_version}" if opened.table_version >= 0 else "not made yet"
+        yield Check(name, "ok", f"{uri} {at}; this source is at position {opened.version}")
+        for warning in opened.warnings:
+            yield Check(name, "warn", warning)
+        yield from _writable(name, uri)
+
+    return _guarded(name, look)
+
+
+def _writable(name: str, uri: str) -> Iterator[Check]:
+    """Whether a local table's folder, or the nearest one above it, can be written to."""
+    scheme, _, path = split_uri(uri)
+    if scheme != "file":
+        return
+    folder = f"/{path}"
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):
+        yield Check(name, "fail", f"{folder} cannot be written to", "change its permissions, or the table_uri")
+    yield _space(folder, "the table")

@@ -1,0 +1,134 @@
+"""Looking without touching: what a run would do, where sources stand, what is recorded. Starts no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tidegate.errors import TidegateError
+from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
+from tidegate.runs.place import Place, state_of
+from tidegate.state.status import Recorded, read_recorded
+from tidegate.watermarks.codec import decode, encode
+from tidegate.watermarks.path_state import Failed, PathState, RecordsRead
+
+BACKLOG_LIMIT = 10_000
+
+
+def planned(place: Place, now: datetime) -> SourcePlan:
+    """The plan of the next pass, by the same steps, with nothing written."""
+    opened = place.positions.open(read_only=True)
+    state = state_of(opened)
+    listing = place.discover(state, now, polls=0)
+    plan = place.plan(state, opened.version, listing, now)
+    return SourcePlan(
+        place.pipeline.name, place.source.name, plan, place.pipeline.sink.table.uri, notes=opened.warnings
+    )
+
+
+def status_of(place: Place, now: datetime) -> SourceStatus:
+    """Where a source stands by its mirror or documents, and what waits above its watermark."""
+    blank = SourceStatus(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        table_uri=place.pipeline.sink.table.uri,
+        state="Unknown",
+        watermark=None,
+        version=0,
+        table_version=None,
+        updated=None,
+        lag_seconds=None,
+        backlog_files=0,
+        backlog_bytes=0,
+        backlog_complete=False,
+        in_progress=0,
+    )
+    try:
+        recorded = read_recorded(place.table_store, place.key)
+        known = _recorded_status(blank, recorded)
+        return _with_backlog(place, known, recorded, now)
+    except TidegateError as error:
+        return replace(blank, error=str(error))
+
+
+def _state(recorded: Recorded | None) -> PathState:
+    return PathState() if recorded is None else decode(recorded.state)
+
+
+def _recorded_status(blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
+    state = _state(recorded)
+    if recorded is None:
+        return replace(blank, state="Initial")
+    return replace(
+        blank,
+        state=type(state.watermark).__name__,
+        watermark=state.value,
+        version=recorded.version,
+        table_version=recorded.table_version if recorded.table_version >= 0 else None,
+        updated=_moment(state),
+        in_progress=sum(1 for _, each in state.unfinished() if isinstance(each, RecordsRead)),
+        failed=failed_files(state),
+        open_partitions=len(state.partition_watermarks),
+        sealed=len(state.sealed),
+        shown_from="mirror" if recorded.shown_by == "mirror" else "document",
+    )
+
+
+def _with_backlog(place: Place, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
+    state = _state(recorded)
+    listing = place.discover(state, now, polls=0, limit=BACKLOG_LIMIT)
+    plan = place.plan(state, known.version, listing, now)
+    lag = (now - known.updated).total_seconds() if known.updated and plan.files else None
+    return replace(
+        known,
+        backlog_files=plan.files,
+        backlog_bytes=plan.bytes,
+        backlog_complete=plan.complete,
+        lag_seconds=lag if plan.files else (None if recorded is None else 0.0),
+        notes=(*known.notes, *plan.notes),
+    )
+
+
+def failed_files(state: PathState) -> tuple[FailedFile, ...]:
+    """The files that could not be read."""
+    return tuple(
+        FailedFile(path, each.reason, each.attempts) for path, each in state.unfinished() if isinstance(each, Failed)
+    )
+
+
+def watermark_of(place: Place) -> WatermarkView:
+    """The recorded state of a source, in full."""
+    recorded = read_recorded(place.table_store, place.key)
+    state = _state(recorded)
+    encoded = encode(state)
+    return WatermarkView(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        version=0 if recorded is None else recorded.version,
+        state=type(state.watermark).__name__,
+        value=state.value,
+        partitions=dict(state.partition_watermarks),
+        files=_mapping(_mapping(encoded["source_state"])["files"]),
+        sealed=_mapping(encoded["sealed"]),
+        last_committed_file=state.last_committed_file,
+        updated=_moment(state),
+    )
+
+
+def _mapping(value: object) -> dict[str, object]:
+    assert isinstance(value, dict)
+    return value
+
+
+def _moment(state: PathState) -> datetime | None:
+    return datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
+
+
+def places_named(places: Sequence[Place], source: str | None) -> tuple[Place, ...]:
+    """Those of one source name, or all; an unknown name is an error that lists the known ones."""
+    chosen = tuple(place for place in places if source in (None, place.source.name))
+    if not chosen:
+        known = ", ".join(place.source.name for place in places)
+        raise TidegateError(f"there is no source {source!r}", f"the pipeline has: {known}")
+    return chosen

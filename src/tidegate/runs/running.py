@@ -1,0 +1,176 @@
+"""Runs pipelines: every source once, or again and again until told to stop."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.observe import events
+from tidegate.reports import FailedFile, RunReport, SourceReport
+from tidegate.runs.lanes import Lane
+from tidegate.runs.place import Place, open_place
+from tidegate.runs.source_pass import SourcePass
+from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
+from tidegate.state.mirror import read_mirror
+
+SHOWN_UNKNOWN_FIELDS = 10
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Running:
+    """The sources of a project, whose turn it is, and what is kept of each from poll to poll."""
+
+    project: ProjectSpec
+    lane: Lane
+    parallelism: int
+    emit: events.Emit = events.ignore
+    stop: threading.Event = field(default_factory=threading.Event)
+    _polls: dict[Name, int] = field(default_factory=dict)
+    _places: dict[Name, Place] = field(default_factory=dict)
+    _passes: dict[Name, SourcePass] = field(default_factory=dict)
+
+    def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
+        """One pass over every source; a source that fails does not keep the others from running."""
+        started = time.monotonic()
+        reports = [
+            self._pass(pipeline, source)
+            for pipeline in pipelines
+            for source in pipeline.sources
+            if not self.stop.is_set()
+        ]
+        planned = sum(len(pipeline.sources) for pipeline in pipelines)
+        complete = len(reports) == planned and not self.stop.is_set()
+        return _report(reports, started, complete=complete)
+
+    def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> RunReport:
+        """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes."""
+        started = time.monotonic()
+        total: dict[Name, SourceReport] = {}
+        sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
+        due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
+        while not self.stop.is_set():
+            pipeline, source = min(sources, key=lambda pair: due[pair[0].name, pair[1].name])
+            name = (pipeline.name, source.name)
+            if self.stop.wait(max(0.0, due[name] - time.monotonic())):
+                break
+            latest = self._pass(pipeline, source)
+            total[name] = _added(total.get(name), latest)
+            due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
+        return _report(list(total.values()), started, complete=True)
+
+    def _pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
+        started = time.monotonic()
+        name = (pipeline.name, source.name)
+        carried: SourcePass | None = None
+        error: TidegateError | None = None
+        before = self._passes.pop(name, None)
+        try:
+            place = self._place(pipeline, source)
+            polls = self._poll(place)
+            carried = SourcePass(
+                place, self.lane, emit=self.emit, stop=self.stop, polls=polls, slots=self._slots(place), since=before
+            )
+            carried.run()
+            self._passes[name] = carried
+        except RunStopped as stopped:
+            self.emit(events.Notice(*name, str(stopped)))
+        except TidegateError as failure:
+            error = failure
+            self.emit(events.SourceFailed(*name, str(failure)))
+        return self._told(name, carried, error, time.monotonic() - started)
+
+    def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
+        name = (pipeline.name, source.name)
+        if name not in self._places:
+            self._places[name] = open_place(self.project, pipeline, source, self.parallelism, self.emit)
+        return self._places[name]
+
+    def _poll(self, place: Place) -> int:
+        """How often the source was polled, over all processes: the mirror counts on."""
+        name = (place.pipeline.name, place.source.name)
+        if name not in self._polls:
+            shown = read_mirror(place.table_store, place.key)
+            self._polls[name] = 0 if shown is None else shown.polls
+        self._polls[name] += 1
+        return self._polls[name]
+
+    def _slots(self, place: Place) -> int | None:
+        """How many tasks may run at once, where the configuration limits them below what Spark offers."""
+        limits = [limit for limit in (place.pipeline.max_concurrent_files, self.project.total_concurrency) if limit]
+        return min(limits) if limits and min(limits) < place.parallelism else None
+
+    def _told(
+        self, name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float
+    ) -> SourceReport:
+        report = _source_report(name, carried, error, seconds)
+        if carried is not None and carried.totals.unknown_fields:
+            self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields)))
+        self.emit(
+            events.SourceFinished(
+                *name,
+                state=report.state,
+                watermark=report.watermark,
+                source_files=report.files,
+                rows=report.rows,
+                failed_files=len(report.failed),
+                commits=report.commits,
+                seconds=seconds,
+            )
+        )
+        return report
+
+
+def _source_report(name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float) -> SourceReport:
+    told = None if error is None else str(error)
+    code = 0 if error is None else error.exit_code
+    if carried is None:
+        return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+    totals = carried.totals
+    return SourceReport(
+        *name,
+        state=type(carried.state.watermark).__name__,
+        watermark=carried.state.value,
+        files=totals.files,
+        bytes=totals.bytes,
+        rows=totals.rows,
+        commits=totals.commits,
+        failed=tuple(FailedFile(path, each.reason, each.attempts) for path, each in carried.failed),
+        skipped=totals.skipped,
+        table_version=totals.table_version,
+        error=told,
+        seconds=seconds,
+        exit_code=code,
+    )
+
+
+def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
+    """The latest pass, with the work of all passes so far."""
+    if before is None:
+        return latest
+    return replace(
+        latest,
+        files=before.files + latest.files,
+        bytes=before.bytes + latest.bytes,
+        rows=before.rows + latest.rows,
+        commits=before.commits + latest.commits,
+        seconds=before.seconds + latest.seconds,
+    )
+
+
+def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:
+    ok = complete and all(each.error is None and not each.failed for each in reports)
+    return RunReport(tuple(reports), ok, time.monotonic() - started)
+
+
+def _unknown(counts: dict[str, int]) -> str:
+    """Fields of the source that no column takes, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
+    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
+    return f"fields that the schema does not declare were left out: {shown}{more}"

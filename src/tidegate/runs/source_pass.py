@@ -1,0 +1,268 @@
+"""One pass over one source: open → discover → plan → read → commit, until nothing new is left.
+
+Results count only once they are committed. When another run of the same source was first, everything read since
+is forgotten and the pass begins again from the new position.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.planning.plan import Plan, Unit
+from tidegate.runs.batches import coverage_of, in_commits, left_of
+from tidegate.runs.columns import Columns, resolve_columns
+from tidegate.runs.lanes import Lane, deadline_in, deal
+from tidegate.runs.place import Clock, Place, state_of, utc_now
+from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.watermarks.advance import Advance, advance, idle
+from tidegate.watermarks.codec import embedded, encode
+from tidegate.watermarks.outcomes import Changed, FileOutcome, Refused
+from tidegate.watermarks.path_state import Failed, PathState
+
+TRIES_AGAINST_OTHERS = 20
+ROUNDS_FOR_CHANGED_FILES = 3
+SLOTS_PER_CORE = 2
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a pass has done so far."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    commits: int = 0
+    table_version: int | None = None
+    skipped: tuple[tuple[str, int], ...] = ()
+    unknown_fields: dict[str, int] = field(default_factory=dict)
+
+
+class SourcePass:
+    """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was."""
+
+    def __init__(
+        self,
+        place: Place,
+        lane: Lane,
+        *,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+        polls: int = 0,
+        slots: int | None = None,
+        since: SourcePass | None = None,
+    ) -> None:
+        self.totals = Totals()
+        self.state = PathState()
+        self.opened: Opened | None = None if since is None else since.opened
+        self._shown = None if since is None else type(since.state.watermark).__name__
+        self._place = place.at_poll(polls)
+        self._lane = lane
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._polls = polls
+        self._slots = slots or place.parallelism * SLOTS_PER_CORE
+        self._names = (place.pipeline.name, place.source.name)
+        self._stalled = False
+
+    def run(self) -> None:
+        """Raises what stopped it; everything committed until then stays."""
+        for attempt in range(TRIES_AGAINST_OTHERS):
+            try:
+                self.opened = self._from_position(self._open())
+                return
+            except (CommitLost, ObjectMissing, ObjectChanged):
+                if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
+                    raise
+
+    def _open(self) -> Opened:
+        """The position; the one the pass before ended at, if nothing was committed to the table since."""
+        before, self.opened = self.opened, None
+        if before is not None and self._place.positions.is_current(before):
+            return replace(before, warnings=())
+        return self._place.positions.open()
+
+    @property
+    def failed(self) -> tuple[tuple[str, Failed], ...]:
+        """The files that could not be read, by path."""
+        return tuple((path, each) for path, each in self.state.unfinished() if isinstance(each, Failed))
+
+    def _from_position(self, opened: Opened) -> Opened:
+        """Plan and carry out until nothing is left; the position reached."""
+        for warning in opened.warnings:
+            self._emit(events.Notice(*self._names, warning))
+        self._emit(events.PollStarted(*self._names, opened.version))
+        self.state = state_of(opened)
+        self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
+        changed_rounds = 0
+        while not self._stop.is_set():
+            plan = self._planned(opened, self._clock())
+            if not plan.units:
+                return self._nothing_to_read(opened, plan)
+            opened, again, changed = self._carry_out(opened, plan)
+            changed_rounds += changed
+            if plan.complete and not again and (not changed or changed_rounds >= ROUNDS_FOR_CHANGED_FILES):
+                break
+        return opened
+
+    def _planned(self, opened: Opened, now: datetime) -> Plan:
+        started = time.monotonic()
+        listing = self._place.discover(self.state, now, self._polls)
+        plan = self._place.plan(self.state, opened.version, listing, now)
+        self._tell_plan(plan, time.monotonic() - started)
+        failpoint("runs.planned")
+        return plan
+
+    def _tell_plan(self, plan: Plan, seconds: float) -> None:
+        self._emit(events.Listed(*self._names, plan.files, plan.bytes, plan.list_requests, plan.listed_keys, seconds))
+        for each in plan.skipped:
+            example = each.examples[0] if each.examples else ""
+            self._emit(events.FileFiltered(*self._names, each.reason.value, each.count, example))
+        self.totals.skipped = tuple((each.reason.value, each.count) for each in plan.skipped)
+        for note in plan.notes:
+            self._emit(events.Notice(*self._names, note))
+        if plan.late:
+            self._emit(events.LateFilesFound(*self._names, len(plan.late), plan.late[0]))
+        if plan.units:
+            self._emit(events.PlanMade(*self._names, len(plan.units), plan.files, plan.bytes))
+
+    def _nothing_to_read(self, opened: Opened, plan: Plan) -> Opened:
+        if plan.opens is not None:
+            if opened.table_version < 0:
+                self.state = state_of(replace(opened, state=self._place.positions.put_cold_start(encode(plan.opens))))
+            else:
+                opened = self._commit(opened, Advance(plan.opens, changed=True), (), None)
+        elif not self.totals.commits:
+            before = self.state
+            self.state = before if plan.waits else idle(before, plan.any_files)
+            self._tell_state(before)
+            opened = self._place.positions.idle(opened, encode(self.state))
+        return opened
+
+    def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
+        """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
+        columns = resolve_columns(self._place, opened, plan, self._emit)
+        left: tuple[Unit, ...] = plan.units
+        changed = False
+        while left and not self._stop.is_set():
+            results = self._wave(columns, left)
+            outcomes = [outcome for result in results for outcome in result.outcomes]
+            self._tell_outcomes(outcomes, left)
+            changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
+            for group in in_commits(results):
+                opened, full = self._settle(opened, plan, columns, group)
+                if full:
+                    return opened, True, changed
+            left = self._left(left, outcomes)
+        return opened, False, changed
+
+    def _left(self, units: tuple[Unit, ...], outcomes: Sequence[FileOutcome]) -> tuple[Unit, ...]:
+        left = left_of(units, outcomes)
+        if left == units and self._stalled:
+            raise TidegateError(
+                f"{'/'.join(self._names)}: two waves in a row read nothing of {len(units)} units",
+                "look at the tasks' log; nothing was committed",
+            )
+        self._stalled = left == units
+        return left
+
+    def _wave(self, columns: Columns, units: Sequence[Unit]) -> tuple[UnitResult, ...]:
+        slots = deal(units, self._slots)
+        files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
+        self._emit(events.WaveStarted(*self._names, len(slots), files, size))
+        task = self._task(columns)
+        progressed = lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))  # noqa: E731
+        results = self._lane.execute(task, slots, progressed)
+        failpoint("runs.read")
+        return results
+
+    def _task(self, columns: Columns) -> ReadTask:
+        seconds = self._place.source.interval_secs
+        return columns.task(
+            self._place.pipeline, self._place.source, deadline=None if self._stalled else deadline_in(seconds)
+        )
+
+    def _settle(
+        self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
+    ) -> tuple[Opened, bool]:
+        """Commit one group of results with the state that follows from them."""
+        outcomes = [outcome for result in results for outcome in result.outcomes]
+        step = advance(
+            self._place.source,
+            self.state,
+            plan.listed,
+            outcomes,
+            plan.now,
+            complete=plan.complete,
+            directories=plan.directories,
+        )
+        if not step.changed:
+            return opened, step.full
+        return self._commit(opened, step, results, columns), step.full
+
+    def _commit(self, opened: Opened, step: Advance, results: Sequence[UnitResult], columns: Columns | None) -> Opened:
+        state = encode(step.state)
+        coverage = coverage_of(results)
+        change = Change(
+            state=state,
+            embedded=embedded(state),
+            coverage=coverage,
+            data_files=tuple(file for result in results for file in result.data_files),
+            rows=sum(result.rows for result in results),
+            schema=None if columns is None else columns.table,
+            partition_columns=() if columns is None else columns.partition_columns,
+        )
+        failpoint("runs.commit.before")
+        after = self._place.positions.commit(opened, change)
+        failpoint("runs.commit.after")
+        before, self.state = self.state, step.state
+        self._count(change, results, after)
+        self._tell_step(before, step)
+        return after
+
+    def _count(self, change: Change, results: Sequence[UnitResult], after: Opened) -> None:
+        totals = self.totals
+        totals.commits += 1
+        totals.rows += change.rows
+        totals.files += sum(1 for each in change.coverage if each.eof)
+        totals.bytes += sum(each.size for each in change.coverage if each.eof)
+        totals.table_version = after.table_version
+        for result in results:
+            for name, count in result.unknown_fields.items():
+                totals.unknown_fields[name] = totals.unknown_fields.get(name, 0) + count
+
+    def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[Unit]) -> None:
+        attempts = {each.path: each.attempts for unit in units for each in unit.slices}
+        for outcome in outcomes:
+            match outcome:
+                case Refused(path=path, reason=reason):
+                    tried = attempts.get(path, 0) + 1
+                    again = tried < self._place.source.max_attempts
+                    self._emit(events.FileRefused(*self._names, path, reason, tried, again))
+                case Changed(path=path):
+                    self._emit(events.FileChanged(*self._names, path))
+                case _:
+                    pass
+
+    def _tell_step(self, before: PathState, step: Advance) -> None:
+        for partition, old, new in step.advanced:
+            self._emit(events.PartitionAdvanced(*self._names, partition, old, new))
+        for partition in step.sealed:
+            self._emit(events.PartitionSealed(*self._names, partition))
+        self._tell_state(before)
+
+    def _tell_state(self, before: PathState) -> None:
+        old, new = self._shown or type(before.watermark).__name__, type(self.state.watermark).__name__
+        self._shown = new
+        if old != new:
+            self._emit(events.WatermarkStateChanged(*self._names, old, new, self.state.value))

@@ -1,0 +1,245 @@
+"""The slow look: one line at a time, with a reason for every line that is not a record of the schema.
+
+It decides only where the vectorised way could not, and by the same rules: whatever does not fit its column
+exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as text in a string column, or
+``numbers: lenient`` bends it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, shortened
+from tidegate.schema.names import decimal_of
+from tidegate.sink import texts
+from tidegate.sink.relaxed import FRACTION_DIGITS
+from tidegate.specs import FieldSpec, Numbers
+
+Convert = Callable[[Any, str], Any]
+"""A JSON value (never null) and its path, to the value of the column; raises :class:`BadLine`."""
+
+_BITS = {"int32": 31, "int64": 63}
+_FLOATS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
+_EXACT = Context(prec=100)
+_SMALLEST_FRACTION = Decimal(1).scaleb(-FRACTION_DIGITS)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
+    "timestamp": (texts.moments, "an ISO 8601 moment of at most microseconds"),
+    "date": (texts.dates, "a date YYYY-MM-DD"),
+    "binary": (texts.bytes_of, "base64"),
+}
+
+
+class BadLine(Exception):
+    """This line is not a record of the schema; the argument says why."""
+
+
+class CarefulReader:
+    """Reads lines one by one. ``unknown`` counts fields with a value that the schema does not have, by path.
+
+    ``forbidden`` are names that records must not have.
+    """
+
+    def __init__(
+        self,
+        fields: tuple[FieldSpec, ...],
+        *,
+        numbers: Numbers = Numbers.STRICT,
+        coerce: bool = False,
+        forbidden: tuple[str, ...] = (),
+    ) -> None:
+        self._lenient = numbers is Numbers.LENIENT
+        self._coerce = coerce
+        self._forbidden = frozenset(forbidden)
+        self._record = self._object(fields)
+        self.unknown: Counter[str] = Counter()
+
+    def read(self, line: bytes) -> dict[str, Any]:
+        """The record as Python values by column; raises :class:`BadLine`."""
+        try:
+            value = parse(line)
+        except NotJson as error:
+            raise BadLine(str(error)) from error
+        if not isinstance(value, Pairs):
+            raise BadLine(f"not an object but {kind_of(value)}")
+        for name, found in value:
+            if name in self._forbidden and found is not None:
+                raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
+        record: dict[str, Any] = self._record(value, "")
+        return record
+
+    def _converter(self, field: FieldSpec) -> Convert:
+        match field.type:
+            case "struct":
+                return self._object(field.fields)
+            case "list" if field.items is not None:
+                return self._list(field.items)
+            case "map" if field.values is not None:
+                return self._map(field.values)
+            case "string":
+                return self._string
+            case "json":
+                return lambda value, path: compact(value)
+            case "boolean":
+                return self._boolean
+            case "int32" | "int64":
+                return self._integer(_BITS[field.type])
+            case "float32" | "float64":
+                return self._float(field.type)
+            case "timestamp" | "date" | "binary":
+                return self._text(field.type)
+            case _:
+                return self._decimal(*(decimal_of(field.type) or (38, 0)))
+
+    def _object(self, fields: tuple[FieldSpec, ...]) -> Convert:
+        converters = {field.name: self._converter(field) for field in fields}
+        required = [field.name for field in fields if not field.nullable]
+
+        def convert(value: Any, path: str) -> dict[str, Any]:
+            if not isinstance(value, Pairs):
+                raise _misfit(path, value, "a struct")
+            found: dict[str, Any] = {}
+            for key, item in value:
+                here = f"{path}.{key}" if path else key
+                if key not in converters:
+                    self.unknown[here] += item is not None
+                    continue
+                if found.get(key) is not None and not self._lenient:
+                    raise BadLine(f"key {here!r} is repeated")
+                found[key] = None if item is None else converters[key](item, here)
+            for name in required:
+                if found.get(name) is None:
+                    what = "null" if name in found else "missing"
+                    raise BadLine(f"required field {f'{path}.{name}' if path else name!r} is {what}")
+            return found
+
+        return convert
+
+    def _list(self, items: FieldSpec) -> Convert:
+        item = self._converter(items)
+
+        def convert(value: Any, path: str) -> list[Any]:
+            if not isinstance(value, list) or isinstance(value, Pairs):
+                raise _misfit(path, value, "a list")
+            return [self._member(items, item, each, f"{path}[{index}]") for index, each in enumerate(value)]
+
+        return convert
+
+    def _map(self, values: FieldSpec) -> Convert:
+        item = self._converter(values)
+
+        def convert(value: Any, path: str) -> list[tuple[str, Any]]:
+            if not isinstance(value, Pairs):
+                raise _misfit(path, value, "a map")
+            keys = Counter(self._string(key, path) for key, _ in value)
+            repeated = next((key for key, count in keys.items() if count > 1), None)
+            if repeated is not None:
+                raise BadLine(f"key {f'{path}.{repeated}'!r} is repeated")
+            return [(key, self._member(values, item, each, f"{path}.{key}")) for key, each in value]
+
+        return convert
+
+    @staticmethod
+    def _member(field: FieldSpec, convert: Convert, value: Any, path: str) -> Any:
+        if value is not None:
+            return convert(value, path)
+        if not field.nullable:
+            raise BadLine(f"required value {path!r} is null")
+        return None
+
+    def _string(self, value: Any, path: str) -> str:
+        if isinstance(value, str) and not isinstance(value, Literal):
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise BadLine(f"{path!r} holds half a surrogate pair, which is not a character") from error
+            return value
+        if self._coerce:
+            return compact(value)
+        raise _misfit(path, value, "a string column")
+
+    @staticmethod
+    def _boolean(value: Any, path: str) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise _misfit(path, value, "a boolean")
+
+    def _number(self, value: Any, path: str, column: str, quoted: bool) -> Decimal:
+        text = isinstance(value, Literal) or (isinstance(value, str) and (quoted or self._lenient))
+        if not text:
+            raise _misfit(path, value, column)
+        try:
+            number = Decimal(value)
+        except InvalidOperation as error:
+            raise _misfit(path, value, column) from error
+        if not number.is_finite() or number.adjusted() > 400:
+            raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+        return number
+
+    def _integer(self, bits: int) -> Convert:
+        column = f"int{bits + 1}"
+
+        def convert(value: Any, path: str) -> int:
+            number = self._number(value, path, column, quoted=False)
+            whole = int(number)
+            if not -(2**bits) <= whole < 2**bits:
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            if abs(_EXACT.subtract(number, whole)) >= _SMALLEST_FRACTION and not self._lenient:
+                raise BadLine(f"{path!r}: {shortened(value)} has a fraction, the column is {column}")
+            return whole
+
+        return convert
+
+    def _float(self, column: str) -> Convert:
+        kind = _FLOATS[column]
+
+        def convert(value: Any, path: str) -> float:
+            number = self._number(value, path, column, quoted=False)
+            with np.errstate(over="ignore"):
+                result = float(kind(float(number)))
+            if not np.isfinite(result) and not self._lenient:
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            return result
+
+        return convert
+
+    def _decimal(self, precision: int, scale: int) -> Convert:
+        column = f"decimal({precision},{scale})"
+        unit = Decimal(1).scaleb(-scale)
+
+        def convert(value: Any, path: str) -> Decimal:
+            number = self._number(value, path, column, quoted=True)
+            if number.adjusted() >= precision - scale and number:
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            kept = number.quantize(unit, rounding="ROUND_DOWN", context=_EXACT)
+            if kept != number and not self._lenient:
+                raise BadLine(f"{path!r}: {shortened(value)} has more than {scale} digits behind the point")
+            return kept
+
+        return convert
+
+    def _text(self, column: str) -> Convert:
+        read, expected = _TEXTS[column]
+
+        def convert(value: Any, path: str) -> Any:
+            if isinstance(value, Literal) and self._lenient and column == "timestamp":
+                return _EPOCH + timedelta(microseconds=int(Decimal(value)))
+            if not isinstance(value, str) or isinstance(value, Literal):
+                raise _misfit(path, value, f"a {column} column")
+            try:
+                return read(pa.array([value], pa.string()))[0].as_py()
+            except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+                raise BadLine(f"{path!r}: {shortened(value)} is not {expected}") from error
+
+        return convert
+
+
+def _misfit(path: str, value: Any, column: str) -> BadLine:
+    return BadLine(f"{path!r}: {kind_of(value)} ({shortened(value)}) does not fit {column}")

@@ -1,0 +1,98 @@
+"""Source files as streams of plain bytes, whatever they are compressed with, in bounded memory.
+
+A file is decompressed to its very end or not at all: a missing end, a wrong checksum, bytes behind the last
+member and a content that is not what was declared are errors that name the file and what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import zstandard
+from isal import igzip_lib, isal_zlib
+
+from tidegate.errors import SourceError
+from tidegate.specs import Compression
+
+_PLAIN_READ = 1024 * 1024
+_FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 16 * 1024}
+"""Compressed bytes per step: what a step gives is held in memory, as a rule ten times as much."""
+
+_MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
+_ENDINGS = {
+    ".gz": Compression.GZIP,
+    ".gzip": Compression.GZIP,
+    ".zst": Compression.ZSTD,
+    ".zstd": Compression.ZSTD,
+}
+_DECOMPRESSORS: dict[Compression, Callable[[], Any]] = {
+    Compression.GZIP: lambda: isal_zlib.decompressobj(31),
+    Compression.ZSTD: lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub names an instance
+
+
+def compression_of(path: str, declared: Compression) -> Compression:
+    """What a file is compressed with: as declared, or for ``auto`` by its ending.
+
+    >>> compression_of("date=2024-01-28/a.ndjson.gz", Compression.AUTO)
+    <Compression.GZIP: 'gzip'>
+    """
+    if declared is not Compression.AUTO:
+        return declared
+    return _ENDINGS.get("." + path.lower().rpartition(".")[2], Compression.NONE)
+
+
+def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
+    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` for what is not whole."""
+    compression = compression_of(path, declared)
+    first = raw.read(_FEED.get(compression, _PLAIN_READ))
+    _check_beginning(path, first, compression, declared)
+    pieces = _pieces(first, raw, compression)
+    return pieces if compression is Compression.NONE else _decompressed(pieces, path, compression)
+
+
+def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    size = _FEED.get(compression, _PLAIN_READ)
+    piece = first
+    while piece:
+        yield piece
+        piece = raw.read(size)
+
+
+def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
+    """Every member or frame, one after the other; zeros behind a gzip member are padding."""
+    new = _DECOMPRESSORS[compression]
+    member = new()
+    members = 0
+    try:
+        for fed in pieces:
+            rest = fed
+            while rest:
+                if member.eof:
+                    rest = rest.lstrip(b"\0") if compression is Compression.GZIP else rest
+                    if not rest:
+                        break
+                    member, members = new(), members + 1
+                yield member.decompress(rest)
+                rest = member.unused_data if member.eof else b""
+    except (_IsalError, zstandard.ZstdError) as error:
+        where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
+        raise SourceError(f"{path}: not valid {compression}, {where} ({error})", "write the file again") from error
+    if not member.eof:
+        raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
+
+
+def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
+    expected = _MAGIC.get(compression, b"")
+    found = next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+    if found is compression or (expected and first and expected.startswith(first)):
+        return
+    because = "by its ending" if declared is Compression.AUTO else "as configured"
+    looks = "empty" if not first else "plain text" if found is Compression.NONE else f"{found} data"
+    what = "not compressed" if compression is Compression.NONE else f"compressed with {compression}"
+    raise SourceError(
+        f"{path}: should be {what} ({because}), but it is {looks}",
+        "set `compression` of the source to what its files are, or write the file again",
+    )

@@ -1,0 +1,85 @@
+"""Decoded rows on their way into the table: metadata columns, partitions, the table's types, the rolling writer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.writer import RollingWriter
+from tidegate.storage.port import ObjectStore
+
+Lines = npt.NDArray[np.int64]
+
+
+class Landing:
+    """Writes rows of source files; keeps what is finished."""
+
+    def __init__(self, task: ReadTask, partitioning: Partitioning, table: ObjectStore) -> None:
+        self._task = task
+        self._partitioning = partitioning
+        self._writer = RollingWriter(table, task.writer)
+        self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
+        self._ingested_at = datetime.now(UTC)
+        self._files: list[FinishedFile] = []
+
+    @property
+    def tells_files_apart(self) -> bool:
+        """Whether a row's source file matters for where it goes or what it holds."""
+        return bool(self._partitioning.from_path or self._task.metadata_columns)
+
+    @property
+    def files(self) -> int:
+        """How many files are closed."""
+        return len(self._files) + self._writer.rolled_files
+
+    def write(self, batch: pa.RecordBatch, path: str, lines: Lines | None, first_line: int) -> None:
+        """Take the rows of one source file, or of several where they need not be told apart.
+
+        ``lines`` has the line of each row, from ``first_line``; None when they follow each other.
+        """
+        complete = self._with_metadata(batch, path, lines, first_line)
+        for partition, rows in self._partitioning.split(complete, path):
+            fitted = rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
+            self._writer.write(fitted, partition, self._uri(path))
+
+    def tick(self) -> None:
+        """Close what has been open for too long."""
+        self._writer.tick()
+
+    def cut(self) -> None:
+        """Close every file, so that what is written next can be abandoned alone."""
+        self._files.extend(self._writer.cut())
+
+    def abandon(self) -> None:
+        """Forget what was written since the last cut."""
+        self._writer.abandon()
+
+    def finish(self) -> tuple[FinishedFile, ...]:
+        """Close every file; all that were finished."""
+        self.cut()
+        return tuple(self._files)
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._writer.close()
+
+    def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines | None, first_line: int) -> pa.RecordBatch:
+        for name in self._task.metadata_columns:
+            kind = METADATA_COLUMNS[name]
+            if name == "_source_record":
+                offsets = np.arange(batch.num_rows) if lines is None else lines
+                column = pa.array(offsets + first_line, kind)
+            else:
+                value = self._uri(path) if name == "_source_file" else self._ingested_at
+                column = pa.repeat(pa.scalar(value, kind), batch.num_rows)
+            batch = batch.append_column(pa.field(name, kind), column)
+        return batch
+
+    def _uri(self, path: str) -> str:
+        return f"{self._task.source.uri}/{path}"

@@ -1,0 +1,120 @@
+"""Lines rewritten so that the vectorised way can read them: values for text columns as text, unknown fields gone.
+
+Needed where no parser can help: ``json`` columns, conflicting values that ``coerce_conflicts_to_utf8`` keeps as
+text, unknown fields beside maps. A rewritten line means the same, to the digit: a line goes through the quick JSON
+library only if that gives back the very same characters (spaces aside), else through the exact one, which keeps
+numbers as they were written and repeated keys for others to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
+from tidegate.specs import FieldSpec
+
+Rewrite = Callable[[Any, str], Any]
+"""A JSON value (never null) and its path, to the value that is written instead."""
+
+
+class Mender:
+    """Rewrites lines; ``unknown`` counts the fields with a value that it left out, by path."""
+
+    def __init__(self, fields: tuple[FieldSpec, ...], *, coerce: bool, kept: tuple[str, ...] = ()) -> None:
+        self._coerce = coerce
+        self._record = self._object(fields, kept)
+        self.unknown: Counter[str] = Counter()
+
+    def mend(self, line: bytes) -> bytes:
+        """The line to read instead; one that is no JSON object is given back as it is."""
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return line
+        written = orjson.dumps(value)
+        if written != line and written.replace(b" ", b"") != line.replace(b" ", b""):
+            return self._exactly(line)
+        return orjson.dumps(self._record(value, "")) if isinstance(value, dict) else line
+
+    def _exactly(self, line: bytes) -> bytes:
+        try:
+            value = parse(line)
+            return compact(self._record(value, "")).encode() if isinstance(value, Pairs) else line
+        except (NotJson, UnicodeEncodeError):
+            return line
+
+    def _rewrite(self, field: FieldSpec) -> Rewrite | None:
+        """How values of a column are rewritten; None for as they are."""
+        match field.type:
+            case "json":
+                return _text
+            case "string" if self._coerce:
+                return _text_unless_text
+            case "struct":
+                return self._object(field.fields)
+            case "list" if field.items is not None:
+                return _items(self._rewrite(field.items))
+            case "map" if field.values is not None:
+                return _values(self._rewrite(field.values))
+            case _:
+                return None
+
+    def _object(self, fields: tuple[FieldSpec, ...], kept: tuple[str, ...] = ()) -> Rewrite:
+        rewrites = {field.name: self._rewrite(field) for field in fields} | dict.fromkeys(kept)
+
+        def rewrite(value: Any, path: str) -> Any:
+            if not isinstance(value, dict | Pairs):
+                return value
+            pairs = Pairs() if isinstance(value, Pairs) else []
+            for key, item in value if isinstance(value, Pairs) else value.items():
+                if key not in rewrites:
+                    self.unknown[f"{path}{key}"] += item is not None
+                    continue
+                change = rewrites[key]
+                changed = item if change is None or item is None else change(item, f"{path}{key}.")
+                pairs.append((key, changed))
+            return pairs if isinstance(value, Pairs) else dict(pairs)
+
+        return rewrite
+
+
+def _items(change: Rewrite | None) -> Rewrite | None:
+    if change is None:
+        return None
+
+    def rewrite(value: Any, path: str) -> Any:
+        if not isinstance(value, list) or isinstance(value, Pairs):
+            return value
+        return [item if item is None else change(item, path) for item in value]
+
+    return rewrite
+
+
+def _values(change: Rewrite | None) -> Rewrite | None:
+    if change is None:
+        return None
+
+    def rewrite(value: Any, path: str) -> Any:
+        if isinstance(value, Pairs):
+            return Pairs((key, item if item is None else change(item, path)) for key, item in value)
+        if isinstance(value, dict):
+            return {key: item if item is None else change(item, path) for key, item in value.items()}
+        return value
+
+    return rewrite
+
+
+def _text(value: Any, path: str) -> str:
+    return compact(value) if _is_exact(value) else orjson.dumps(value).decode()
+
+
+def _text_unless_text(value: Any, path: str) -> str:
+    return value if isinstance(value, str) and not isinstance(value, Literal) else _text(value, path)
+
+
+def _is_exact(value: Any) -> bool:
+    return isinstance(value, Literal | Pairs) or (isinstance(value, list) and any(map(_is_exact, value)))

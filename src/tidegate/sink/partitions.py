@@ -1,0 +1,231 @@
+"""Which directory of the table a row belongs to.
+
+A key of ``prefix_template`` takes its value from one of three places: the same ``key=`` of the source path
+(no ``column`` given), strftime over the column (``date=%Y-%m-%d``), or a column itself (the key alone). A
+column that is a key leaves the files: Delta keeps its values beside them. The empty text is null, as in every
+Delta table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.errors import TidegateError
+from tidegate.schema.types import TIMESTAMP, arrow_schema
+from tidegate.specs import FieldSpec, PartitionBy
+
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+METADATA_COLUMNS: dict[str, pa.DataType] = {
+    "_source_file": pa.string(),
+    "_source_record": pa.int64(),
+    "_ingested_at": TIMESTAMP,
+}
+
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
+_DAY = 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNSUITABLE = (pa.types.is_nested, pa.types.is_floating, pa.types.is_binary)
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One partition column. ``column`` is None for a value of the path; ``template`` is strftime over it."""
+
+    name: str
+    column: str | None = None
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The values of all keys, in order, as Delta writes them; None is null."""
+
+    values: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def directory(self) -> str:
+        """Where its files lie, relative to the table: escaped once, with a trailing slash if any."""
+        return "".join(f"{escaped(name)}={_directory_value(value)}/" for name, value in self.values)
+
+    def as_mapping(self) -> dict[str, str | None]:
+        """Value by partition column."""
+        return dict(self.values)
+
+
+def escaped(text: str) -> str:
+    """``text`` as Hive writes it into a path.
+
+    >>> escaped("14:30")
+    '14%3A30'
+    """
+    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in text)
+
+
+def _directory_value(value: str | None) -> str:
+    return NULL_DIRECTORY if value is None else escaped(value)
+
+
+def path_values(path: str) -> Mapping[str, str | None]:
+    """The ``key=value`` directories of a source path."""
+    found: dict[str, str | None] = {}
+    for part in path.split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals:
+            found[unquote(name)] = None if value in (NULL_DIRECTORY, "") else unquote(value)
+    return found
+
+
+class Partitioning:
+    """Splits batches of the declared columns by the keys of a template; without one there is one."""
+
+    def __init__(self, by: PartitionBy | None, declared: pa.Schema) -> None:
+        self.keys = () if by is None else _keys(by, declared)
+        _check(self.keys, declared)
+        moved = {key.name for key in self.keys if key.column == key.name and key.template is None}
+        self.columns = tuple(key.name for key in self.keys)
+        self.from_path = tuple(key.name for key in self.keys if key.column is None)
+        self.kept = tuple(name for name in declared.names if name not in moved)
+
+    def split(self, batch: pa.RecordBatch, path: str) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """The rows of each partition, without the columns that are keys; rows keep their order."""
+        found = path_values(path) if self.from_path else {}
+        codes = np.zeros(batch.num_rows, np.int64)
+        labels: list[tuple[str | None, ...]] = [()]
+        for key in self.keys:
+            if key.column is None:
+                labels = [(*label, found.get(key.name)) for label in labels]
+            else:
+                own, texts = _coded(batch.column(key.column), key.template)
+                codes, labels = _combined(codes, labels, own, texts)
+        rest = batch.select([name for name in batch.schema.names if name not in self.columns])
+        for label, rows in _groups(rest, codes, labels):
+            yield Partition(tuple(zip(self.columns, label, strict=True))), rows
+
+
+def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[Key, ...]:
+    keys = []
+    for part in by.prefix_template.strip("/").split("/"):
+        name, equals, template = part.partition("=")
+        if by.column is None:
+            keys.append(Key(name))
+        elif equals:
+            keys.append(Key(name, by.column, template))
+        else:
+            keys.append(Key(name, name if name in declared.names else by.column))
+    return tuple(keys)
+
+
+def _check(keys: tuple[Key, ...], declared: pa.Schema) -> None:
+    for key in keys:
+        taken = key.name in declared.names and not (key.column == key.name and key.template is None)
+        if taken:
+            raise TidegateError(
+                f"partition_by: {key.name!r} is a column of the records too",
+                "give the key another name, or take it from that column (`column`, and the key alone)",
+            )
+        if key.column is None:
+            continue
+        if key.column not in declared.names:
+            raise TidegateError(f"partition_by: there is no column {key.column!r}", "declare it")
+        kind = declared.field(key.column).type
+        if key.template is not None and not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            raise TidegateError(
+                f"partition_by: {key.template!r} needs a timestamp or date, {key.column!r} is {kind}",
+                "take another column, or the key alone",
+            )
+        if any(unsuitable(kind) for unsuitable in _UNSUITABLE):
+            raise TidegateError(f"partition_by: a {kind} ({key.column!r}) cannot be a key", "take another column")
+
+
+def _coded(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:
+    """A number per row, and the text that each number stands for; null is the last number."""
+    if template is not None:
+        return _coded_times(column, template)
+    encoded = column.dictionary_encode()
+    texts = [_text(value) or None for value in encoded.dictionary.to_pylist()]
+    return encoded.indices.fill_null(len(texts)).to_numpy().astype(np.int64), [*texts, None]
+
+
+def _coded_times(column: pa.Array, template: str) -> tuple[Codes, list[str | None]]:
+    """Only one moment per hour, or per day, is ever formatted."""
+    days = pa.types.is_date(column.type)
+    per = 1 if days else (3600 if "%H" in template else _DAY) * 1_000_000
+    storage = column.cast(pa.int32()).cast(pa.int64()) if days else column.cast(pa.int64())
+    periods, codes = np.unique(storage.fill_null(0).to_numpy() // per, return_inverse=True)
+    length = timedelta(days=1) if days else timedelta(microseconds=per)
+    texts = [_formatted(_EPOCH + int(period) * length, template) for period in periods]
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else False
+    return np.where(missing, len(texts), codes).astype(np.int64), [*texts, None]
+
+
+def _formatted(moment: datetime, template: str) -> str:
+    return moment.strftime(template.replace("%Y", f"{moment.year:04d}"))
+
+
+def _text(value: Any) -> str | None:
+    """A value as the Delta protocol writes partition values."""
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return value.astimezone(UTC).strftime(f"{value.year:04d}-%m-%d %H:%M:%S.%f")
+        case date():
+            return value.isoformat()
+        case _:
+            return format(value, "f") if hasattr(value, "as_tuple") else str(value)
+
+
+def _combined(
+    codes: Codes, labels: list[tuple[str | None, ...]], own: Codes, texts: list[str | None]
+) -> tuple[Codes, list[tuple[str | None, ...]]]:
+    pairs, combined = np.unique(codes * len(texts) + own, return_inverse=True)
+    found = [(*labels[int(pair) // len(texts)], texts[int(pair) % len(texts)]) for pair in pairs]
+    return combined.astype(np.int64), found
+
+
+def _groups(
+    batch: pa.RecordBatch, codes: Codes, labels: list[tuple[str | None, ...]]
+) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    """Rows by label; labels that read the same are one group."""
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    if len(numbers) <= 1 or not len(codes):
+        if len(codes):
+            yield labels[0], batch
+        return
+    merged = np.array([numbers[label] for label in labels])[codes]
+    order = np.argsort(merged, kind="stable")
+    ordered = batch if bool((np.diff(merged) >= 0).all()) else batch.take(pa.array(order))
+    bounds = np.searchsorted(merged[order], np.arange(len(numbers) + 1))
+    for label, number in numbers.items():
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        if end > start:
+            yield label, ordered.slice(start, end - start)
+
+
+def table_schema(
+    fields: tuple[FieldSpec, ...], by: PartitionBy | None, metadata_columns: tuple[str, ...] = ()
+) -> pa.Schema:
+    """All columns of the table: declared, metadata, then the keys that are not declared columns."""
+    declared = arrow_schema(fields)
+    keys = Partitioning(by, declared).keys
+    metadata = [pa.field(name, METADATA_COLUMNS[name]) for name in metadata_columns]
+    added = [pa.field(key.name, _key_type(key, declared)) for key in keys if key.name not in declared.names]
+    return pa.schema([*declared, *metadata, *added])
+
+
+def _key_type(key: Key, declared: pa.Schema) -> pa.DataType:
+    if key.column is None or key.template is not None:
+        return pa.string()
+    return declared.field(key.column).type

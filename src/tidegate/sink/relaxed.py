@@ -1,0 +1,130 @@
+"""The columns as the vectorised parser reads them, and the exact way from there to the declared ones.
+
+The parser bends values without a word: 12.7 becomes 12 in an integer, 1.239 becomes 1.23 in
+``decimal(10,2)``, a number becomes a moment in 1970. So with ``numbers: strict`` it is asked for wider types
+than declared, integers as decimals, moments as text, and the way back either is exact or raises
+:class:`Suspicious`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.schema.names import decimal_of
+from tidegate.schema.types import arrow_type
+from tidegate.sink import texts
+from tidegate.specs import FieldSpec, Numbers
+
+FRACTION_DIGITS = 18
+"""Digits behind the point that an integer is checked for; further ones are beyond any double."""
+
+_INTEGER = pa.decimal128(38, FRACTION_DIGITS)
+_UNIT = np.uint64(10**FRACTION_DIGITS)
+_EXACT = float(2**51)
+_INTEGERS: dict[str, tuple[type[np.signedinteger[Any]], pa.DataType]] = {
+    "int32": (np.int32, pa.int32()),
+    "int64": (np.int64, pa.int64()),
+}
+_TEXTS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "timestamp": texts.moments,
+    "date": texts.dates,
+    "binary": texts.bytes_of,
+}
+
+
+class Suspicious(Exception):
+    """Something in a block may not be a record of the schema; only a slower look can tell."""
+
+
+def relaxed_type(field: FieldSpec, numbers: Numbers) -> pa.DataType:
+    """The type to ask the parser for."""
+    if field.type == "struct":
+        return pa.struct([relaxed_field(child, numbers) for child in field.fields])
+    if field.type == "list" and field.items is not None:
+        return pa.list_(pa.field("element", relaxed_type(field.items, numbers), field.items.nullable))
+    if field.type == "map" and field.values is not None:
+        value = pa.field("value", relaxed_type(field.values, numbers), field.values.nullable)
+        return pa.map_(pa.string(), value)
+    if field.type == "binary" or (numbers is Numbers.STRICT and field.type in _TEXTS):
+        return pa.string()
+    if numbers is Numbers.STRICT and field.type in _INTEGERS:
+        return _INTEGER
+    decimal = decimal_of(field.type)
+    if decimal and numbers is Numbers.STRICT:
+        return _wide_decimal(*decimal)
+    return arrow_type(field)
+
+
+def relaxed_field(field: FieldSpec, numbers: Numbers) -> pa.Field:
+    """The field to ask the parser for."""
+    return pa.field(field.name, relaxed_type(field, numbers), field.nullable)
+
+
+def _wide_decimal(precision: int, scale: int) -> pa.DataType:
+    spare = 38 - precision
+    return pa.decimal128(38, scale + spare) if spare >= 10 else pa.decimal256(76, scale + 38)
+
+
+def settled(array: pa.Array, field: FieldSpec) -> pa.Array:
+    """``array`` with the declared type; raises :class:`Suspicious` where a value would not survive that."""
+    kind = arrow_type(field)
+    if field.type == "struct":
+        children = [settled(array.field(index), child) for index, child in enumerate(field.fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
+    if field.type == "list" and field.items is not None:
+        items = settled(array.values, field.items)
+        return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=_mask(array))
+    if field.type == "map" and field.values is not None:
+        values = settled(array.items, field.values)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, values, type=kind, mask=_mask(array))
+    try:
+        return _settled_scalar(array, field.type, kind)
+    except pa.ArrowInvalid as error:
+        raise Suspicious(f"{field.name}: {error}") from error
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _settled_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return _finite(array) if pa.types.is_floating(kind) else array
+    if name in _INTEGERS and pa.types.is_decimal(array.type):
+        return _integers(array, *_INTEGERS[name])
+    if name in _TEXTS and pa.types.is_string(array.type):
+        return _TEXTS[name](array)
+    return pc.cast(array, kind)
+
+
+def _finite(array: pa.Array) -> pa.Array:
+    kind = np.float32 if pa.types.is_float32(array.type) else np.float64
+    values = np.frombuffer(array.buffers()[1], kind, len(array))
+    if not np.isfinite(values).all():
+        raise Suspicious("a number without end")
+    return array
+
+
+def _integers(array: pa.Array, numpy_type: type[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
+    """Whole numbers out of decimals with 18 digits behind the point; five times as fast as Arrow's cast.
+
+    The division is done in doubles and verified in integers modulo 2**64: with the guess within one of the
+    quotient, the remainder is smaller than that, so it is zero exactly when its low 64 bits are.
+    """
+    words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array))
+    low, high = words[0::2], words[1::2].view(np.int64)
+    guess = np.rint((high * 2.0**64 + low) / 10.0**FRACTION_DIGITS)
+    if len(guess) and np.abs(guess).max() >= _EXACT:
+        return pc.cast(array, kind)
+    values = guess.astype(np.int64)
+    if (values.view(np.uint64) * _UNIT != low).any():
+        raise Suspicious("a fraction in a whole number")
+    narrow = values.astype(numpy_type)
+    if numpy_type is not np.int64 and (narrow != values).any():
+        raise Suspicious("a whole number out of range")
+    return pa.Array.from_buffers(kind, len(array), [array.buffers()[0], pa.py_buffer(narrow)])

@@ -1,0 +1,60 @@
+"""What a task gives back, and its JSON form: one line of text per unit, from executors to the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidegate.sink.parquet import FinishedFile
+from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
+
+_OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Covered, Refused, Changed, NotReached)}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """One unit, read: an outcome per file in the unit's order, and the data files that hold the covered rows.
+
+    ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
+    :class:`~tidegate.sink.decoder.Decoder` for how exactly).
+    """
+
+    number: int
+    outcomes: tuple[FileOutcome, ...]
+    data_files: tuple[FinishedFile, ...] = ()
+    rows: int = 0
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """One line of JSON; :meth:`from_json` gives an equal value."""
+        return json.dumps(
+            {
+                "number": self.number,
+                "outcomes": [{"outcome": type(each).__name__, **asdict(each)} for each in self.outcomes],
+                "data_files": [asdict(each) for each in self.data_files],
+                "rows": self.rows,
+                "unknown_fields": dict(self.unknown_fields),
+                "seconds": self.seconds,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> UnitResult:
+        """The result that :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return cls(
+            number=data["number"],
+            outcomes=tuple(_outcome(each) for each in data["outcomes"]),
+            data_files=tuple(FinishedFile(**each) for each in data["data_files"]),
+            rows=data["rows"],
+            unknown_fields=data["unknown_fields"],
+            seconds=data["seconds"],
+        )
+
+
+def _outcome(data: dict[str, Any]) -> FileOutcome:
+    kind = _OUTCOMES[data.pop("outcome")]
+    return kind(**data)

@@ -1,0 +1,176 @@
+"""Delta statistics of a finished file, from its Parquet footer: rows, and bounds and nulls per column.
+
+A reader skips files by them, so a wrong one hides rows. What the footer does not give exactly is left out:
+long text, floats that met a NaN, lists and maps. Moments are written in milliseconds, the smallest rounded
+down and the greatest up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+INDEXED_COLUMNS = 32
+LONGEST_TEXT = 64
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column of the Parquet file: its path, its type (None for a list or map), and its number there."""
+
+    path: tuple[str, ...]
+    kind: pa.DataType | None
+    number: int
+
+
+class _Digits(str):
+    """A decimal as text, for JSON without quotes: a float would not keep all its digits."""
+
+    __slots__ = ()
+
+
+def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: frozenset[int] = frozenset()) -> str:
+    """The ``stats`` text of an add action.
+
+    ``unordered`` are Parquet columns whose smallest and greatest must not be used, because they met a NaN.
+    """
+    smallest: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for leaf in _leaves(schema):
+        parts = [footer.row_group(index).column(leaf.number) for index in range(footer.num_row_groups)]
+        found = [part.statistics for part in parts]
+        if not found or any(each is None for each in found):
+            continue
+        if all(each.has_null_count for each in found):
+            _put(nulls, leaf.path, sum(each.null_count for each in found))
+        if leaf.number not in unordered:
+            bounds = _bounds(leaf.kind, found)
+            if bounds is not None:
+                _put(smallest, leaf.path, bounds[0])
+                _put(greatest, leaf.path, bounds[1])
+    return _json({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": greatest, "nullCount": nulls})
+
+
+def float_columns(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
+    """Path by Parquet column of the indexed floats, whose NaN the footer does not tell."""
+    return {leaf.number: leaf.path for leaf in _leaves(schema) if pa.types.is_floating(leaf.kind)}
+
+
+def _leaves(schema: pa.Schema) -> list[_Leaf]:
+    """The leading columns that can have statistics; each list or map counts as one column, and has none."""
+    leading = []
+    for position, leaf in enumerate(_walk(schema)):
+        if position == INDEXED_COLUMNS:
+            break
+        if leaf.kind is not None:
+            leading.append(leaf)
+    return leading
+
+
+def _walk(schema: pa.Schema) -> Iterator[_Leaf]:
+    number = 0
+
+    def visit(path: tuple[str, ...], kind: pa.DataType) -> Iterator[_Leaf]:
+        nonlocal number
+        if pa.types.is_struct(kind):
+            for child in kind:
+                yield from visit((*path, child.name), child.type)
+        elif pa.types.is_nested(kind):
+            yield _Leaf(path, None, number)
+            number += _width(kind)
+        else:
+            yield _Leaf(path, kind, number)
+            number += 1
+
+    for field in schema:
+        yield from visit((field.name,), field.type)
+
+
+def _width(kind: pa.DataType) -> int:
+    """Parquet columns of a type."""
+    if pa.types.is_map(kind):
+        return _width(kind.key_type) + _width(kind.item_type)
+    if pa.types.is_list(kind):
+        return _width(kind.value_type)
+    if pa.types.is_struct(kind):
+        return sum(_width(child.type) for child in kind)
+    return 1
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | None:
+    """Smallest and greatest over all row groups as JSON values; None when they are not known for certain."""
+    filled = [each for each in found if each.has_min_max or each.num_values]
+    if not filled or not all(each.has_min_max for each in filled):
+        return None
+    if pa.types.is_timestamp(kind):
+        return _moments(min(each.min_raw for each in filled), max(each.max_raw for each in filled))
+    if pa.types.is_date(kind):
+        return _dates(min(each.min_raw for each in filled), max(each.max_raw for each in filled))
+    low, high = min(each.min for each in filled), max(each.max for each in filled)
+    if pa.types.is_integer(kind):
+        return low, high
+    if pa.types.is_floating(kind):
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+    if pa.types.is_decimal(kind) and isinstance(low, Decimal):
+        return _Digits(format(low, "f")), _Digits(format(high, "f"))
+    if pa.types.is_string(kind):
+        return (low, high) if len(low) <= LONGEST_TEXT and len(high) <= LONGEST_TEXT else None
+    return None
+
+
+def _moments(low: int, high: int) -> tuple[str, str] | None:
+    try:
+        return _moment(low // 1000), _moment(-(-high // 1000))
+    except OverflowError:
+        return None
+
+
+def _moment(milliseconds: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _dates(low: int, high: int) -> tuple[str, str] | None:
+    try:
+        return _date(low), _date(high)
+    except OverflowError:
+        return None
+
+
+def _date(days: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+
+
+def _json(tree: dict[str, Any]) -> str:
+    return "".join(_written(tree))
+
+
+def _written(value: Any) -> Iterator[str]:
+    """JSON text."""
+    if isinstance(value, dict):
+        yield "{"
+        for position, (name, item) in enumerate(value.items()):
+            yield ("," if position else "") + json.dumps(name, ensure_ascii=False) + ":"
+            yield from _written(item)
+        yield "}"
+    elif isinstance(value, _Digits):
+        yield value
+    else:
+        yield json.dumps(value, ensure_ascii=False)

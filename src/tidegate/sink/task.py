@@ -1,0 +1,36 @@
+"""The whole walk of one unit: stream, decompress, decode, partition, roll, upload.
+
+No Spark in here: a task is the same in a Spark worker, in a test and in a benchmark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from tidegate.failpoints import failpoint
+from tidegate.planning.plan import Unit
+from tidegate.sink.read_task import HELD_BYTES, ReadTask, read_task
+from tidegate.sink.results import UnitResult
+from tidegate.sink.walk import Walk
+from tidegate.storage.opening import open_store
+
+__all__ = ["HELD_BYTES", "ReadTask", "UnitResult", "read_task", "read_unit"]
+
+
+def read_unit(task: ReadTask, unit: Unit) -> UnitResult:
+    """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
+    started = time.monotonic()
+    walk = Walk(task, open_store(task.source), open_store(task.table))
+    with contextlib.closing(walk):
+        outcomes = walk.outcomes(unit)
+        files = walk.finish()
+    failpoint("sink.unit.after")
+    return UnitResult(
+        number=unit.number,
+        outcomes=outcomes,
+        data_files=files,
+        rows=sum(file.record_count for file in files),
+        unknown_fields=walk.unknown_fields(),
+        seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,245 @@
+"""One unit, file after file. A file counts as a whole or not at all.
+
+Small files are gathered and decoded together, because the cost of a call would exceed that of their few records; a
+bad line refuses the file it lies in and no other. A file of medium size is held until its end and only then handed
+on. A large one begins after a cut, so that everything written since is its own and can be abandoned; it may also be
+left in the middle, at the end of a block, when enough has been written for one commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tidegate.errors import BadRecord, ObjectChanged, ObjectMissing, SourceError
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.decoder import Decoded, Decoder, Rejected
+from tidegate.sink.decompression import chunks
+from tidegate.sink.fetching import Fetcher
+from tidegate.sink.landing import Landing
+from tidegate.sink.lines import BLOCK_BYTES, LONGEST_LINE, LineTooLong, blocks, skip
+from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.partitions import Partitioning
+from tidegate.sink.read_task import ReadTask
+from tidegate.storage.port import ObjectStore
+from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
+
+SMALL_FILE = 256 * 1024
+"""Listed size up to which a file is gathered with its neighbours."""
+
+_ROUNDS_OF_EQUAL_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A small file, read: its text and how many lines that has."""
+
+    slice: FileSlice
+    text: bytes
+    lines: int
+
+
+class Walk:
+    """One unit under way."""
+
+    def __init__(self, task: ReadTask, source: ObjectStore, table: ObjectStore) -> None:
+        self._task = task
+        self._fetch = Fetcher(source)
+        partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
+        self._decoder = Decoder(
+            task.fields,
+            numbers=task.numbers,
+            coerce=task.coerce_conflicts_to_utf8,
+            forbidden=partitioning.from_path,
+            rows_per_step=task.batch_size,
+        )
+        self._landing = Landing(task, partitioning, table)
+        self._outcomes: dict[str, FileOutcome] = {}
+        self._gathered: list[_Small] = []
+        self._gathered_bytes = 0
+
+    def outcomes(self, unit: Unit) -> tuple[FileOutcome, ...]:
+        """Read file after file until the unit is done or enough is written; at least one."""
+        self._fetch.expect([each for each in unit.slices if _is_small(each)])
+        for position, each in enumerate(unit.slices):
+            if position and self._is_enough(each):
+                self._outcomes[each.path] = NotReached(each.path)
+            elif not (_is_small(each) and self._gather(each)):
+                self._decode_gathered()
+                self._outcomes[each.path] = self._outcome(each)
+        self._decode_gathered()
+        return tuple(self._outcomes[each.path] for each in unit.slices)
+
+    def finish(self) -> tuple[FinishedFile, ...]:
+        """Close every file; all finished files of the unit."""
+        return self._landing.finish()
+
+    def unknown_fields(self) -> dict[str, int]:
+        """Fields that the schema does not have, with how often they had a value."""
+        return {name: count for name, count in self._decoder.unknown.items() if count}
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._fetch.close()
+        self._landing.close()
+
+    def _is_enough(self, each: FileSlice) -> bool:
+        return self._is_full(each) or self._is_late()
+
+    def _is_full(self, each: FileSlice) -> bool:
+        """Enough files for a commit; twice as many in each round from a file's third on."""
+        rounds = max(each.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
+        return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
+
+    def _is_late(self) -> bool:
+        return self._task.deadline is not None and time.time() >= self._task.deadline
+
+    def _blocks(self, each: FileSlice) -> Generator[bytes]:
+        """The lines of a file that are not committed yet."""
+        raw = self._fetch(each)
+        with contextlib.closing(raw):
+            whole = blocks(chunks(raw, each.path, self._task.compression))
+            yield from skip(whole, each.start_record, each.path) if each.start_record else whole
+
+    def _outcome(self, each: FileSlice) -> FileOutcome:
+        """Read one file by itself."""
+        file = _FileWalk(self._landing, each, self._task.held_bytes)
+        try:
+            for block in self._blocks(each):
+                self._landing.tick()
+                file.take(self._decoder.decode(block))
+                if file.is_large and self._is_enough_in_the_middle(each):
+                    return file.covered(eof=False)
+            return file.covered(eof=True)
+        except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            file.give_up()
+            return _failure(each, error, file.line)
+
+    def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
+        """The time limit counts in the first rounds only: each round reads the file from its start."""
+        return self._is_full(each) or (each.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
+
+    def _gather(self, each: FileSlice) -> bool:
+        """Read a small file and put it to the others; False when it is not small after all."""
+        lines = self._blocks(each)
+        try:
+            text = next(lines, b"")
+            if next(lines, None) is not None:
+                return False
+        except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._outcomes[each.path] = _failure(each, error, 0)
+            return True
+        finally:
+            lines.close()
+        self._gathered.append(_Small(each, text, text.count(b"\n")))
+        self._gathered_bytes += len(text)
+        if self._gathered_bytes >= BLOCK_BYTES:
+            self._decode_gathered()
+        return True
+
+    def _decode_gathered(self) -> None:
+        """Decode the gathered files together; each is refused or covered on its own."""
+        files, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if not files:
+            return
+        self._landing.tick()
+        decoded = self._decoder.decode(b"".join([file.text for file in files]))
+        bounds = np.cumsum([0, *(file.lines for file in files)])
+        refused = _first_rejected(decoded.rejected, bounds)
+        for number, file in enumerate(files):
+            self._outcomes[file.slice.path] = _small_outcome(file, refused.get(number))
+        if not refused and not self._landing.tells_files_apart:
+            self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0)
+            return
+        self._write_apart(decoded, files, bounds, set(refused))
+
+    def _write_apart(self, decoded: Decoded, files: list[_Small], bounds: np.ndarray, refused: set[int]) -> None:
+        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+        for number, (start, end) in enumerate(pairwise(rows.tolist())):
+            if number not in refused and end > start:
+                lines = None if decoded.offsets is None else decoded.offsets[start:end] - bounds[number]
+                batch = decoded.batch.slice(start, end - start)
+                self._landing.write(batch, files[number].slice.path, lines, 0)
+
+
+class _FileWalk:
+    """One file by itself: held until its end, or written as it is read once it is large."""
+
+    def __init__(self, landing: Landing, each: FileSlice, held_bytes: int) -> None:
+        self._landing = landing
+        self._slice = each
+        self._most_held = held_bytes
+        self._held: list[tuple[Decoded, int]] = []
+        self._held_bytes = 0
+        self.line = each.start_record
+        self.is_large = False
+
+    def take(self, decoded: Decoded) -> None:
+        """The next block; raises :class:`BadRecord`."""
+        if decoded.rejected:
+            first = decoded.rejected[0]
+            raise BadRecord(self._slice.path, self.line + first.offset + 1, first.reason)
+        self._held.append((decoded, self.line))
+        self._held_bytes += decoded.batch.nbytes
+        self.line += decoded.lines
+        if not self.is_large and self._held_bytes > self._most_held:
+            self._landing.cut()
+            self.is_large = True
+        if self.is_large:
+            self._hand_on()
+
+    def covered(self, *, eof: bool) -> Covered:
+        """Hand on what is held; the lines that are now written."""
+        self._hand_on()
+        each = self._slice
+        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof)
+
+    def give_up(self) -> None:
+        """Nothing of the file stays written."""
+        if self.is_large:
+            self._landing.abandon()
+
+    def _hand_on(self) -> None:
+        held, self._held = self._held, []
+        for decoded, line in held:
+            self._landing.write(decoded.batch, self._slice.path, decoded.offsets, line)
+
+
+def _is_small(each: FileSlice) -> bool:
+    return each.size <= SMALL_FILE and not each.start_record
+
+
+def _first_rejected(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, Rejected]:
+    """The first bad line of each file that has one, with its line in that file."""
+    found: dict[int, Rejected] = {}
+    for each in rejected:
+        number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
+        own = Rejected(each.offset - int(bounds[number]), each.reason, each.text)
+        found.setdefault(number, own)
+    return found
+
+
+def _small_outcome(file: _Small, rejected: Rejected | None) -> FileOutcome:
+    each = file.slice
+    if rejected is None:
+        return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True)
+    return _failure(each, BadRecord(each.path, rejected.offset + 1, rejected.reason), 0)
+
+
+def _failure(each: FileSlice, error: Exception, line: int) -> FileOutcome:
+    match error:
+        case ObjectChanged() | ObjectMissing():
+            return Changed(each.path)
+        case BadRecord():
+            reason = f"line {error.line}: {error.reason}"
+        case LineTooLong():
+            reason = f"a line after line {line} is longer than {LONGEST_LINE // 2**20} MiB"
+        case _:
+            reason = str(error)
+    return Refused(each.path, each.size, each.etag, reason)

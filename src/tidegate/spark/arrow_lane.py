@@ -1,0 +1,149 @@
+"""The Arrow lane: units of a plan as ``mapInArrow`` tasks, one Spark job per wave, results collected once.
+
+Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
+Works the same on classic sessions and on Spark Connect; no RDD code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.planning.plan import Unit
+from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.specs import SparkSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.25
+
+
+class SparkArrowLane:
+    """Runs units on Spark; starts the session when the first wave needs it."""
+
+    def __init__(
+        self,
+        spec: SparkSpec,
+        *,
+        stop: threading.Event | None = None,
+        grace_secs: float = 15.0,
+        starting: Callable[[str], None] = lambda where: None,
+    ) -> None:
+        self._spec = spec
+        self._stop = stop or threading.Event()
+        self._grace_secs = grace_secs
+        self._starting = starting
+        self._session: SparkSession | None = None
+        self._started = False
+
+    def session(self) -> SparkSession:
+        """The running session, started on first use."""
+        if self._session is None:
+            from tidegate.spark.session import active_session, open_session
+
+            self._session = active_session()
+            if self._session is None:
+                self._starting(self._spec.remote or self._spec.master or "local[*]")
+                self._session = open_session(self._spec)
+                self._started = True
+        return self._session
+
+    def execute(
+        self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
+    ) -> tuple[UnitResult, ...]:
+        """Read every unit; one task per slot, which takes its units one after the other.
+
+        Raises :class:`TidegateError` when Spark gave up on a task or the run was stopped; then nothing counts.
+        """
+        session = self.session()
+        payload = zlib.compress(pickle.dumps((task, [list(slot) for slot in slots])), level=1)
+        frame = session.range(0, len(slots), 1, len(slots)).mapInArrow(_Reader(payload), "result string")
+        try:
+            with self._watching(session, progress):
+                rows = frame.collect()
+        except Exception as error:
+            if self._stop.is_set():
+                raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
+            raise TidegateError(
+                f"Spark gave up on a task: {_cause(error)}",
+                "nothing was committed; the same files are read again by the next run",
+            ) from error
+        return tuple(UnitResult.from_json(row["result"]) for row in rows)
+
+    def close(self) -> None:
+        """Stop the session, if this lane started one."""
+        if self._session is not None and self._started:
+            self._session.stop()
+        self._session = None
+
+    @contextlib.contextmanager
+    def _watching(self, session: SparkSession, progress: Callable[[int], None]) -> Iterator[None]:
+        """While inside: report finished tasks; cancel the job when the run was told to stop and grace is over."""
+        finished = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(session, progress, finished), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+
+    def _watch(self, session: SparkSession, progress: Callable[[int], None], finished: threading.Event) -> None:
+        stopped_at: float | None = None
+        while not finished.wait(_POLL_SECONDS):
+            progress(_tasks_done(session))
+            if self._stop.is_set():
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at > self._grace_secs:
+                    _cancel(session)
+
+
+class _Reader:
+    """The function that runs in the task: slot numbers in, one JSON result per unit out."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from tidegate.sink.task import read_unit
+
+        task, slots = pickle.loads(zlib.decompress(self._payload))
+        for batch in batches:
+            for slot in batch.column(0).to_pylist():
+                for unit in slots[slot]:
+                    yield pa.record_batch({"result": [read_unit(task, unit).to_json()]})
+
+
+def _is_connect(session: Any) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _tasks_done(session: Any) -> int:
+    if _is_connect(session):
+        return 0
+    tracker = session.sparkContext.statusTracker()
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+def _cancel(session: Any) -> None:
+    if _is_connect(session):
+        session.interruptAll()
+    else:
+        session.sparkContext.cancelAllJobs()
+
+
+def _cause(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    return (telling or lines or [type(error).__name__])[-1][:500]

@@ -1,0 +1,35 @@
+"""What messages tell people to run exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from tidegate.cli.main import cli
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    found = set()
+    for name, command in group.commands.items():
+        found.add((*path, name))
+        if isinstance(command, click.Group):
+            found |= commands(command, (*path, name))
+    return found
+
+
+def test_every_command_that_a_message_names_exists() -> None:
+    known = commands(cli)
+    named = {
+        (path.name, words)
+        for path in SRC.rglob("*.py")
+        for words in re.findall(r"`tidegate ([a-z]+(?: [a-z]+)?)", path.read_text())
+    }
+    assert named, "no message names a command any more: remove this test"
+    unknown = {
+        (name, words) for name, words in named if tuple(words.split()) not in known and (words.split()[0],) not in known
+    }
+    assert unknown == set()

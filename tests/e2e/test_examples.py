@@ -1,0 +1,43 @@
+"""The examples run as they are, on the data that their script makes."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tidegate import load
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.running import Running
+from tidegate.specs import Location
+from tidegate.state.reading import query
+from tidegate.storage.opening import absolute
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("files.yml", "inferred.yml"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    runpy.run_path(str(EXAMPLES / "make_data.py"))["main"](tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "records"), [("files.yml", "lake/events", 6000), ("inferred.yml", "lake/raw", 3000)]
+)
+def test_an_example_ingests_every_record_once(folder: Path, name: str, table: str, records: int) -> None:
+    project = load(folder / name)
+    report = Running(project, InProcessLane(), 2).once(project.pipelines)
+    assert report.ok, report
+    counted = query(
+        Location(absolute(table, folder)),
+        "select count(*) as n, count(distinct id) as ids, count(distinct date) as days from t",
+    )
+    assert (counted[0]["n"], counted[0]["ids"]) == (records, records)
+    assert counted[0]["days"] >= 1
+    again = Running(project, InProcessLane(), 2).once(project.pipelines)
+    assert [source.state for source in again.sources] == ["Idle"] * len(project.pipelines[0].sources)

@@ -1,0 +1,186 @@
+"""A pass over a source, again and again, without Spark: what is read, what is recorded, what is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.lake import Lake
+from tidegate import plan, show_watermarks, status
+from tidegate.observe.events import FileChanged, FileFiltered, PartitionAdvanced, WatermarkStateChanged
+from tidegate.planning.plan import Unit
+from tidegate.runs.lanes import InProcessLane, deal
+from tidegate.runs.place import open_place
+from tidegate.runs.running import Running
+from tidegate.runs.source_pass import SourcePass
+from tidegate.sink.task import ReadTask, UnitResult
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path)
+    for name in ("hour=11/1.ndjson", "hour=11/2.ndjson.gz", "hour=12/1.ndjson"):
+        lake.arrive(f"date=2026-01-28/{name}")
+    return lake
+
+
+def test_a_second_pass_reads_only_what_is_new(lake: Lake) -> None:
+    assert lake.run().sources[0].files == 3
+    lake.arrive("date=2026-01-28/hour=12/2.ndjson")
+    report = lake.run().sources[0]
+    assert (report.files, report.rows, report.state) == (1, 10, "Active")
+    assert lake.run().sources[0].state == "Idle"
+    lake.assert_exactly_once()
+
+
+def test_a_late_file_inside_the_window_is_read_once(lake: Lake) -> None:
+    lake.run()
+    lake.arrive("date=2026-01-28/hour=11/0.ndjson")
+    (planned,) = plan(lake.config)
+    assert planned.plan.late == ("date=2026-01-28/hour=11/0.ndjson",)
+    lake.run()
+    lake.run()
+    lake.assert_exactly_once()
+
+
+def test_strict_does_not_look_for_late_files_and_says_so(lake: Lake) -> None:
+    lake.source_settings = {"late_files": "strict"}
+    lake.run()
+    before = list(lake.expected)
+    lake.arrive("date=2026-01-28/hour=11/0.ndjson")
+    (planned,) = plan(lake.config)
+    assert planned.plan.units == ()
+    assert any("strict" in remark for remark in planned.plan.remarks)
+    lake.run()
+    assert lake.ids() == before
+
+
+def test_planning_touches_nothing(lake: Lake) -> None:
+    config = lake.config
+    before = sorted(lake.root.rglob("*"))
+    plan(config)
+    assert sorted(lake.root.rglob("*")) == before
+
+
+def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake: Lake) -> None:
+    class Rewriting(InProcessLane):
+        done = False
+
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+            if not self.done:
+                self.done = True
+                lake.write("date=2026-01-28/hour=12/1.ndjson", '{"id": 77, "event": "rewritten"}\n')
+            return super().execute(task, slots, progress)  # type: ignore[arg-type]
+
+    report = Running(lake.project, Rewriting(), 2, lake.seen.append).once(lake.project.pipelines)
+    assert report.ok
+    assert [event.path for event in lake.seen if isinstance(event, FileChanged)] == ["date=2026-01-28/hour=12/1.ndjson"]
+    assert lake.ids() == sorted([*range(20), 77])
+
+
+def test_a_file_removed_between_listing_and_reading_does_not_stop_the_others(lake: Lake) -> None:
+    class Removing(InProcessLane):
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+            (lake.root / "data/date=2026-01-28/hour=11/1.ndjson").unlink(missing_ok=True)
+            return super().execute(task, slots, progress)  # type: ignore[arg-type]
+
+    assert Running(lake.project, Removing(), 2).once(lake.project.pipelines).ok
+    assert lake.ids() == list(range(10, 30))
+
+
+def test_events_tell_how_partitions_advance_and_when_the_source_goes_idle(lake: Lake) -> None:
+    lake.run()
+    advanced = {event.partition: event.after for event in lake.seen if isinstance(event, PartitionAdvanced)}
+    assert advanced == {"date=2026-01-28/hour=11": "2.ndjson.gz", "date=2026-01-28/hour=12": "1.ndjson"}
+    lake.seen.clear()
+    lake.run()
+    states = [(event.before, event.after) for event in lake.seen if isinstance(event, WatermarkStateChanged)]
+    assert states == [("Active", "Idle")]
+    assert [event.count for event in lake.seen if isinstance(event, FileFiltered)]
+
+
+def test_the_mirror_shows_the_state_with_the_names_people_know(lake: Lake) -> None:
+    lake.run()
+    mirror = json.loads((lake.root / "lake/events/_tidegate/events_default_checkpoint.json").read_text())
+    assert mirror["schema_version"] == 1
+    assert mirror["watermark"] == {"state": "Active", "value": "date=2026-01-28/hour=12/1.ndjson"}
+    assert mirror["partition_watermarks"] == {
+        "date=2026-01-28/hour=11": "2.ndjson.gz",
+        "date=2026-01-28/hour=12": "1.ndjson",
+    }
+    assert mirror["source_state"] == {"files": {}, "last_committed_file": "date=2026-01-28/hour=12/1.ndjson"}
+    assert mirror["last_update_ts"] > 1_600_000_000
+
+
+def test_polls_are_counted_over_processes(lake: Lake) -> None:
+    for _ in range(4):
+        lake.run()
+    mirror = json.loads((lake.root / "lake/events/_tidegate/events_default_checkpoint.json").read_text())
+    assert mirror["tidegate"]["polls"] == 4
+
+
+def test_status_and_watermarks_show_position_and_backlog(lake: Lake) -> None:
+    (fresh,) = status(lake.config)
+    assert (fresh.state, fresh.version, fresh.backlog_files) == ("Initial", 0, 3)
+    lake.run()
+    lake.arrive("date=2026-01-28/hour=13/1.ndjson")
+    (now,) = status(lake.config)
+    assert (now.state, now.version, now.table_version, now.backlog_files) == ("Active", 1, 0, 1)
+    (view,) = show_watermarks(lake.config, "events")
+    assert view.partitions["date=2026-01-28/hour=11"] == "2.ndjson.gz"
+
+
+def test_a_cold_start_with_a_filter_seals_what_is_older(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, {"partition_filter": {"prefix_template": "date=%Y-%m-%d", "lookback": 1}})
+    lake.arrive("date=2020-01-01/1.ndjson")
+    assert lake.run().sources[0].files == 0
+    lake.source_settings = {}
+    report = lake.run()
+    assert (report.ok, report.sources[0].files) == (True, 0)
+
+
+def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake: Lake, tmp_path: Path) -> None:
+    lake.source_settings = {"checkpoint": {"interval_files": 1, "interval_secs": 1}}
+    place = open_place(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
+
+    class Slow(InProcessLane):
+        waves = 0
+
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+            self.waves += 1
+            units: list[Unit] = [unit for slot in slots for unit in slot]  # type: ignore[attr-defined]
+            return super().execute(task, [units[:1]], progress)
+
+    lane = Slow()
+    carried = SourcePass(place, lane)
+    carried.run()
+    assert (lane.waves, carried.totals.commits, carried.totals.rows) == (3, 3, 30)
+    lake.assert_exactly_once()
+
+
+def test_a_stopped_run_keeps_what_it_committed_and_is_not_ok(lake: Lake) -> None:
+    stop = threading.Event()
+    stop.set()
+    report = Running(lake.project, InProcessLane(), 2, stop=stop).once(lake.project.pipelines)
+    assert (report.ok, report.sources) == (False, ())
+
+
+def test_units_are_dealt_evenly_and_keep_their_order() -> None:
+    from tidegate.planning.plan import FileSlice
+
+    units = [Unit(number, (FileSlice(f"f{number}", size),)) for number, size in enumerate((10, 90, 40, 60), 1)]
+    slots = deal(units, 2)
+    assert [[unit.number for unit in slot] for slot in slots] == [[2, 1], [3, 4]] or [
+        sum(unit.bytes for unit in slot) for slot in slots
+    ] == [100, 100]
+
+
+def test_environment_variables_reach_the_configuration(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANDING", str(lake.root / "data"))
+    lake.source_settings = {"source_uri": "${LANDING}"}
+    assert lake.run().sources[0].files == 3
+    assert "LANDING" in os.environ

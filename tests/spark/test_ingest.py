@@ -1,0 +1,79 @@
+"""The walk on Spark: units as tasks, one commit, and Spark reads the table back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidegate
+from support.lake import Lake
+from tidegate.observe.events import Committed, WaveStarted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path, settings={"spark": {"master": "local[2]"}})
+    for hour in (11, 12, 13):
+        for number in range(4):
+            lake.arrive(f"date=2026-01-28/hour={hour}/{1769600000 + number}.ndjson.gz")
+    return lake
+
+
+def test_only_what_is_new_is_read_and_spark_sees_every_row_once(spark: SparkSession, lake: Lake) -> None:
+    first = tidegate.run(lake.config, emit=lake.seen.append)
+    assert (first.ok, first.sources[0].files, first.sources[0].rows) == (True, 12, 120)
+    lake.arrive("date=2026-01-28/hour=13/1769600009.ndjson.gz")
+    second = tidegate.run(lake.config)
+    assert (second.ok, second.sources[0].files, second.sources[0].rows) == (True, 1, 10)
+    third = tidegate.run(lake.config)
+    assert (third.ok, third.sources[0].state, third.sources[0].commits) == (True, "Idle", 0)
+    found = spark.read.format("delta").load(str(lake.root / "lake/events"))
+    assert sorted(row["id"] for row in found.select("id").collect()) == lake.expected
+    assert [event.rows for event in lake.seen if isinstance(event, Committed)] == [120]
+
+
+def test_spark_shows_the_position_in_the_tables_history(spark: SparkSession, lake: Lake) -> None:
+    tidegate.run(lake.config)
+    history = spark.sql(f"describe history delta.`{lake.root}/lake/events`").collect()
+    mark = json.loads(history[0]["userMetadata"])["tidegate"][0]
+    assert (mark["pipeline"], mark["source"], mark["version"]) == ("events", "default", 1)
+
+
+def test_spark_appends_in_between_and_the_next_run_goes_on(spark: SparkSession, lake: Lake) -> None:
+    tidegate.run(lake.config)
+    table = str(lake.root / "lake/events")
+    spark.sql("select 900001L as id, current_timestamp() as ts, 'foreign' as event").write.format("delta").mode(
+        "append"
+    ).save(table)
+    lake.expected.append(900001)
+    lake.arrive("date=2026-01-28/hour=14/1769600009.ndjson.gz")
+    assert tidegate.run(lake.config).ok
+    lake.assert_exactly_once()
+
+
+def test_many_small_files_are_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(tmp_path, settings={"spark": {"master": "local[2]"}})
+    for number in range(250):
+        lake.arrive(f"date=2026-01-28/{1769600000 + number}.ndjson", records=2)
+    assert tidegate.run(lake.config, emit=lake.seen.append).ok
+    waves = [event for event in lake.seen if isinstance(event, WaveStarted)]
+    assert [(wave.units, wave.files) for wave in waves] == [(3, 250)]
+    lake.assert_exactly_once()
+
+
+def test_a_malformed_line_refuses_its_file_and_nothing_else(spark: SparkSession, lake: Lake) -> None:
+    lake.write("date=2026-01-28/hour=12/1769600001-bad.ndjson", '{"id": 1}\n{"id": 2\n')
+    report = tidegate.run(lake.config)
+    (failed,) = report.sources[0].failed
+    assert not report.ok
+    assert (failed.path, failed.attempts) == ("date=2026-01-28/hour=12/1769600001-bad.ndjson", 1)
+    assert "line 2" in failed.reason
+    lake.assert_exactly_once()

@@ -1,0 +1,1 @@
+"""What several suites share: making source files, configurations, and reading tables back."""

@@ -1,0 +1,162 @@
+"""The reference of the command line is complete and true: commands, options, codes, JSON keys, examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tidegate import errors, reports
+from tidegate.cli.invocation import Invocation
+from tidegate.cli.main import cli
+from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
+from tidegate.planning.plan import FileSlice, Plan, Unit
+from tidegate.planning.reasons import Reason, Skipped
+from unit.cli.standin import StandIn
+
+TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
+SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]}
+
+
+def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for child, below in command.commands.items():
+            yield from walk(below, f"{name} {child}")
+
+
+EVERY = dict(walk(cli, "tidegate"))
+LEAVES = {name: command for name, command in EVERY.items() if not isinstance(command, click.Group)}
+COMMON = {option for parameter in cli.common for option in parameter.opts}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_its_section_and_its_line_in_the_table(name: str) -> None:
+    assert f"\n{name}" in SECTIONS[name].partition("```")[2]
+    assert f"[`{name}`](#{name.replace(' ', '-')})" in TEXT
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_option_and_argument_of_a_command_is_in_its_section(name: str) -> None:
+    for parameter in LEAVES[name].params:
+        if isinstance(parameter, click.Argument):
+            assert parameter.make_metavar(click.Context(LEAVES[name])).strip("[]") in SECTIONS[name]
+        elif not COMMON & set(parameter.opts):
+            assert all(f"`{option}" in SECTIONS[name] for option in parameter.opts), parameter.opts
+
+
+def test_every_common_option_is_documented() -> None:
+    assert all(f"`{option}" in SECTIONS["Common options"] for option in COMMON)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_command_takes_the_common_options(name: str) -> None:
+    assert {option for parameter in EVERY[name].params for option in parameter.opts} >= COMMON
+
+
+def test_the_reference_has_no_command_that_is_not_there() -> None:
+    assert {title for title in SECTIONS if title.startswith("tidegate ")} == set(LEAVES)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_the_reference_has_no_option_that_is_not_there(name: str) -> None:
+    rows = [row for row in SECTIONS[name].splitlines() if row.startswith("| `-")]
+    documented = {option for row in rows for option in re.findall(r"`(-[-\w]+)", row.split("|")[1])}
+    assert documented <= {option for parameter in LEAVES[name].params for option in parameter.opts}
+
+
+def test_the_exit_codes_are_those_of_the_errors() -> None:
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", SECTIONS["Exit codes"], re.MULTILINE)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert documented == {0, UNEXPECTED, INTERRUPTED} | {kind.exit_code for kind in kinds}
+
+
+def json_blocks(section: str) -> list[Any]:
+    return [json.loads(block) for block in re.findall(r"```json\n(.*?)```", SECTIONS[section], re.DOTALL)]
+
+
+def names(kind: Any) -> set[str]:
+    return {each.name for each in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "kind"),
+    [
+        ("tidegate plan", ("plans", 0), reports.SourcePlan),
+        ("tidegate run", (), reports.RunReport),
+        ("tidegate run", ("sources", 0), reports.SourceReport),
+        ("tidegate run", ("sources", 0, "failed", 0), reports.FailedFile),
+        ("tidegate status", ("sources", 0), reports.SourceStatus),
+        ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
+        ("tidegate doctor", ("checks", 0), reports.Check),
+        ("tidegate demo", (), reports.DemoReport),
+        ("tidegate demo", ("steps", 0), reports.DemoStep),
+    ],
+)
+def test_the_json_shown_has_the_keys_of_the_values(section: str, path: tuple[Any, ...], kind: Any) -> None:
+    (value,) = json_blocks(section)
+    for step in path:
+        value = value[step]
+    assert set(value) == names(kind)
+
+
+def test_every_key_of_a_plan_is_documented() -> None:
+    piece = FileSlice("d=1/a", 1)
+    plan = Plan(
+        "p",
+        "s",
+        1,
+        datetime(2026, 1, 28, tzinfo=UTC),
+        units=(Unit(0, (piece,)),),
+        skipped=(Skipped(next(iter(Reason)), 1, ("x",)),),
+    ).to_json()
+    (unit,) = plan["units"]  # type: ignore[misc]
+    (skipped,) = plan["skipped"]  # type: ignore[misc]
+    for key in (*plan, *unit, *unit["slices"][0], *skipped):
+        assert f"`{key}`" in SECTIONS["tidegate plan"], key
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if json_blocks(name)])
+def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> None:
+    arguments = [*name.split()[1:], "--json"]
+    needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
+    needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
+    result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
+    assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
+
+
+def test_the_error_shown_has_the_keys_of_an_error() -> None:
+    result = CliRunner().invoke(cli, ["plan", "--json"], obj=Invocation(api=StandIn()))
+    (shown,) = json_blocks("Exit codes")
+    assert set(json.loads(result.stdout)["error"]) == set(shown["error"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_help_has_examples_that_can_be_parsed(name: str) -> None:
+    examples = EVERY[name].examples  # type: ignore[attr-defined]
+    assert examples
+    for example in examples:
+        words = shlex.split(re.split(r" (?:\||2?>>?) ?", example)[0])
+        command: click.Command = cli
+        while isinstance(command, click.Group):
+            words = words[1:]
+            command = command.commands[words[0]]
+        command.make_context(example, words[1:], obj=Invocation(), resilient_parsing=False)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_help_fits_80_columns(name: str) -> None:
+    result = CliRunner().invoke(cli, [*name.split()[1:], "--help"], prog_name="tidegate")
+    assert result.exit_code == 0
+    assert "Examples:\n" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "..." not in result.stdout.partition("Commands:")[2].partition("Options:")[0]

@@ -1,0 +1,111 @@
+"""Log lines carry the event, above their level only; every event has words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tidegate.observe import events
+from tidegate.observe.events import Event
+from tidegate.observe.logs import JsonLog, Level, TextLog
+from tidegate.observe.sentences import sentence, subject
+
+NOW = datetime(2026, 1, 28, 14, 30, 5, 123_000, tzinfo=UTC)
+NOTICE = events.Notice("events", "asia", text="careful")
+
+
+def every_event() -> list[type[Event]]:
+    return [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
+
+
+def sample(kind: type[Event]) -> Event:
+    values: dict[str, Any] = {"int": 3, "float": 1.5, "bool": True}
+    fields = dataclasses.fields(kind)
+    return kind(**{each.name: values.get(str(each.type), f"the {each.name}") for each in fields})
+
+
+def lines_of(log: type[TextLog] | type[JsonLog], level: Level, *happened: Event) -> list[str]:
+    lines: list[str] = []
+    consumer = log(lines.append, level, lambda: NOW)
+    for event in happened:
+        consumer(event)
+    return lines
+
+
+def test_a_text_line_has_time_level_source_and_words() -> None:
+    assert lines_of(TextLog, Level.INFO, NOTICE) == ["2026-01-28 14:30:05Z warning events/asia: careful\n"]
+
+
+def test_a_json_line_has_the_documented_fields() -> None:
+    (line,) = lines_of(JsonLog, Level.INFO, NOTICE)
+    assert json.loads(line) == {
+        "ts": "2026-01-28T14:30:05.123Z",
+        "level": "warning",
+        "event": "notice",
+        "pipeline": "events",
+        "source": "asia",
+        "fields": {"text": "careful"},
+    }
+
+
+@pytest.mark.parametrize("log", [TextLog, JsonLog])
+def test_events_below_the_level_are_not_written(log: type[TextLog] | type[JsonLog]) -> None:
+    assert lines_of(log, Level.ERROR, NOTICE) == []
+    assert len(lines_of(log, Level.WARNING, NOTICE)) == 1
+
+
+@pytest.mark.parametrize("kind", every_event(), ids=lambda kind: kind.__name__)
+def test_every_event_makes_one_text_line_and_one_json_line(kind: type[Event]) -> None:
+    event = sample(kind)
+    (text,) = lines_of(TextLog, Level.DEBUG, event)
+    (line,) = lines_of(JsonLog, Level.DEBUG, event)
+    assert text.count("\n") == line.count("\n") == 1
+    own = {each.name for each in dataclasses.fields(kind)} - {"pipeline", "source"}
+    assert set(json.loads(line)["fields"]) == own
+
+
+@pytest.mark.parametrize("kind", every_event(), ids=lambda kind: kind.__name__)
+def test_every_level_of_an_event_is_a_level_of_the_log(kind: type[Event]) -> None:
+    assert Level.named(kind.level).name.lower() == kind.level
+
+
+def test_names_of_events_are_unique() -> None:
+    names = [kind.name for kind in every_event()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (events.PlanMade("p", "s", units=0, files=0, bytes=0), "nothing new"),
+        (events.PlanMade("p", "s", units=1, files=2, bytes=2048), "planned 2 files (2.0 KiB) in 1 unit"),
+        (
+            events.FileRefused("p", "s", path="a", reason="line 1: bad", attempts=5, will_retry=False),
+            "cannot read a: line 1: bad (5 attempts; it is not tried again until it changes)",
+        ),
+        (
+            events.PartitionAdvanced("p", "s", partition="d=1", before=None, after="b"),
+            "watermark of partition 'd=1' moved from its start to b",
+        ),
+        (
+            events.WatermarkStateChanged("p", "s", before="Active", after="Idle", value="d=1/b"),
+            "state changed from Active to Idle at d=1/b",
+        ),
+    ],
+)
+def test_an_event_reads_as_a_sentence(event: Event, words: str) -> None:
+    assert sentence(event) == words
+
+
+def test_a_line_break_in_a_reason_does_not_break_the_log_line() -> None:
+    event = events.SourceFailed("p", "s", error="first\nsecond")
+    assert sentence(event) == r"failed: first\x0asecond"
+
+
+def test_an_event_about_the_whole_run_has_no_subject() -> None:
+    assert subject(events.SessionStarting("", "", where="local")) == ""
+    assert subject(events.SessionStarting("p", "", where="local")) == "p"
