@@ -1,4 +1,4 @@
-"""State stays small whatever the number of files: after 100,000 of them it names the open partitions and little else."""
+"""State stays small whatever the number of files: after 100,000 it names the open partitions and little else."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -214,4 +215,4 @@ def test_jitter_is_added_to_the_interval(lake: Lake) -> None:
 
 def pauses(moments: list[float]) -> Iterable[float]:
     assert len(moments) > 1
-    return [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    return [later - earlier for earlier, later in pairwise(moments)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ from tidegate.watermarks.paths import join, sort_key, split
 from tidegate.watermarks.standing import standings
 
 CROWDED = st.builds(join, few_partitions, world_names)
+WAVES = st.sampled_from(("committed", "committed", "committed", "committed", "lost", "dies"))
 RULES = settings(
     max_examples=40,
     stateful_step_count=14,
@@ -80,15 +82,12 @@ class Ingestion(RuleBasedStateMachine):
             taken = data.draw(st.integers(1, len(slices)))
             wave, slices = slices[:taken], slices[taken:]
             outcomes = [self.world.outcome(each, data.draw(fates)) for each in wave]
-            if data.draw(st.booleans()):
-                if self.world.commit(plan, outcomes).changed:
-                    check_last_committed(self.world, plan)
-            elif data.draw(st.booleans()):
+            end = data.draw(WAVES)
+            if end == "committed" and self.world.commit(plan, outcomes).changed:
+                check_last_committed(self.world, plan)
+            elif end == "dies":
+                self.world.restart()
                 return
-
-    @rule()
-    def another_process_goes_on(self) -> None:
-        self.world.restart()
 
     @invariant()
     def nothing_is_there_twice(self) -> None:
@@ -159,21 +158,27 @@ class WithNarrowWindows(Ingestion):
     """Windows of a few names: what arrives inside them is read, also when they slide while it waits."""
 
     settings_of_source: ClassVar = {
-        "late_window": 3,
+        "late_window": 2,
         "late_window_total": 5,
         "lateness": Lateness(never=True),
     }
 
     def arrivals(self, data: st.DataObject) -> list[str]:
         """Ever greater names, and some that belong between those in a window."""
-        start = 1 + len(self.world.lines)
+        start = 100 + len(self.world.lines)
         numbers = range(start, start + data.draw(st.integers(1, 5)))
-        paths = [join(data.draw(few_partitions), f"{number:03d}.json") for number in numbers]
+        paths = [join(data.draw(few_partitions), f"{number}.json") for number in numbers]
         for partition, window in sorted(self.world.state.late_window.items()):
-            if window.names and data.draw(st.booleans()):
-                name = data.draw(st.sampled_from(window.names))
-                paths.append(join(partition, f"{name.removesuffix('.json')}~.json"))
+            names = data.draw(st.lists(st.sampled_from(window.names or ("x",)), min_size=1, max_size=2))
+            paths += [join(partition, f"{name.removesuffix('.json')}~.json") for name in names]
         return paths
+
+    @initialize(data=st.data())
+    def some_files_are_there(self, data: st.DataObject) -> None:
+        for path in ("000.json", "001.json", "date=2024-02-28/000.json"):
+            self.world.arrive(path)
+        self.world.drain()
+        self.files_arrive(data)
 
 
 class WithSealing(Ingestion):
@@ -201,7 +206,25 @@ class WithFewIslands(Ingestion):
     settings_of_source: ClassVar = {"max_islands": 2, "lateness": Lateness(never=True)}
 
 
-for machine in (InAnyOrder, WithNarrowWindows, WithSealing, Strictly, WithFewIslands):
+class Switching(WithNarrowWindows):
+    """The settings change between runs: late files may then be missed, but nothing is read twice."""
+
+    def arrivals(self, data: st.DataObject) -> list[str]:
+        paths = super().arrivals(data)
+        mode, window = data.draw(st.sampled_from(LateFiles)), data.draw(st.integers(1, 5))
+        self.world.of = replace(self.world.of, late_files=mode, late_window=window)
+        return paths
+
+    @invariant()
+    def the_state_is_bounded(self) -> None:
+        assert len(self.world.state.partition_watermarks) <= len(self.world.lines)
+
+    def teardown(self) -> None:
+        self.world.drain()
+        assert self.world.doubled() == set()
+
+
+for machine in (InAnyOrder, WithNarrowWindows, WithSealing, Strictly, WithFewIslands, Switching):
     machine.TestCase.settings = RULES
 
 TestFilesInAnyOrderAreReadOnce = InAnyOrder.TestCase
@@ -209,3 +232,4 @@ TestFilesInsideNarrowWindowsAreReadOnce = WithNarrowWindows.TestCase
 TestFilesInOpenPartitionsAreReadOnce = WithSealing.TestCase
 TestFilesAboveAStrictWatermarkAreReadOnce = Strictly.TestCase
 TestFewIslandsLoseNothing = WithFewIslands.TestCase
+TestOtherSettingsDoubleNothing = Switching.TestCase

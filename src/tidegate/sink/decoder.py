@@ -114,7 +114,8 @@ class Decoder:
         self._careful = CarefulReader(fields, numbers=numbers, coerce=coerce, forbidden=forbidden)
         self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
         kinds = set(_types(fields))
-        self._mender = Mender(fields, coerce=coerce, kept=forbidden) if coerce or kinds & {"json", "map"} else None
+        self._mender = Mender(fields, coerce=coerce, kept=forbidden)
+        self._can_mend = coerce or bool(kinds & {"json", "map"})
         self._mends_always = "json" in kinds
         self._unexplained = 0
         self._mended = 0
@@ -141,7 +142,9 @@ class Decoder:
         if not self._strict:
             if not survives:
                 raise Suspicious("an escape that the parser does not survive")
-            return self._settled(self._parsed(block, lines))
+            batch = self._settled(self._parsed(block, lines))
+            self._sample(block, lines)
+            return batch
         batch = self._proven(block, lines) if survives and self._countable else None
         if batch is not None:
             return self._settled(batch)
@@ -181,19 +184,18 @@ class Decoder:
         return _one_batch(table, lines)
 
     def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [settled(batch.column(index), field) for index, field in enumerate(self._fields)]
+        columns = [settled(batch.column(index), each) for index, each in enumerate(self._fields)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _slow(self, block: bytes) -> Decoded:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
         found.pop()
         lines = _Lines(found, [offset for offset, line in enumerate(found) if line])
-        if self._mender is not None:
+        if self._can_mend:
             lines.mended = [self._mender.mend(found[offset]) for offset in lines.filled]
-            self.unknown.update(self._mender.unknown)
-            self._mender.unknown.clear()
+            self._count(self._mender.unknown)
             self._mended += 1
-        if not (self._mender is not None and self._group(lines, 0, len(lines.filled))):
+        if not (lines.mended and self._group(lines, 0, len(lines.filled))):
             for start in range(0, len(lines.filled), _GROUP):
                 end = min(start + _GROUP, len(lines.filled))
                 if not self._group(lines, start, end):
@@ -221,7 +223,9 @@ class Decoder:
                 lines.kept.append(offset)
             except BadLine as bad:
                 lines.rejected.append(Rejected(offset, str(bad), lines.found[offset]))
-        self._take_unknown()
+        if lines.mended:
+            self._careful.unknown.clear()
+        self._count(self._careful.unknown)
         lines.batches.append(pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(self.schema)))))
 
     def _sample(self, block: bytes, lines: int) -> None:
@@ -229,18 +233,13 @@ class Decoder:
         every = max(lines // _SAMPLED_LINES, 1)
         chosen = block.split(b"\n")[:-1][::every]
         for line in chosen:
-            try:
-                self._careful.read(line)
-            except BadLine:
-                continue
-        self._take_unknown(lines / len(chosen))
+            self._mender.mend(line)
+        self._count(self._mender.unknown, lines / len(chosen))
 
-    def _take_unknown(self, weight: float = 1.0) -> None:
-        """What the careful reader counted, unless the mender has counted it before."""
-        if self._mender is None:
-            for name, count in self._careful.unknown.items():
-                self.unknown[name] += round(count * weight)
-        self._careful.unknown.clear()
+    def _count(self, unknown: Counter[str], weight: float = 1.0) -> None:
+        for name, count in unknown.items():
+            self.unknown[name] += round(count * weight)
+        unknown.clear()
 
 
 def _neat_lines(block: bytes) -> int | None:
@@ -286,14 +285,14 @@ def _strict_type(field: FieldSpec) -> pa.DataType:
 
 
 def _names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:
-    for field in fields:
-        yield field.name
-        yield from _names(field.fields)
-        yield from _names(tuple(child for child in (field.items, field.values) if child is not None))
+    for each in fields:
+        yield each.name
+        yield from _names(each.fields)
+        yield from _names(tuple(child for child in (each.items, each.values) if child is not None))
 
 
 def _types(fields: tuple[FieldSpec, ...]) -> Iterator[str]:
-    for field in fields:
-        yield field.type
-        yield from _types(field.fields)
-        yield from _types(tuple(child for child in (field.items, field.values) if child is not None))
+    for each in fields:
+        yield each.type
+        yield from _types(each.fields)
+        yield from _types(tuple(child for child in (each.items, each.values) if child is not None))

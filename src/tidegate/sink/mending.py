@@ -9,7 +9,7 @@ numbers as they were written and repeated keys for others to find.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -67,17 +67,17 @@ class Mender:
         rewrites = {field.name: self._rewrite(field) for field in fields} | dict.fromkeys(kept)
 
         def rewrite(value: Any, path: str) -> Any:
-            if not isinstance(value, dict | Pairs):
-                return value
-            pairs = Pairs() if isinstance(value, Pairs) else []
-            for key, item in value if isinstance(value, Pairs) else value.items():
-                if key not in rewrites:
-                    self.unknown[f"{path}{key}"] += item is not None
-                    continue
-                change = rewrites[key]
-                changed = item if change is None or item is None else change(item, f"{path}{key}.")
-                pairs.append((key, changed))
-            return pairs if isinstance(value, Pairs) else dict(pairs)
+            if isinstance(value, dict):
+                return dict(changed(value.items(), path))
+            return Pairs(changed(value, path)) if isinstance(value, Pairs) else value
+
+        def changed(pairs: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[str, Any]]:
+            for key, item in pairs:
+                if key in rewrites:
+                    change = rewrites[key]
+                    yield key, item if change is None or item is None else change(item, f"{path}{key}.")
+                elif item is not None:
+                    self.unknown[f"{path}{key}"] += 1
 
         return rewrite
 

@@ -1,0 +1,64 @@
+"""Timing, the machine's description and tables: what all benchmarks print and store alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> str:
+    """One line about the machine, for the record."""
+    model = (
+        next(
+            (
+                line.split(":")[1].strip()
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if "model name" in line
+            ),
+            platform.processor(),
+        )
+        if Path("/proc/cpuinfo").exists()
+        else platform.processor()
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, {platform.system()}, Python {platform.python_version()}"
+    )
+
+
+def alternate(contenders: Mapping[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
+    """Seconds per contender and round; contenders take turns, so that a slow moment hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            work(turn)
+            seconds[name].append(time.perf_counter() - start)
+            print(f"  round {turn + 1}  {name:<28} {seconds[name][-1]:8.2f} s", flush=True)
+    return seconds
+
+
+def medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each contender's rounds."""
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table, ready for the README."""
+    print(f"\n{title}\n\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+    print(flush=True)
+
+
+def store(name: str, result: Mapping[str, object]) -> None:
+    """Keep the numbers of this run as JSON (not part of the repository)."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")

@@ -1,0 +1,106 @@
+"""NDJSON.gz into a table: Tidegate against Spark's own reader and writer, and DuckDB as the limit.
+
+All in one process and one warm Spark session with two threads, in turns. ``python -m benchmarks.throughput``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import duckdb
+
+import tidegate
+from benchmarks import events, report
+from tidegate.spark.session import open_session
+from tidegate.specs import SparkSpec
+
+THREADS = 2
+
+
+def configuration(folder: Path, source: Path, table: Path, **settings: object) -> Path:
+    """A one-pipeline configuration for ``source`` → ``table``."""
+    path = folder / "bench.yml"
+    body = {
+        "pipelines": {
+            "events": {
+                "source": {"source_uri": str(source), "use_watermark": True, "lateness": "none", **settings},
+                "schema": {"fields": events.FIELDS},
+                "sink": {"table_uri": str(table)},
+            }
+        },
+        "spark": {"master": f"local[{THREADS}]"},
+    }
+    path.write_text(json.dumps(body))
+    return path
+
+
+def compare(name: str, source: Path, raw_bytes: int, records: int, rounds: int) -> dict[str, float]:
+    """Seconds per contender (medians), after one warm-up each; checks that all wrote every record."""
+    work = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
+    session = open_session(SparkSpec(master=f"local[{THREADS}]"), delta=True)
+
+    def with_tidegate(turn: int) -> None:
+        table = work / f"tidegate-{turn}"
+        outcome = tidegate.run(configuration(work, source, table))
+        assert outcome.ok
+        assert sum(one.rows for one in outcome.sources) == records
+        shutil.rmtree(table)
+
+    def with_spark(turn: int) -> None:
+        table = work / f"spark-{turn}"
+        session.read.schema(events.SPARK_SCHEMA).json(str(source)).write.format("delta").save(str(table))
+        shutil.rmtree(table)
+
+    def with_duckdb(turn: int) -> None:
+        table = work / f"duckdb-{turn}"
+        duckdb.sql(f"SET threads = {THREADS}")
+        duckdb.sql(
+            f"COPY (SELECT * FROM read_ndjson('{source}/**/*.ndjson.gz', columns = {events.DUCKDB_COLUMNS})) "
+            f"TO '{table}' (FORMAT parquet, PER_THREAD_OUTPUT true)"
+        )
+        shutil.rmtree(table)
+
+    contenders = {
+        "tidegate": with_tidegate,
+        "spark json → delta": with_spark,
+        "duckdb ndjson → parquet": with_duckdb,
+    }
+    for warm in contenders.values():
+        warm(-1)
+    seconds = report.medians(report.alternate(contenders, rounds))
+    shutil.rmtree(work)
+    mine = seconds["tidegate"]
+    report.table(
+        f"{name}: {records:,} records, {raw_bytes / 1e9:.2f} GB raw",
+        ("contender", "seconds", "MB/s raw", "tidegate is … times as fast"),
+        [
+            (who, f"{taken:.2f}", f"{raw_bytes / 1e6 / taken:.0f}", f"{taken / mine:.2f}")
+            for who, taken in seconds.items()
+        ],
+    )
+    report.store(name, {"seconds": seconds, "raw_bytes": raw_bytes, "records": records, "rounds": rounds})
+    return seconds
+
+
+def main() -> None:
+    """Large files, then many small ones."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the data, one round")
+    arguments.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    chosen = arguments.parse_args()
+    print(report.machine())
+    rounds = 1 if chosen.quick else 3
+    for name, files, records in (
+        ("throughput", 4 if chosen.quick else 32, 250_000 if chosen.quick else 500_000),
+        ("small-files", 500 if chosen.quick else 5000, 200),
+    ):
+        source, raw = events.dataset(chosen.data, files, records)
+        compare(name, source, raw, files * records, rounds)
+
+
+if __name__ == "__main__":
+    main()

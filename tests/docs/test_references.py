@@ -1,0 +1,108 @@
+"""Every event, exported name and failpoint is documented, and nothing is documented that is not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tidegate.observe import events
+from tidegate.observe.logs import Level
+from tidegate.planning.reasons import Reason
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+SOURCE = ROOT / "src" / "tidegate"
+EVENTS = [
+    kind
+    for kind in vars(events).values()
+    if inspect.isclass(kind) and issubclass(kind, events.Event) and kind is not events.Event
+]
+FAILPOINTS = sorted(
+    {
+        place
+        for module in SOURCE.rglob("*.py")
+        for place in re.findall(r'\bfailpoint\("([a-z_.]+)"\)', module.read_text(encoding="utf-8"))
+    }
+)
+
+
+def table(page: str) -> dict[str, list[str]]:
+    """The rows of a page's tables, by the name in their first cell."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", text, flags=re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split(" | ")] for name, cells in rows}
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+def test_every_event_is_documented_with_its_level_and_fields(event: type[events.Event]) -> None:
+    level, fields, meaning = table("events.md")[event.name]
+    own = [each.name for each in dataclasses.fields(event) if each.name not in ("pipeline", "source")]
+    assert level == event.level
+    assert level.upper() in Level.__members__
+    assert fields == ", ".join(f"`{each}`" for each in own)
+    assert meaning
+
+
+def test_no_event_is_documented_that_does_not_exist() -> None:
+    assert set(table("events.md")) == {event.name for event in EVENTS}
+
+
+@pytest.mark.parametrize("name", tidegate.__all__)
+def test_every_exported_name_is_documented(name: str) -> None:
+    documented = {re.match(r"\w+", entry)[0]: cells for entry, cells in table("python-api.md").items()}  # type: ignore[index]
+    assert name in documented
+    assert documented[name][-1]
+
+
+@pytest.mark.parametrize("name", tidegate.__all__)
+def test_the_documented_signature_is_the_one_in_the_code(name: str) -> None:
+    text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
+    value = getattr(tidegate, name)
+    if dataclasses.is_dataclass(value):
+        shown = re.search(rf"^{name}\((.*?)\)\n(?=[A-Z`])", text, flags=re.DOTALL | re.MULTILINE)
+        assert shown is not None, f"the signature of {name} is not shown"
+        found = re.findall(r"(?:^|, |,\n)\s*(\w+): ", shown[1])
+        assert found == [each.name for each in dataclasses.fields(value)]
+    elif inspect.isfunction(value):
+        shown = re.search(rf"`{name}\((.*?)\)`", text)
+        assert shown is not None
+        assert re.findall(r"(?:^|, )(\w+)", shown[1]) == list(inspect.signature(value).parameters)
+    elif inspect.isclass(value) and issubclass(value, Enum):
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        assert [member for member in value.__members__ if f"`{member}`" not in row] == []
+
+
+def test_nothing_is_documented_that_is_not_exported() -> None:
+    documented = {re.match(r"\w+", entry)[0] for entry in table("python-api.md")}  # type: ignore[index]
+    assert documented == set(tidegate.__all__)
+
+
+def test_all_is_what_the_package_makes_public() -> None:
+    text = (SOURCE / "__init__.py").read_text(encoding="utf-8")
+    public = {
+        name for name, value in vars(tidegate).items() if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert set(tidegate.__all__) == {*public, "__version__"}
+    assert list(tidegate.__all__) == sorted(tidegate.__all__)
+    assert "import *" not in text
+
+
+@pytest.mark.parametrize("place", FAILPOINTS)
+def test_every_failpoint_is_documented(place: str) -> None:
+    assert table("failpoints.md")[place] != [""]
+
+
+def test_no_failpoint_is_documented_that_does_not_exist() -> None:
+    assert {name for name in table("failpoints.md") if "." in name} == set(FAILPOINTS)
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
+def test_every_reason_for_skipping_a_file_is_documented(reason: Reason) -> None:
+    page = (ROOT / "docs" / "concepts" / "naming-files.md").read_text(encoding="utf-8")
+    assert f"| {reason.value} |" in page
