@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import subprocess
 import sys
 import tempfile
@@ -16,19 +17,25 @@ from pathlib import Path
 from benchmarks import events, report
 
 READ = """
-import resource, sys
+import json, resource, sys
+from tidegate.schema.names import field_from_json
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.sink.task import read_task, read_unit
-from tidegate.specs import FieldSpec, Location, PathSource, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs import Location, PathSource, PipelineSpec, SchemaSpec, SinkSpec
 source, table, name, size = sys.argv[1:5]
-fields = (FieldSpec("id", "int64"), FieldSpec("ts", "timestamp"), FieldSpec("event", "string"),
-          FieldSpec("price", "float64"), FieldSpec("user", "struct", fields=(FieldSpec("name", "string"), FieldSpec("age", "int32"))),
-          FieldSpec("tags", "list", items=FieldSpec("element", "string")), FieldSpec("ok", "boolean"))
+fields = tuple(field_from_json(each) for each in json.loads(sys.argv[5]))
 pipeline = PipelineSpec("p", (), SchemaSpec(fields), SinkSpec(Location(table)))
 task = read_task(pipeline, PathSource("s", Location(source)), fields)
 result = read_unit(task, Unit(1, (FileSlice(name, int(size)),)))
 print(result.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
+
+FIELDS = json.dumps(
+    [
+        {**each, "items": {"name": "element", "type": each["items"]}} if "items" in each else each
+        for each in events.FIELDS
+    ]
+)
 
 
 def peak_mebibytes(folder: Path, records: int) -> tuple[int, int]:
@@ -38,7 +45,7 @@ def peak_mebibytes(folder: Path, records: int) -> tuple[int, int]:
         for piece in events.pieces(records):
             out.write(piece)
     size = (folder / name).stat().st_size
-    arguments = [f"file://{folder}", f"file://{folder}/table-{records}", name, str(size)]
+    arguments = [f"file://{folder}", f"file://{folder}/table-{records}", name, str(size), FIELDS]
     done = subprocess.run([sys.executable, "-c", READ, *arguments], capture_output=True, text=True, check=True)
     rows, peak = map(int, done.stdout.split())
     assert rows == records

@@ -5,9 +5,18 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, run, show_watermarks, status
+from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.reports import Check, RunReport, SourcePlan, SourceReport, SourceStatus, WatermarkView
+from tidegate.reports import (
+    Check,
+    DemoReport,
+    FailedFile,
+    RunReport,
+    SourcePlan,
+    SourceReport,
+    SourceStatus,
+    WatermarkView,
+)
 from tidegate.specs import (
     Compression,
     Evolution,
@@ -34,7 +43,9 @@ __all__ = [
     "Check",
     "Compression",
     "ConfigError",
+    "DemoReport",
     "Evolution",
+    "FailedFile",
     "FieldSpec",
     "LateFiles",
     "Lateness",
@@ -61,6 +72,7 @@ __all__ = [
     "doctor",
     "load",
     "plan",
+    "recover",
     "run",
     "show_watermarks",
     "status",

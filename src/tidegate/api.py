@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -80,6 +80,20 @@ def show_watermarks(config: Config, pipeline: str, source: str | None = None) ->
     return tuple(watermark_of(place) for place in places_named(places, source))
 
 
+def recover(
+    config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
+) -> tuple[Check, ...]:
+    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``) goes on past it.
+
+    Accepting records the position anew by an empty commit; it reads, writes and removes no rows.
+    """
+    from tidegate.runs.looking import places_named
+    from tidegate.runs.recovering import recover as recover_place
+
+    places = _places(load(config, pipeline=pipeline), pipeline)
+    return tuple(recover_place(place, accept) for place in places_named(places, source))
+
+
 def doctor(config: Config | None = None) -> tuple[Check, ...]:
     """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
     from tidegate.runs.examining import examine_machine, examine_project
@@ -132,7 +146,9 @@ def _run(
     running = Running(project, lane, parallelism_of(project.spark), emit, stop)
     chosen = _pipelines(project, pipeline)
     with stops_on_signals(stop):
-        return running.continuously(chosen) if mode == "continuous" else running.once(chosen)
+        if mode == "continuous":
+            return running.continuously([each.continuous() for each in chosen])
+        return running.once(chosen)
 
 
 def parallelism_of(spec: SparkSpec) -> int:

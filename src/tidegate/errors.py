@@ -26,7 +26,8 @@ An error passes its facts to ``Exception.__init__`` as positional arguments, so 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 
 class TidegateError(Exception):
@@ -148,3 +149,17 @@ class RunStopped(TidegateError):
     """The run was told to stop while tasks were reading; what they read is read again by the next run."""
 
     exit_code = 130
+
+
+def to_json(error: TidegateError) -> dict[str, object]:
+    """An error as JSON types, to travel from a task to the driver."""
+    return {"error": type(error).__name__, "arguments": list(error.args)}
+
+
+def from_json(data: Mapping[str, Any]) -> TidegateError:
+    """The error that :func:`to_json` wrote; of a class that is not known here, a plain one."""
+    kinds = [TidegateError]
+    for kind in kinds:
+        kinds.extend(kind.__subclasses__())
+    known = {kind.__name__: kind for kind in kinds}
+    return known.get(str(data["error"]), TidegateError)(*data["arguments"])

@@ -7,9 +7,12 @@ Python code may make them directly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+
+CONTINUOUS_ROLLOVER_SECS = 300
+CONTINUOUS_INACTIVITY_SECS = 60
 
 
 class Options(Mapping[str, str]):
@@ -208,6 +211,13 @@ class PipelineSpec:
     sink: SinkSpec
     max_concurrent_files: int | None = None
     error_handling: ErrorHandling = field(default_factory=ErrorHandling)
+
+    def continuous(self) -> PipelineSpec:
+        """As it runs continuously: files that nothing closes otherwise are closed after a while."""
+        rollover = self.sink.rollover_timeout_secs or CONTINUOUS_ROLLOVER_SECS
+        inactivity = self.sink.inactivity_timeout_secs or CONTINUOUS_INACTIVITY_SECS
+        sink = replace(self.sink, rollover_timeout_secs=rollover, inactivity_timeout_secs=inactivity)
+        return replace(self, sink=sink)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,3 +184,47 @@ def test_environment_variables_reach_the_configuration(lake: Lake, monkeypatch: 
     lake.source_settings = {"source_uri": "${LANDING}"}
     assert lake.run().sources[0].files == 3
     assert "LANDING" in os.environ
+
+
+def test_a_restored_table_stops_runs_until_it_is_accepted(lake: Lake) -> None:
+    from deltalake import DeltaTable
+
+    from tidegate import recover
+
+    lake.run()
+    lake.arrive("date=2026-01-28/hour=12/2.ndjson")
+    lake.run()
+    DeltaTable(str(lake.root / "lake/events")).restore(0)
+    assert "restored" in (lake.run().sources[0].error or "")
+    (found,) = recover(lake.config, "events")
+    assert found.verdict == "fail"
+    (accepted,) = recover(lake.config, "events", accept=["restore"])
+    assert accepted.verdict == "ok", accepted
+    assert lake.run().ok
+    assert lake.ids() == list(range(30))
+
+
+def test_a_source_that_moved_stops_runs_until_it_is_accepted(lake: Lake) -> None:
+    from tidegate import recover
+
+    lake.run()
+    (lake.root / "data").rename(lake.root / "moved")
+    lake.source_settings = {"source_uri": "moved/"}
+    report = lake.run().sources[0]
+    assert "source_uri was" in (report.error or "")
+    assert report.exit_code == 5
+    (accepted,) = recover(lake.config, "events", accept=["identity"])
+    assert accepted.verdict == "ok", accepted
+    assert lake.run().sources[0].state == "Idle"
+    lake.assert_exactly_once()
+
+
+def test_a_plan_says_that_a_run_would_stop(lake: Lake) -> None:
+    lake.run()
+    written = list((lake.root / "lake/events").rglob("*.parquet"))
+    lake.arrive("date=2026-01-28/hour=12/2.ndjson")
+    lake.sink_settings = {"partition_by": {"prefix_template": "date=%Y-%m-%d"}}
+    (planned,) = plan(lake.config)
+    assert any("a run would stop" in note and "partitioned" in note for note in planned.notes)
+    assert "partitioned" in (lake.run().sources[0].error or "")
+    assert list((lake.root / "lake/events").rglob("*.parquet")) == written

@@ -230,7 +230,7 @@ class TestReasonsToStop:
         foreign_commits(filled, 1)
         with pytest.raises(StateError, match="was restored at version 3") as stop:
             filled.positions().open()
-        assert "a version after that commit" in stop.value.remedy
+        assert "tidegate recover --accept restore" in stop.value.remedy
         positions = filled.positions()
         opened = positions.open([Accept.RESTORE])
         positions.commit(opened, filled.change(5, 6))

@@ -141,6 +141,43 @@ def doctor(invocation: Invocation, config: Path | None, as_json: bool) -> int:
 
 @click.command(
     cls=Command,
+    examples=[
+        "tidegate recover pipelines.yml -p events",
+        "tidegate recover pipelines.yml -p events -s asia --accept restore",
+    ],
+)
+@config_argument
+@pipeline_option(required=True)
+@click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all of the pipeline).")
+@click.option(
+    "--accept",
+    type=click.Choice(["identity", "restore"]),
+    multiple=True,
+    help="Go on past this stop: a changed source_uri or pattern, or a RESTORE of the table. May be repeated.",
+)
+@json_option
+@click.pass_obj
+def recover(
+    invocation: Invocation, config: Path, pipeline: str, source: str | None, accept: tuple[str, ...], as_json: bool
+) -> int:
+    """Explain what stops a source, and go on past it.
+
+    Without --accept it only looks. With it, the position is recorded anew by an empty commit; no row is read,
+    written or removed. Ends with 1 if a source is still stopped.
+    """
+    checks = invocation.functions().recover(config, pipeline, source, accept=accept)
+    failed = any(each.verdict == "fail" for each in checks)
+    if as_json:
+        print_json({"ok": not failed, "checks": [each.to_json() for each in checks]})
+    else:
+        from tidegate.cli.doctor_view import render_doctor
+
+        invocation.show(render_doctor(checks))
+    return int(failed)
+
+
+@click.command(
+    cls=Command,
     examples=["tidegate demo", "tidegate demo /tmp/my-demo", "tidegate demo --json -q"],
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]", required=False)

@@ -53,6 +53,10 @@ class Api(Protocol):
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[reports.WatermarkView, ...]: ...
 
+    def recover(
+        self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
+    ) -> tuple[reports.Check, ...]: ...
+
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
 
     def demo(

@@ -32,6 +32,7 @@ for _command in (
     groups.watermark,
     groups.config,
     commands.doctor,
+    commands.recover,
     commands.version,
 ):
     cli.add_command(_command)

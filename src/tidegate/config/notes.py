@@ -56,10 +56,6 @@ REFUSED: dict[str, dict[str, str]] = {
 NOT_ACTIVE = (
     ("metrics",),
     ("pipelines", "*", "error_handling"),
-    ("pipelines", "*", "sink", "max_concurrent_uploads"),
-    ("pipelines", "*", "sink", "part_size_mb"),
-    ("pipelines", "*", "sink", "min_multipart_size_mb"),
-    ("pipelines", "*", "sink", "max_concurrent_parts"),
 )
 
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}

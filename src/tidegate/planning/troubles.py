@@ -71,9 +71,10 @@ def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
         seal = state.sealed.get(prefix)
         known = seal.directories if seal else None
         if seal is not None and known is not None and count > known:
+            late = count - known
             yield (
-                f"{count - known:,} directories came late below {prefix or 'the top level'}: they are older"
-                f" than {seal.below:%Y-%m-%dT%H:%MZ}, where partitions are sealed, and are not read"
+                f"{late:,} {'directory' if late == 1 else 'directories'} came late below {prefix or 'the top level'}:"
+                f" older than {seal.below:%Y-%m-%dT%H:%MZ}, where partitions are sealed, and not read"
             )
 
 

@@ -21,6 +21,7 @@ from tidegate.sink.lines import blocks
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
+from tidegate.state.fitting import check_partitioning
 from tidegate.state.opened import Opened
 from tidegate.storage.port import ObjectStore
 
@@ -44,21 +45,28 @@ class Columns:
 
 def resolve_columns(place: Place, opened: Opened, plan: Plan, emit: Emit) -> Columns:
     """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
-    pipeline, existing = place.pipeline, opened.schema()
-    fields = pipeline.schema.fields or _inferred(place, existing, plan, emit)
-    return columns_of(pipeline, place.source, fields, existing)
+    fields = place.pipeline.schema.fields or _inferred(place, opened.schema(), plan, emit)
+    return columns_of(place, opened, fields)
 
 
-def columns_of(
-    pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], existing: pa.Schema | None
-) -> Columns:
+def declared_columns(place: Place, opened: Opened) -> Columns | None:
+    """The same without looking at any file: None where columns are inferred."""
+    fields = place.pipeline.schema.fields
+    return columns_of(place, opened, fields) if fields else None
+
+
+def columns_of(place: Place, opened: Opened, fields: tuple[FieldSpec, ...]) -> Columns:
     """Fields fitted to the table as it is: narrower types take the table's."""
+    pipeline, existing = place.pipeline, opened.schema()
     by = pipeline.sink.partition_by
-    task = read_task(pipeline, source, fields, existing)
+    keys = _partition_columns(pipeline, fields)
+    if existing is not None:
+        check_partitioning(opened.partition_columns, keys)
+    task = read_task(pipeline, place.source, fields, existing)
     written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
     whole = table_schema(fields, by, pipeline.sink.metadata_columns)
     fitted = pa.schema([written.get(field.name, field) for field in whole])
-    return Columns(fields, existing, fitted, _partition_columns(pipeline, fields))
+    return Columns(fields, existing, fitted, keys)
 
 
 def _partition_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[str, ...]:

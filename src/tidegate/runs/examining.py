@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.errors import TidegateError
+from tidegate.observe.wording import count
 from tidegate.reports import Check
 from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
@@ -31,7 +32,7 @@ def examine_machine() -> tuple[Check, ...]:
 
 def examine_project(project: ProjectSpec, places: Sequence[Place]) -> tuple[Check, ...]:
     """Notices of the configuration, then each source and each table."""
-    found = [Check("configuration", "ok", f"{project.origin}: {len(places)} sources")]
+    found = [Check("configuration", "ok", f"{project.origin}: {count(len(places), 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for place in places:
         found += _source(place)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidegate.planning.plan import Unit
-from tidegate.sink.task import ReadTask, UnitResult, read_unit
+from tidegate.sink.task import ReadTask, UnitResult, read_units
 
 
 class Lane(Protocol):
@@ -33,7 +33,7 @@ class InProcessLane:
         """Read every unit here."""
         results: list[UnitResult] = []
         for number, slot in enumerate(slots):
-            results.extend(read_unit(task, unit) for unit in slot)
+            results.extend(read_units(task, slot))
             progress(number + 1)
         return tuple(results)
 

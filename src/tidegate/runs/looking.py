@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tidegate.errors import TidegateError
+from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
 from tidegate.runs.place import Place, state_of
+from tidegate.state.opened import Opened
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.codec import decode, encode
 from tidegate.watermarks.path_state import Failed, PathState, RecordsRead
@@ -22,9 +24,21 @@ def planned(place: Place, now: datetime) -> SourcePlan:
     state = state_of(opened)
     listing = place.discover(state, now, polls=0)
     plan = place.plan(state, opened.version, listing, now)
-    return SourcePlan(
-        place.pipeline.name, place.source.name, plan, place.pipeline.sink.table.uri, notes=opened.warnings
-    )
+    notes = (*opened.warnings, *_obstacles(place, opened, plan))
+    return SourcePlan(place.pipeline.name, place.source.name, plan, place.pipeline.sink.table.uri, notes=notes)
+
+
+def _obstacles(place: Place, opened: Opened, plan: Plan) -> tuple[str, ...]:
+    """Why a run would stop before it read anything, as far as that can be told from here."""
+    if not plan.units or opened.schema_json is None:
+        return ()
+    from tidegate.runs.columns import declared_columns
+
+    try:
+        declared_columns(place, opened)
+    except TidegateError as error:
+        return (f"a run would stop: {error}",)
+    return ()
 
 
 def status_of(place: Place, now: datetime) -> SourceStatus:
@@ -70,7 +84,7 @@ def _recorded_status(blank: SourceStatus, recorded: Recorded | None) -> SourceSt
         in_progress=sum(1 for _, each in state.unfinished() if isinstance(each, RecordsRead)),
         failed=failed_files(state),
         open_partitions=len(state.partition_watermarks),
-        sealed=len(state.sealed),
+        sealed=sum(seal.directories or 0 for seal in state.sealed.values()),
         shown_from="mirror" if recorded.shown_by == "mirror" else "document",
     )
 

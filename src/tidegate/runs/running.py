@@ -82,7 +82,7 @@ class Running:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = failure
-            self.emit(events.SourceFailed(*name, str(failure)))
+            self.emit(events.SourceFailed(*name, _told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
 
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
@@ -127,7 +127,7 @@ class Running:
 
 
 def _source_report(name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-    told = None if error is None else str(error)
+    told = None if error is None else _told_once(name, error)
     code = 0 if error is None else error.exit_code
     if carried is None:
         return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
@@ -147,6 +147,11 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         seconds=seconds,
         exit_code=code,
     )
+
+
+def _told_once(name: Name, error: TidegateError) -> str:
+    """The error without the name of the source in front: that is told beside it."""
+    return str(error).removeprefix(f"{'/'.join(name)}: ")
 
 
 def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:

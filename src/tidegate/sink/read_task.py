@@ -33,7 +33,8 @@ class ReadTask:
     """Everything a task needs besides its unit; picklable.
 
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``deadline`` is a moment in Unix
-    seconds.
+    seconds. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line
+    further down does not refuse the whole file.
     """
 
     source: Location
@@ -50,6 +51,7 @@ class ReadTask:
     commit_batch_files: int = 10
     deadline: float | None = None
     held_bytes: int = HELD_BYTES
+    whole_files: bool = True
 
 
 def read_task(

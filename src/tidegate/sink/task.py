@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable, Iterator
 
 from tidegate.failpoints import failpoint
 from tidegate.planning.plan import Unit
@@ -14,8 +15,18 @@ from tidegate.sink.read_task import HELD_BYTES, ReadTask, read_task
 from tidegate.sink.results import UnitResult
 from tidegate.sink.walk import Walk
 from tidegate.storage.opening import open_store
+from tidegate.watermarks.outcomes import NotReached
 
-__all__ = ["HELD_BYTES", "ReadTask", "UnitResult", "read_task", "read_unit"]
+__all__ = ["HELD_BYTES", "ReadTask", "UnitResult", "read_task", "read_unit", "read_units"]
+
+
+def read_units(task: ReadTask, units: Iterable[Unit]) -> Iterator[UnitResult]:
+    """Read units one after the other; past the deadline only the first is begun, the others are not reached."""
+    for position, unit in enumerate(units):
+        if position and task.deadline is not None and time.time() >= task.deadline:
+            yield UnitResult(unit.number, tuple(NotReached(each.path) for each in unit.slices))
+        else:
+            yield read_unit(task, unit)
 
 
 def read_unit(task: ReadTask, unit: Unit) -> UnitResult:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tidegate.errors import BadRecord, ObjectChanged, ObjectMissing, SourceError
+from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.decoder import Decoded, Decoder, Rejected
@@ -102,7 +102,10 @@ class Walk:
 
     def _blocks(self, each: FileSlice) -> Generator[bytes]:
         """The lines of a file that are not committed yet."""
-        raw = self._fetch(each)
+        try:
+            raw = self._fetch(each)
+        except AccessDenied as error:
+            raise SourceError(error.problem, error.remedy) from error
         with contextlib.closing(raw):
             whole = blocks(chunks(raw, each.path, self._task.compression))
             yield from skip(whole, each.start_record, each.path) if each.start_record else whole
@@ -114,7 +117,7 @@ class Walk:
             for block in self._blocks(each):
                 self._landing.tick()
                 file.take(self._decoder.decode(block))
-                if file.is_large and self._is_enough_in_the_middle(each):
+                if file.is_large and not self._task.whole_files and self._is_enough_in_the_middle(each):
                     return file.covered(eof=False)
             return file.covered(eof=True)
         except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:

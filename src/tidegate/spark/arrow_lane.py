@@ -7,13 +7,16 @@ Works the same on classic sessions and on Spark Connect; no RDD code.
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
+import re
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidegate import errors
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult
@@ -76,7 +79,7 @@ class SparkArrowLane:
                 f"Spark gave up on a task: {_cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
             ) from error
-        return tuple(UnitResult.from_json(row["result"]) for row in rows)
+        return tuple(_received(row["result"]) for row in rows)
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""
@@ -115,13 +118,29 @@ class _Reader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from tidegate.sink.task import read_unit
-
         task, slots = pickle.loads(zlib.decompress(self._payload))
         for batch in batches:
             for slot in batch.column(0).to_pylist():
-                for unit in slots[slot]:
-                    yield pa.record_batch({"result": [read_unit(task, unit).to_json()]})
+                for result in _results(task, slots[slot]):
+                    yield pa.record_batch({"result": [result]})
+
+
+def _results(task: ReadTask, units: Sequence[Unit]) -> Iterator[str]:
+    """One JSON text per unit; an error of ours travels as a value, so that the driver knows it by its class."""
+    from tidegate.sink.task import read_units
+
+    try:
+        for result in read_units(task, units):
+            yield result.to_json()
+    except TidegateError as error:
+        yield json.dumps(errors.to_json(error))
+
+
+def _received(text: str) -> UnitResult:
+    """A result; raises the error that a task sent instead of one."""
+    if text.startswith('{"error"'):
+        raise errors.from_json(json.loads(text))
+    return UnitResult.from_json(text)
 
 
 def _is_connect(session: Any) -> bool:
@@ -144,6 +163,10 @@ def _cancel(session: Any) -> None:
 
 
 def _cause(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    """The telling part of Spark's long message: what ended a worker, or the last Python exception."""
+    text = str(error)
+    if "Python worker exited unexpectedly" in text:
+        return "a Python worker died (out of memory, or killed)"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
     return (telling or lines or [type(error).__name__])[-1][:500]

@@ -237,6 +237,7 @@ def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Ope
         table_version=entry.version,
         table_id=attempt.table_id or entry.table_id,
         schema_json=attempt.schema_json or schema_json(change.schema),
+        partition_columns=opened.partition_columns if opened.table_id else change.partition_columns,
         committed_at=entry.version,
         delta_version=document.delta_version,
         parent=Parent(document.version, document.attempt, attempt.sha256),

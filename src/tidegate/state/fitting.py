@@ -38,18 +38,23 @@ def check_change(change: Change, previous: frozenset[str]) -> None:
         seen.add(file.path)
 
 
+def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """Refuse files that are partitioned by other columns than the table, or in another order."""
+    if table != files:
+        raise SchemaMismatch(
+            f"the table is partitioned by {list(table)}, the files by {list(files)}",
+            "set sink.partition_by as the table has it, or write into another table",
+        )
+
+
 def columns_to_add(facts: TableFacts, change: Change, mode: Evolution) -> tuple[pa.Field, ...]:
     """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
     if change.schema is None:
         if change.data_files:
             raise TableError("data files without a schema cannot be committed", "hand over their schema")
         return ()
-    if change.data_files and change.partition_columns != facts.partition_columns:
-        raise SchemaMismatch(
-            f"the table is partitioned by {list(facts.partition_columns)}, "
-            f"the files by {list(change.partition_columns)}",
-            "set sink.partition_by as the table has it, or write into another table",
-        )
+    if change.data_files:
+        check_partitioning(facts.partition_columns, change.partition_columns)
     from tidegate.schema.evolution import evolve
 
     table = arrow_schema(facts.schema_json)

@@ -35,6 +35,7 @@ class Opened:
     table_version: int
     table_id: str | None
     schema_json: str | None
+    partition_columns: tuple[str, ...] = ()
     committed_at: int = -1
     delta_version: int = -1
     parent: Parent | None = None

@@ -89,6 +89,7 @@ def _first_run(site: Site, snapshot: Snapshot | None, accept: Collection[Accept]
         table_version=-1 if facts is None else facts.version,
         table_id=None if facts is None else facts.table_id,
         schema_json=None if facts is None else facts.schema_json,
+        partition_columns=() if facts is None else facts.partition_columns,
         cold_start=state is not None,
     )
 
@@ -114,6 +115,7 @@ def _known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Ac
         table_version=facts.version,
         table_id=facts.table_id,
         schema_json=facts.schema_json,
+        partition_columns=facts.partition_columns,
         committed_at=winner.committed_at,
         delta_version=winner.delta_version,
         parent=winner.parent,
@@ -156,7 +158,8 @@ def _check_identity(site: Site, winner: Winner) -> None:
     if changes:
         raise StateError(
             f"{site.key}: the source is not the one its position is about: {'; '.join(changes)}",
-            "put it back, or give the source another name, under which it starts anew",
+            "put it back; or, if the same files lie there under the same names, go on with `tidegate recover --accept "
+            "identity`; or give the source another name and another table, to read everything anew",
         )
 
 
@@ -168,7 +171,8 @@ def check_restore(site: Site, checked: int, table_version: int) -> tuple[int, in
             raise StateError(
                 f"{site.key}: the table was restored at version {entry.version}, after this source's last "
                 "commit: rows are gone from the table, and the position still says that they are in",
-                "restore the table to a version after that commit, or write into a new table_uri",
+                "if the rows are meant to be gone, go on with `tidegate recover --accept restore`; otherwise write "
+                "into a new table_uri",
             )
     versions = {entry.version for entry in seen}
     missing = [number for number in range(checked + 1, table_version + 1) if number not in versions]

@@ -209,6 +209,12 @@ class StandIn:
         self._called("watermarks", config, pipeline, source)
         return WATERMARKS
 
+    def recover(
+        self, config: str | Path, pipeline: str, source: str | None = None, *, accept: tuple[str, ...] = ()
+    ) -> tuple[reports.Check, ...]:
+        self._called("recover", config, pipeline, source, accept)
+        return self.checks
+
     def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
         self._called("doctor", config)
         return self.checks

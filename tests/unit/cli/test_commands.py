@@ -57,6 +57,10 @@ def test_status_is_json_when_asked() -> None:
         (("watermark", "show", "t.yml", "-p", "e", "-s", "a"), ("watermarks", Path("t.yml"), "e", "a")),
         (("config", "check", "t.yml"), ("load", Path("t.yml"))),
         (("doctor",), ("doctor", None)),
+        (
+            ("recover", "t.yml", "-p", "e", "--accept", "restore"),
+            ("recover", Path("t.yml"), "e", None, ("restore",)),
+        ),
         (("doctor", "t.yml"), ("doctor", Path("t.yml"))),
         (("demo",), ("demo", None)),
         (("demo", "here"), ("demo", Path("here"))),

@@ -94,10 +94,6 @@ def test_other_load_types_are_refused_by_name(problems: Problems, word: str) -> 
     [
         ("top", "metrics: {enabled: true}", "metrics"),
         ("pipeline", "error_handling: {max_failures: 1}", "pipelines.p.error_handling"),
-        ("sink", "max_concurrent_uploads: 2", "pipelines.p.sink.max_concurrent_uploads"),
-        ("sink", "part_size_mb: 16", "pipelines.p.sink.part_size_mb"),
-        ("sink", "min_multipart_size_mb: 8", "pipelines.p.sink.min_multipart_size_mb"),
-        ("sink", "max_concurrent_parts: 2", "pipelines.p.sink.max_concurrent_parts"),
     ],
 )
 def test_a_harmless_key_without_effect_is_checked_and_noticed(loaded: Load, where: str, line: str, name: str) -> None:

@@ -240,6 +240,7 @@ def test_a_passed_deadline_still_reads_one_file(place: Place) -> None:
 def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> None:
     task = place.task(
         held_bytes=1_000_000,
+        whole_files=False,
         commit_batch_files=1,
         writer=WriterSettings(file_size=300_000, row_group_size=1_000_000),
     )

@@ -71,7 +71,8 @@ class Verdict:
             return f"{self.files} files say too little about whether names sort in time"
         share = "" if self.disorder is None else f", {self.disorder:.0%} of pairs out of order"
         shown = f", e.g. {self.example[0]} is older than {self.example[1]}" if self.example else ""
-        return f"names sort {self.order} ({self.shape} names, {self.files} files{share}{shown})"
+        verb = "sort in time" if self.order is Order.IN_TIME else "do not sort in time"
+        return f"names {verb} ({self.shape} names, {self.files} files{share}{shown})"
 
 
 def sample(store: ObjectStore, count: int = SAMPLE) -> list[ObjectInfo]:
