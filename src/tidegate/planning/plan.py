@@ -212,22 +212,27 @@ def _texts(node: Node) -> tuple[str, ...]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    what = f"{plan.files:,} files, {plan.bytes:,} bytes, in {len(plan.units):,} units" if plan.units else "nothing"
+    amount = f"{_count(plan.files, 'file')}, {_count(plan.bytes, 'byte')}, in {_count(len(plan.units), 'unit')}"
+    what = amount if plan.units else "nothing"
     yield f"{plan.pipeline}/{plan.source} at position {plan.version}: {what} to read"
     for unit in plan.units[:UNITS_SHOWN]:
         first, last = unit.slices[0].path, unit.slices[-1].path
         span = first if unit.files == 1 else f"{first} to {last}"
-        yield f"  unit {unit.number}: {unit.files:,} files, {unit.bytes:,} bytes: {span}"
+        yield f"  unit {unit.number}: {_count(unit.files, 'file')}, {_count(unit.bytes, 'byte')}: {span}"
     if len(plan.units) > UNITS_SHOWN:
-        yield f"  and {len(plan.units) - UNITS_SHOWN:,} more units"
+        yield f"  and {_count(len(plan.units) - UNITS_SHOWN, 'more unit')}"
     if plan.late:
-        yield f"  late: {len(plan.late):,} files below their watermark, e.g. {plan.late[0]}"
+        yield f"  late: {_count(len(plan.late), 'file')} below the watermark, e.g. {plan.late[0]}"
     for each in plan.skipped:
         example = f", e.g. {', '.join(each.examples)}" if each.examples else ""
         yield f"  skipped {each.count:,}: {each.reason.value}{example}"
     cut = "" if plan.complete else "; cut off, the next plan goes on from there"
-    yield f"  listing: {plan.list_requests:,} requests, {plan.listed_keys:,} keys{cut}"
+    yield f"  listing: {_count(plan.list_requests, 'request')}, {_count(plan.listed_keys, 'key')}{cut}"
     if plan.opens is not None:
         yield "  a commit without rows records what has changed in the state"
     yield from (f"  note: {note}" for note in plan.notes)
     yield from (f"  {remark}" for remark in plan.remarks)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

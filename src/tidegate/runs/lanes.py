@@ -13,6 +13,10 @@ from tidegate.sink.task import ReadTask, UnitResult, read_units
 class Lane(Protocol):
     """Reads units somewhere. What ``execute`` returns is complete and durable; nothing else counts."""
 
+    def prepare(self) -> None:
+        """Get ready to execute; a deadline is better set after this."""
+        ...
+
     def execute(
         self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
     ) -> tuple[UnitResult, ...]:
@@ -26,6 +30,9 @@ class Lane(Protocol):
 
 class InProcessLane:
     """Reads units one after the other in this process: for tests, and for faults without Spark."""
+
+    def prepare(self) -> None:
+        """Nothing to get ready."""
 
     def execute(
         self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]

@@ -177,6 +177,7 @@ class SourcePass:
         return left
 
     def _wave(self, columns: Columns, units: Sequence[Unit]) -> tuple[UnitResult, ...]:
+        self._lane.prepare()
         slots = deal(units, self._slots)
         files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))

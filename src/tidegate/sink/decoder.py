@@ -241,7 +241,7 @@ class Decoder:
         In a block without anything odd it would have passed, and neighbours must not decide.
         """
         line += b"\n"
-        if _neat_lines(line) != 1 or _MISHANDLED.search(line) or not self._countable:
+        if _neat_lines(line) != 1 or _MISHANDLED.search(line) or (self._strict and not self._countable):
             return None
         try:
             batch = self._parsed(line, 1)

@@ -59,6 +59,10 @@ class SparkArrowLane:
                 self._started = True
         return self._session
 
+    def prepare(self) -> None:
+        """Start the session."""
+        self.session()
+
     def execute(
         self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
     ) -> tuple[UnitResult, ...]:

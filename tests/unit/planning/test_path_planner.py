@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -187,6 +188,14 @@ def test_a_listing_in_slices_reads_everything_once() -> None:
     assert polls == 7
 
 
+def test_planning_stays_fast_with_many_files() -> None:
+    there = tuple(SourceFile(f"d={part:03d}/{name:06d}", 100) for part in range(100) for name in range(500))
+    state = PathState(Active("d=000/000000"), {f"d={part:03d}": "000249" for part in range(100)})
+    started = time.process_time()
+    assert plan_paths("p", OF, state, 0, PathListing(there), NOW, sizing=SIZING).files == 25_000
+    assert time.process_time() - started < 3
+
+
 def test_a_plan_describes_itself_in_lines() -> None:
     state = PathState(files={"d/c": RecordsRead(7, 99)})
     plan = plan_paths(
@@ -199,7 +208,7 @@ def test_a_plan_describes_itself_in_lines() -> None:
         sizing=SIZING,
     )
     assert plan.describe() == (
-        "events/asia at position 4: 2 files, 200 bytes, in 1 units to read",
+        "events/asia at position 4: 2 files, 200 bytes, in 1 unit to read",
         "  unit 1: 2 files, 200 bytes: d/a to d/b",
         "  skipped 1: changed after a part of it was read, e.g. d/c",
         "  listing: 2 requests, 3 keys; cut off, the next plan goes on from there",

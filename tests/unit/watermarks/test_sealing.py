@@ -161,8 +161,8 @@ def test_a_directory_that_came_late_is_noticed_until_the_seal_moves_on() -> None
     assert world.plan().notes == ()
     world.arrive(f"{day(3)}/a")
     note = (
-        "1 directories came late below the top level: they are older than 2024-02-20T00:00Z,"
-        " where partitions are sealed, and are not read"
+        "1 directory came late below the top level: older than 2024-02-20T00:00Z,"
+        " where partitions are sealed, and not read"
     )
     assert world.plan().notes == (note,)
     world.arrive(f"{day(27)}/b")

@@ -23,6 +23,7 @@ from tidegate.planning.discovery import (
     accepts,
     accepts_directory,
     cold_prefixes,
+    is_new,
     list_after,
     survey,
 )
@@ -57,7 +58,7 @@ def discover(
         )
     before = store.requests.list, store.requests.keys
     deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
-    poll = _Poll(store, source, state, Places.of(source, state, now), deep, limit)
+    poll = _Poll(store, source, state, Places.of(source, state, now), deep, limit, is_new(source, state))
     prefixes = cold_prefixes(source, state, now)
     if prefixes is None:
         poll.look_into(ROOT)
@@ -87,6 +88,7 @@ class _Poll:
     places: Places
     deep: bool
     limit: int | None
+    is_unfinished: Callable[[str], bool]
     tally: Tally = field(default_factory=Tally)
     files: list[SourceFile] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -165,7 +167,7 @@ class _Poll:
         return reason
 
     def _is_new(self, path: str) -> bool:
-        return path not in self.state.files and self._refusal(path) is None
+        return path not in self.state.files and self.is_unfinished(path) and self._refusal(path) is None
 
     def _bound(self, directory: str) -> str | None:
         name = list_after(self.source, self.state, directory)

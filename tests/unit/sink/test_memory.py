@@ -1,0 +1,54 @@
+"""Peak memory of a real process does not depend on how large a source file is."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+READ = """
+import resource, sys
+from pathlib import Path
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.task import ReadTask, read_unit
+from tidegate.sink.writer import WriterSettings
+from tidegate.specs import FieldSpec, Location, PartitionBy
+
+root, name = Path(sys.argv[1]), sys.argv[2]
+fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"), FieldSpec("text", "string"))
+task = ReadTask(
+    source=Location(root.as_uri()),
+    table=Location((root / "table").as_uri()),
+    fields=fields,
+    file_schema=arrow_schema(fields).serialize().to_pybytes(),
+    writer=WriterSettings(row_group_size=16 << 20),
+    held_bytes=8 << 20,
+)
+result = read_unit(task, Unit(0, (FileSlice(name, (root / name).stat().st_size),)))
+print(result.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def rows_and_peak(root: Path, name: str) -> tuple[int, int]:
+    ran = subprocess.run(
+        [sys.executable, "-c", READ, str(root), name], check=True, capture_output=True, text=True, timeout=120
+    )
+    rows, megabytes = ran.stdout.split()
+    return int(rows), int(megabytes)
+
+
+@pytest.mark.slow
+def test_memory_is_flat_when_a_file_is_ten_times_as_large(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    lines = (b'{"id":%d,"k":"k%d","text":"%x"}\n' % (n, n % 5, n * 7919**5) for n in range(200_000))
+    member = gzip.compress(b"".join(lines), 1)
+    (tmp_path / "one.gz").write_bytes(member * 3)
+    (tmp_path / "ten.gz").write_bytes(member * 30)
+    rows, small = rows_and_peak(tmp_path, "one.gz")
+    ten_rows, large = rows_and_peak(tmp_path, "ten.gz")
+    assert (rows, ten_rows) == (600_000, 6_000_000)
+    assert large < small + 30
