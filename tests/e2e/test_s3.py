@@ -1,0 +1,101 @@
+"""Source and table on a real S3 server: the same walk, several processes at once, and no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from servers.s3 import Server
+from support.lake import FIELDS, assert_same
+from tidegate import load, plan, status
+from tidegate.observe.events import Event
+from tidegate.observe.logs import JsonLog, Level
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.running import Running
+from tidegate.specs import Location
+from tidegate.state.reading import query
+from tidegate.storage.opening import open_store
+
+pytestmark = pytest.mark.s3
+
+WORKER = Path(__file__).parents[1] / "faults" / "worker.py"
+
+
+class Bucket:
+    """A pipeline whose source and table lie in one bucket."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.source = server.location(f"source-{uuid4()}")
+        self.table = server.location(f"table-{uuid4()}")
+        self.store = open_store(self.source)
+        self.expected: list[int] = []
+        self.config = folder / "s3.yml"
+        options = dict(self.source.options)
+        pipeline = {
+            "source": {"source_uri": self.source.uri, "use_watermark": True, "storage_options": options},
+            "schema": {"fields": FIELDS},
+            "sink": {"table_uri": self.table.uri, "storage_options": options},
+        }
+        self.config.write_text(json.dumps({"pipelines": {"events": pipeline}}))
+
+    def arrive(self, path: str, records: int = 10) -> None:
+        ids = range(len(self.expected), len(self.expected) + records)
+        self.store.put(path, "".join(json.dumps({"id": number}) + "\n" for number in ids).encode())
+        self.expected += ids
+
+    def assert_exactly_once(self) -> None:
+        found = query(Location(self.table.uri, self.table.options), "select id from t")
+        assert_same((row["id"] for row in found), self.expected)
+
+
+@pytest.fixture
+def bucket(s3: Server, tmp_path: Path) -> Bucket:
+    bucket = Bucket(s3, tmp_path)
+    for hour in (11, 12):
+        for number in range(5):
+            bucket.arrive(f"date=2026-01-28/hour={hour}/{number} ü+%41.ndjson")
+    return bucket
+
+
+def test_only_what_is_new_is_read_from_s3(bucket: Bucket) -> None:
+    project = load(bucket.config)
+    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    bucket.arrive("date=2026-01-28/hour=12/9.ndjson")
+    (planned,) = plan(bucket.config)
+    assert planned.plan.files == 1
+    assert Running(project, InProcessLane(), 2).once(project.pipelines).sources[0].files == 1
+    bucket.assert_exactly_once()
+    (now,) = status(bucket.config)
+    assert (now.version, now.backlog_files) == (2, 0)
+
+
+def test_runs_started_together_on_s3_write_every_row_once(bucket: Bucket) -> None:
+    runs = [subprocess.Popen([sys.executable, str(WORKER), str(bucket.config)]) for _ in range(3)]
+    assert [run.wait(timeout=180) for run in runs] == [0, 0, 0]
+    bucket.assert_exactly_once()
+
+
+def test_no_secret_is_in_logs_plans_state_or_the_table(bucket: Bucket) -> None:
+    secret = bucket.source.options["AWS_SECRET_ACCESS_KEY"]
+    told: list[str] = []
+    log = JsonLog(told.append, Level.DEBUG)
+    events: list[Event] = []
+    project = load(bucket.config)
+    bucket.store.put("date=2026-01-28/hour=12/bad.ndjson", b"no json\n")
+    report = Running(project, InProcessLane(), 2, lambda event: (events.append(event), log(event))[0]).once(
+        project.pipelines
+    )
+    (planned,) = plan(bucket.config)
+    shown = [*told, *map(repr, events), repr(report), repr(project), json.dumps(planned.to_json()), repr(planned)]
+    table = open_store(bucket.table)
+    written = [
+        table.get(each.path).decode(errors="replace") for each in table.list() if each.path.endswith(("json", "won"))
+    ]
+    assert len(told) > 5
+    assert len(written) >= 4
+    assert not [text for text in (*shown, *written) if secret in text]
