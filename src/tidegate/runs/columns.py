@@ -21,7 +21,7 @@ from tidegate.sink.lines import blocks
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
-from tidegate.state.fitting import check_partitioning
+from tidegate.state.fitting import check_partition_types, check_partitioning
 from tidegate.state.opened import Opened
 from tidegate.storage.port import ObjectStore
 
@@ -66,6 +66,8 @@ def columns_of(place: Place, opened: Opened, fields: tuple[FieldSpec, ...]) -> C
     written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
     whole = table_schema(fields, by, pipeline.sink.metadata_columns)
     fitted = pa.schema([written.get(field.name, field) for field in whole])
+    if existing is not None:
+        check_partition_types(existing, fitted, keys)
     return Columns(fields, existing, fitted, keys)
 
 

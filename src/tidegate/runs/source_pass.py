@@ -25,7 +25,7 @@ from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.watermarks.advance import Advance, advance, idle
 from tidegate.watermarks.codec import embedded, encode
-from tidegate.watermarks.outcomes import Changed, FileOutcome, Refused
+from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
 from tidegate.watermarks.path_state import Failed, PathState
 
 TRIES_AGAINST_OTHERS = 20
@@ -109,9 +109,12 @@ class SourcePass:
             plan = self._planned(opened, self._clock())
             if not plan.units:
                 return self._nothing_to_read(opened, plan)
+            before = opened.version
             opened, again, changed = self._carry_out(opened, plan)
             changed_rounds += changed
-            if plan.complete and not again and (not changed or changed_rounds >= ROUNDS_FOR_CHANGED_FILES):
+            if changed and changed_rounds < ROUNDS_FOR_CHANGED_FILES:
+                continue
+            if opened.version == before or (plan.complete and not again):
                 break
         return opened
 
@@ -162,7 +165,7 @@ class SourcePass:
             for group in in_commits(results):
                 opened, full = self._settle(opened, plan, columns, group)
                 if full:
-                    return opened, True, changed
+                    return opened, any(isinstance(outcome, Covered) for outcome in outcomes), changed
             left = self._left(left, outcomes)
         return opened, False, changed
 

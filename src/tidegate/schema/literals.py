@@ -81,7 +81,16 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def written(text: str) -> str:
+    """``text`` with half surrogate pairs, which cannot be written anywhere, as escapes.
+
+    >>> written("a" + chr(0xD800))
+    'a\\\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shortened(value: Any, limit: int = 60) -> str:
-    """``value`` as it is shown in a message."""
-    text = compact(value)
+    """``value`` as it is shown in a message; half a surrogate pair, which no file can hold, as its escape."""
+    text = written(compact(value))
     return text if len(text) <= limit else text[: limit - 1] + "…"

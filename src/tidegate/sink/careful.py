@@ -31,7 +31,7 @@ _EXACT = Context(prec=100)
 _SMALLEST_FRACTION = Decimal(1).scaleb(-FRACTION_DIGITS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
-    "timestamp": (texts.moments, "an ISO 8601 moment of at most microseconds"),
+    "timestamp": (texts.moments, "an ISO 8601 moment of at most microseconds, in the years 1 to 9999"),
     "date": (texts.dates, "a date YYYY-MM-DD"),
     "binary": (texts.bytes_of, "base64"),
 }
@@ -44,7 +44,7 @@ class BadLine(Exception):
 class CarefulReader:
     """Reads lines one by one. ``unknown`` counts fields with a value that the schema does not have, by path.
 
-    ``forbidden`` are names that records must not have.
+    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty.
     """
 
     def __init__(
@@ -54,25 +54,35 @@ class CarefulReader:
         numbers: Numbers = Numbers.STRICT,
         coerce: bool = False,
         forbidden: tuple[str, ...] = (),
+        filled: tuple[str, ...] = (),
     ) -> None:
         self._lenient = numbers is Numbers.LENIENT
         self._coerce = coerce
         self._forbidden = frozenset(forbidden)
+        self._filled = filled
         self._record = self._object(fields)
         self.unknown: Counter[str] = Counter()
 
     def read(self, line: bytes) -> dict[str, Any]:
         """The record as Python values by column; raises :class:`BadLine`."""
         try:
-            value = parse(line)
+            return self._read(line)
         except NotJson as error:
             raise BadLine(str(error)) from error
+        except RecursionError as error:
+            raise BadLine("nested too deeply") from error
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        value = parse(line)
         if not isinstance(value, Pairs):
             raise BadLine(f"not an object but {kind_of(value)}")
         for name, found in value:
             if name in self._forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
         record: dict[str, Any] = self._record(value, "")
+        for name in self._filled:
+            if record.get(name) == "":
+                raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
         return record
 
     def _converter(self, field: FieldSpec) -> Convert:
@@ -230,7 +240,7 @@ class CarefulReader:
 
         def convert(value: Any, path: str) -> Any:
             if isinstance(value, Literal) and self._lenient and column == "timestamp":
-                return _EPOCH + timedelta(microseconds=int(Decimal(value)))
+                return self._moment(value, path)
             if not isinstance(value, str) or isinstance(value, Literal):
                 raise _misfit(path, value, f"a {column} column")
             try:
@@ -239,6 +249,13 @@ class CarefulReader:
                 raise BadLine(f"{path!r}: {shortened(value)} is not {expected}") from error
 
         return convert
+
+    def _moment(self, value: str, path: str) -> datetime:
+        microseconds = int(self._number(value, path, "timestamp", quoted=False))
+        try:
+            return _EPOCH + timedelta(microseconds=microseconds)
+        except OverflowError as error:
+            raise BadLine(f"{path!r}: {shortened(value)} lies outside the years 1 to 9999") from error
 
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:

@@ -9,8 +9,6 @@ with its number and reason.
 
 from __future__ import annotations
 
-import io
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,13 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pj
-from arro3.io import read_json
+import pyarrow.compute as pc
 
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.accounting import verify
 from tidegate.sink.careful import BadLine, CarefulReader
+from tidegate.sink.lines import neat_lines, sampled_lines
 from tidegate.sink.mending import Mender
+from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
 from tidegate.sink.relaxed import Suspicious, relaxed_field, settled
 from tidegate.specs import FieldSpec, Numbers
 
@@ -35,11 +34,6 @@ ROWS_PER_STEP = 1024
 _GROUP = 256
 _SAMPLED_LINES = 32
 _PROBE_EVERY = 32
-_OPEN, _CLOSE, _NEWLINE, _SPACE = 123, 125, 10, 32
-_MISHANDLED = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
-"""Escapes the fast parser gets wrong: a zero character in an error message ends the process, and the characters
-from U+20000 on come out as others."""
-
 _PUNCTUATION = set('":,\\')
 
 
@@ -84,7 +78,7 @@ class _Lines:
         """All groups together."""
         whole = pa.Table.from_batches(self.batches, schema)
         offsets = None if len(self.kept) == len(self.found) else np.array(self.kept, np.int64)
-        return Decoded(_one_batch(whole, len(self.kept)), len(self.found), offsets, tuple(self.rejected))
+        return Decoded(one_batch(whole, len(self.kept)), len(self.found), offsets, tuple(self.rejected))
 
 
 class Decoder:
@@ -102,17 +96,19 @@ class Decoder:
         numbers: Numbers = Numbers.STRICT,
         coerce: bool = False,
         forbidden: tuple[str, ...] = (),
+        filled: tuple[str, ...] = (),
         rows_per_step: int = ROWS_PER_STEP,
     ) -> None:
         self.schema = arrow_schema(fields)
         self.unknown: Counter[str] = Counter()
         self._fields = fields
+        self._filled = filled
         self._strict = numbers is Numbers.STRICT
         self._rows_per_step = min(rows_per_step, ROWS_PER_STEP)
         barred = [pa.field(name, pa.null()) for name in forbidden]
         self._relaxed = pa.schema([*(relaxed_field(each, numbers) for each in fields), *barred])
-        self._parse_options = _strict_options(fields, barred)
-        self._careful = CarefulReader(fields, numbers=numbers, coerce=coerce, forbidden=forbidden)
+        self._parse_options = strict_options(fields, barred)
+        self._careful = CarefulReader(fields, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled)
         self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
         kinds = set(_types(fields))
         self._mender = Mender(fields, coerce=coerce, kept=forbidden)
@@ -125,7 +121,7 @@ class Decoder:
         """The records of ``block``, which ends with a newline."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        lines = None if self._mends_first() else _neat_lines(block)
+        lines = None if self._mends_first() else neat_lines(block)
         if lines is not None:
             try:
                 return Decoded(self._fast(block, lines), lines)
@@ -139,7 +135,7 @@ class Decoder:
 
     def _fast(self, block: bytes, lines: int) -> pa.RecordBatch:
         """All lines at once, or :class:`Suspicious`; ``block`` is neat and has that many lines."""
-        survives = b"\\" not in block or _MISHANDLED.search(block) is None
+        survives = b"\\" not in block or MISHANDLED.search(block) is None
         if not self._strict:
             if not survives:
                 raise Suspicious("an escape that the parser does not survive")
@@ -149,7 +145,7 @@ class Decoder:
         batch = self._proven(block, lines) if survives and self._countable else None
         if batch is not None:
             return self._settled(batch)
-        batch = self._settled(self._strictly_parsed(block, lines))
+        batch = self._settled(parse_strictly(block, lines, self._parse_options))
         self._sample(block, lines)
         return batch
 
@@ -168,25 +164,14 @@ class Decoder:
         return batch
 
     def _parsed(self, block: bytes, lines: int) -> pa.RecordBatch:
-        try:
-            table = pa.table(read_json(io.BytesIO(block), self._relaxed, batch_size=self._rows_per_step))
-        except Exception as error:
-            raise Suspicious(str(error)) from error
-        return _one_batch(table, lines)
-
-    def _strictly_parsed(self, block: bytes, lines: int) -> pa.RecordBatch:
-        options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        try:
-            if not block.isascii():
-                block.decode()
-            table = pj.read_json(pa.BufferReader(block), options, self._parse_options)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise Suspicious(str(error)) from error
-        return _one_batch(table, lines)
+        return parse_quickly(block, lines, self._relaxed, self._rows_per_step)
 
     def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [settled(batch.column(index), each) for index, each in enumerate(self._fields)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if any(pc.any(pc.equal(whole.column(name), "")).as_py() for name in self._filled):
+            raise Suspicious("an empty text where none may be")
+        return whole
 
     def _slow(self, block: bytes) -> Decoded:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
@@ -207,7 +192,7 @@ class Decoder:
         """Some lines at once; False when one of them is suspicious."""
         chosen = lines.mended[start:end] or [lines.found[offset] for offset in lines.filled[start:end]]
         joined = b"\n".join([*chosen, b""])
-        if _neat_lines(joined) != end - start:
+        if neat_lines(joined) != end - start:
             return False
         try:
             lines.batches.append(self._fast(joined, end - start))
@@ -241,7 +226,7 @@ class Decoder:
         In a block without anything odd it would have passed, and neighbours must not decide.
         """
         line += b"\n"
-        if _neat_lines(line) != 1 or _MISHANDLED.search(line) or (self._strict and not self._countable):
+        if neat_lines(line) != 1 or MISHANDLED.search(line) or (self._strict and not self._countable):
             return None
         try:
             batch = self._parsed(line, 1)
@@ -256,8 +241,7 @@ class Decoder:
 
     def _sample(self, block: bytes, lines: int) -> None:
         """Count the unknown fields of some lines, for all of them."""
-        every = max(lines // _SAMPLED_LINES, 1)
-        chosen = block.split(b"\n")[:-1][::every]
+        chosen = sampled_lines(block, lines, _SAMPLED_LINES)
         for line in chosen:
             self._mender.mend(line)
         self._count(self._mender.unknown, lines / len(chosen))
@@ -266,48 +250,6 @@ class Decoder:
         for name, count in unknown.items():
             self.unknown[name] += round(count * weight)
         unknown.clear()
-
-
-def _neat_lines(block: bytes) -> int | None:
-    """How many lines there are if each is ``{…}`` without control characters; else None."""
-    content = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(content < _SPACE)
-    neat = (
-        len(ends)
-        and content[0] == _OPEN
-        and ends[0] > 0
-        and bool((content[ends] == _NEWLINE).all())
-        and bool((content[ends - 1] == _CLOSE).all())
-        and bool((content[ends[:-1] + 1] == _OPEN).all())
-    )
-    return len(ends) if neat else None
-
-
-def _one_batch(table: pa.Table, rows: int) -> pa.RecordBatch:
-    if table.num_rows != rows:
-        raise Suspicious(f"{table.num_rows} records on {rows} lines")
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-
-
-def _strict_options(fields: tuple[FieldSpec, ...], barred: list[pa.Field]) -> pj.ParseOptions:
-    """Arrow's parser refuses what does not fit; only texts are left to us."""
-    schema = pa.schema([*(_strict_field(field) for field in fields), *barred])
-    return pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-
-
-def _strict_field(field: FieldSpec) -> pa.Field:
-    return pa.field(field.name, _strict_type(field), field.nullable)
-
-
-def _strict_type(field: FieldSpec) -> pa.DataType:
-    if field.type == "struct":
-        return pa.struct([_strict_field(child) for child in field.fields])
-    if field.type == "list" and field.items is not None:
-        return pa.list_(pa.field("element", _strict_type(field.items), field.items.nullable))
-    if field.type in ("timestamp", "date", "binary"):
-        return pa.string()
-    return arrow_schema((field,)).field(0).type
 
 
 def _names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:

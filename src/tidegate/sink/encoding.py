@@ -7,6 +7,7 @@ than plain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,11 @@ def choose(batch: pa.RecordBatch) -> Encodings:
     """Encodings for a file that begins with ``batch``."""
     dictionaries = []
     differences = []
-    for path, values in _leaves(batch.slice(0, SAMPLED_ROWS)):
+    leaves = list(_leaves(batch.slice(0, SAMPLED_ROWS)))
+    times = Counter(path for path, _ in leaves)
+    for path, values in leaves:
+        if times[path] > 1:  # ``a.b`` is a column, and a field of the struct ``a``: no telling them apart
+            continue
         if _repeats(values):
             dictionaries.append(path)
         elif _is_whole(values.type):

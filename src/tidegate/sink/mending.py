@@ -33,9 +33,11 @@ class Mender:
         """The line to read instead; one that is no JSON object is given back as it is."""
         try:
             value = orjson.loads(line)
+            written = orjson.dumps(value)
         except orjson.JSONDecodeError:
             return line
-        written = orjson.dumps(value)
+        except orjson.JSONEncodeError:  # nested deeper than the quick library writes
+            return self._exactly(line)
         if written != line and written.replace(b" ", b"") != line.replace(b" ", b""):
             return self._exactly(line)
         return orjson.dumps(self._record(value, "")) if isinstance(value, dict) else line
@@ -44,7 +46,7 @@ class Mender:
         try:
             value = parse(line)
             return compact(self._record(value, "")).encode() if isinstance(value, Pairs) else line
-        except (NotJson, UnicodeEncodeError):
+        except (NotJson, UnicodeEncodeError, RecursionError):
             return line
 
     def _rewrite(self, field: FieldSpec) -> Rewrite | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,6 +21,8 @@ from tidegate.specs import ParquetCodec
 from tidegate.state.files import DataFile
 from tidegate.storage.port import Output
 
+_SLACK = 64 * 1024
+_SMALL_PIECE = 4096
 _CODECS = {ParquetCodec.UNCOMPRESSED: "none"}
 
 
@@ -66,11 +70,13 @@ class GrowingFile:
         self._footers: list[pq.FileMetaData] = []
         self._unordered: set[int] = set()
 
-    def hold(self, batch: pa.RecordBatch, now: float) -> None:
-        """Take rows; they stay in memory."""
-        self._held.append(batch)
-        self.held_bytes += batch.nbytes
+    def hold(self, batch: pa.RecordBatch, now: float) -> int:
+        """Take rows; they stay in memory. Gives how many bytes that adds."""
+        size = int(batch.nbytes)
+        self._held.append(_by_itself(batch, size))
+        self.held_bytes += size
         self.written_at = now
+        return size
 
     @property
     def written_bytes(self) -> int:
@@ -81,7 +87,7 @@ class GrowingFile:
         """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
         if not self._held:
             return 0, 0
-        table = pa.Table.from_batches(self._held)
+        table = pa.Table.from_batches(_joined(self._held))
         if self._writer is None:
             self._output = open_output(self.path)
             self._valve = _Valve(self._output)
@@ -124,13 +130,27 @@ class GrowingFile:
         self._held, self.held_bytes = [], 0
         if self._output is not None and self._writer is not None:
             self._valve.shut = True
-            self._writer.close()
+            with suppress(Exception):  # after a failed write it has no footer to give, and what failed is on its way
+                self._writer.close()
             self._output.abort()
 
     def _note_nan(self, table: pa.Table) -> None:
         for number, path in float_columns(table.schema).items():
             if number not in self._unordered and _has_nan(table, path):
                 self._unordered.add(number)
+
+
+def _by_itself(batch: pa.RecordBatch, size: int) -> pa.RecordBatch:
+    """A copy where ``batch`` is a small part of something larger, which it would keep in memory as a whole."""
+    if batch.get_total_buffer_size() <= 2 * size + _SLACK:
+        return batch
+    return batch.take(pa.array(np.arange(batch.num_rows)))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Many small pieces as one: the encoder's cost per piece would exceed that of copying them."""
+    rows = sum(batch.num_rows for batch in batches)
+    return [pa.concat_batches(batches)] if rows < _SMALL_PIECE * len(batches) else batches
 
 
 def parquet_writer(

@@ -94,6 +94,7 @@ class Partitioning:
         moved = {key.name for key in self.keys if key.column == key.name and key.template is None}
         self.columns = tuple(key.name for key in self.keys)
         self.from_path = tuple(key.name for key in self.keys if key.column is None)
+        self.required = tuple(name for name in moved if _is_required_text(declared.field(name)))
         self.kept = tuple(name for name in declared.names if name not in moved)
 
     def split(self, batch: pa.RecordBatch, path: str) -> Iterator[tuple[Partition, pa.RecordBatch]]:
@@ -145,6 +146,11 @@ def _check(keys: tuple[Key, ...], declared: pa.Schema) -> None:
             )
         if any(unsuitable(kind) for unsuitable in _UNSUITABLE):
             raise TidegateError(f"partition_by: a {kind} ({key.column!r}) cannot be a key", "take another column")
+
+
+def _is_required_text(field: pa.Field) -> bool:
+    """Whether an empty text, which is null as a partition value, is a missing one."""
+    return not field.nullable and pa.types.is_string(field.type)
 
 
 def _coded(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:

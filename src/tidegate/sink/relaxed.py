@@ -94,6 +94,8 @@ def _mask(array: pa.Array) -> pa.Array | None:
 
 def _settled_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
+        if pa.types.is_temporal(kind):
+            return texts.in_calendar(array)
         return _finite(array) if pa.types.is_floating(kind) else array
     if name in _INTEGERS and pa.types.is_decimal(array.type):
         return _integers(array, *_INTEGERS[name])

@@ -1,8 +1,9 @@
 """Delta statistics of a finished file, from its Parquet footer: rows, and bounds and nulls per column.
 
-A reader skips files by them, so a wrong one hides rows. What the footer does not give exactly is left out:
-long text, floats that met a NaN, lists and maps. Moments are written in milliseconds, the smallest rounded
-down and the greatest up.
+A reader skips files by them, so a wrong one hides rows. What the footer does not give for certain is left out:
+text of several kilobytes, floats that met a NaN, binary, lists and maps. Long text is cut so that the bounds still
+hold: the smallest to its beginning, the greatest to a beginning that is greater. Moments are written in
+milliseconds, the smallest rounded down and the greatest up.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ import pyarrow.parquet as pq
 INDEXED_COLUMNS = 32
 LONGEST_TEXT = 64
 
+_LAST_CODE = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+_BEHIND_SURROGATES = 0xE000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +129,38 @@ def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | 
     if pa.types.is_date(kind):
         return _dates(min(each.min_raw for each in filled), max(each.max_raw for each in filled))
     low, high = min(each.min for each in filled), max(each.max for each in filled)
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return low, high
     if pa.types.is_floating(kind):
         return (low, high) if math.isfinite(low) and math.isfinite(high) else None
     if pa.types.is_decimal(kind) and isinstance(low, Decimal):
         return _Digits(format(low, "f")), _Digits(format(high, "f"))
     if pa.types.is_string(kind):
-        return (low, high) if len(low) <= LONGEST_TEXT and len(high) <= LONGEST_TEXT else None
+        return _texts(low, high)
+    return None
+
+
+def _texts(low: str, high: str) -> tuple[str, str] | None:
+    """Both, cut to ``LONGEST_TEXT``; the beginning of a text is below it, so the greatest is raised."""
+    if len(high) <= LONGEST_TEXT:
+        return low[:LONGEST_TEXT], high
+    raised = _raised(high[:LONGEST_TEXT])
+    return None if raised is None else (low[:LONGEST_TEXT], raised)
+
+
+def _raised(text: str) -> str | None:
+    """A text of at most that length that is greater than everything that begins with ``text``."""
+    for position in reversed(range(len(text))):
+        code = ord(text[position]) + 1
+        if code <= _LAST_CODE:
+            return text[:position] + chr(_BEHIND_SURROGATES if code in _SURROGATES else code)
     return None
 
 
 def _moments(low: int, high: int) -> tuple[str, str] | None:
+    """Milliseconds that hold both; in the calendar's last one, which has no next, readers add it themselves."""
     try:
-        return _moment(low // 1000), _moment(-(-high // 1000))
+        return _moment(low // 1000), _moment(min(-(-high // 1000), max(high // 1000, _LAST)))
     except OverflowError:
         return None
 

@@ -1,13 +1,15 @@
 """Text as the values it stands for: moments, dates and bytes, whole columns at a time, exactly or not at all.
 
 Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are
-UTC. Anything finer than a microsecond would be lost, so only zeros may stand there.
+UTC. Anything finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the
+years 1 to 9999, as in the calendar of everything that reads the table.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +17,8 @@ import pyarrow.compute as pc
 from tidegate.schema.types import TIMESTAMP
 
 _NAIVE = pa.timestamp("us")
+_MOMENTS = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+_DATES = (date.min, date.max)
 _REWRITES = (
     (r"^(\d{4}-\d{2}-\d{2})$", r"\1T00Z"),
     (r"^(\d{4}-\d{2}-\d{2}[T ][0-9:.]+)$", r"\1Z"),
@@ -31,12 +35,12 @@ def moments(texts: pa.Array) -> pa.Array:
     """
     for attempt in (_with_offsets, _without_offsets):
         try:
-            return attempt(texts)
+            return in_calendar(attempt(texts))
         except pa.ArrowInvalid:
             continue
     for pattern, replacement in _REWRITES:
         texts = pc.replace_substring_regex(texts, pattern, replacement)
-    return _with_offsets(texts)
+    return in_calendar(_with_offsets(texts))
 
 
 def _with_offsets(texts: pa.Array) -> pa.Array:
@@ -49,7 +53,17 @@ def _without_offsets(texts: pa.Array) -> pa.Array:
 
 def dates(texts: pa.Array) -> pa.Array:
     """Days; raises ``pa.ArrowInvalid`` if a single text is not ``YYYY-MM-DD``."""
-    return pc.cast(texts, pa.date32())
+    return in_calendar(pc.cast(texts, pa.date32()))
+
+
+def in_calendar(times: pa.Array) -> pa.Array:
+    """``times``, moments or dates; raises ``pa.ArrowInvalid`` if one lies outside the years 1 to 9999."""
+    first, last = (pa.scalar(end, times.type) for end in (_DATES if pa.types.is_date(times.type) else _MOMENTS))
+    found = pc.min_max(times)
+    outside = pc.or_(pc.less(found["min"], first), pc.greater(found["max"], last))
+    if outside.as_py():
+        raise pa.ArrowInvalid("a time outside the years 1 to 9999")
+    return times
 
 
 def bytes_of(texts: pa.Array) -> pa.Array:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError
 from tidegate.planning.plan import FileSlice, Unit
+from tidegate.schema.literals import written
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.decoder import Decoded, Decoder, Rejected
 from tidegate.sink.decompression import chunks
@@ -57,6 +58,7 @@ class Walk:
             numbers=task.numbers,
             coerce=task.coerce_conflicts_to_utf8,
             forbidden=partitioning.from_path,
+            filled=partitioning.required,
             rows_per_step=task.batch_size,
         )
         self._landing = Landing(task, partitioning, table)
@@ -82,7 +84,7 @@ class Walk:
 
     def unknown_fields(self) -> dict[str, int]:
         """Fields that the schema does not have, with how often they had a value."""
-        return {name: count for name, count in self._decoder.unknown.items() if count}
+        return {written(name): count for name, count in self._decoder.unknown.items() if count}
 
     def close(self) -> None:
         """Stop; what is not finished is given up."""
@@ -245,4 +247,4 @@ def _failure(each: FileSlice, error: Exception, line: int) -> FileOutcome:
             reason = f"a line after line {line} is longer than {LONGEST_LINE // 2**20} MiB"
         case _:
             reason = str(error)
-    return Refused(each.path, each.size, each.etag, reason)
+    return Refused(each.path, each.size, each.etag, written(reason))

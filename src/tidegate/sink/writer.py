@@ -23,6 +23,9 @@ from tidegate.sink.partitions import Partition
 from tidegate.specs import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
 
+_TELLING = 128 * 1024
+"""Arrow bytes from which a row group says something about the ratio; in smaller ones the frame outweighs the rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
@@ -33,7 +36,7 @@ class WriterSettings:
     codec: ParquetCodec = ParquetCodec.SNAPPY
     rollover_secs: float | None = None
     inactivity_secs: float | None = None
-    open_files: int = 64
+    open_files: int = 500
     uploads: int = 4
     upload: Upload = field(default_factory=Upload)
 
@@ -52,6 +55,7 @@ class RollingWriter:
         self._uploads: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._ratio: float | None = None
+        self._held_bytes = 0
 
     @property
     def rolled_files(self) -> int:
@@ -68,7 +72,7 @@ class RollingWriter:
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
         self._open[partition] = file
-        file.hold(batch, now)
+        self._held_bytes += file.hold(batch, now)
         if self._estimate(file, batch) >= self._settings.file_size:
             self._roll(file)
         self._bound_memory()
@@ -76,8 +80,10 @@ class RollingWriter:
 
     def tick(self) -> None:
         """Roll what has been open or idle for too long; to be called while there is nothing to write, too."""
-        now = self._clock()
         rollover, inactivity = self._settings.rollover_secs, self._settings.inactivity_secs
+        if rollover is None and inactivity is None:
+            return
+        now = self._clock()
         for file in list(self._open.values()):
             old = rollover is not None and now - file.opened_at >= rollover
             idle = inactivity is not None and now - file.written_at >= inactivity
@@ -98,6 +104,7 @@ class RollingWriter:
         for file in self._open.values():
             file.abort()
         self._open.clear()
+        self._held_bytes = 0
         for upload in self._uploads:
             with suppress(Exception):
                 upload.result()
@@ -125,17 +132,18 @@ class RollingWriter:
         sink = pa.BufferOutputStream()
         with parquet_writer(sink, batch, self._settings.codec, []) as writer:
             writer.write_batch(batch)
-        return float(sink.tell() / max(batch.nbytes, 1)) if not sink.closed else 1.0
+        return float(sink.tell() / max(batch.nbytes, 1))
 
     def _bound_memory(self) -> None:
-        while sum(file.held_bytes for file in self._open.values()) >= self._settings.row_group_size:
+        while self._held_bytes >= self._settings.row_group_size:
             self._flush(max(self._open.values(), key=lambda file: file.held_bytes))
         while len(self._open) > self._settings.open_files:
             self._roll(next(iter(self._open.values())))
 
     def _flush(self, file: GrowingFile) -> None:
         held, written = file.flush(self._open_output, self._settings.codec)
-        if held:
+        self._held_bytes -= held
+        if held >= _TELLING:
             self._ratio = written / held
 
     def _open_output(self, path: str) -> Output:

@@ -47,6 +47,30 @@ def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
         )
 
 
+def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequence[str]) -> None:
+    """Refuse partition values that the table's columns cannot hold: readers would fail on every one of them."""
+    import pyarrow.types as kinds
+
+    from tidegate.schema.evolution import widens
+    from tidegate.schema.types import plain
+
+    known = {field.name: field for field in table}
+    for field in written:
+        if field.name not in columns or field.name not in known:
+            continue
+        ours, theirs = plain(field.type), plain(known[field.name].type)
+        if ours != theirs and not (kinds.is_integer(ours) and kinds.is_integer(theirs) and widens(ours, theirs)):
+            raise SchemaMismatch(
+                f"partition column {field.name!r} is {theirs} in the table, and its values are {ours}",
+                "declare the table's type, or write into another table",
+            )
+        if field.nullable and not known[field.name].nullable:
+            raise SchemaMismatch(
+                f"partition column {field.name!r} is required in the table, and its values may be null",
+                "declare it with `nullable: false`, or write into another table",
+            )
+
+
 def columns_to_add(facts: TableFacts, change: Change, mode: Evolution) -> tuple[pa.Field, ...]:
     """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
     if change.schema is None:
@@ -58,6 +82,8 @@ def columns_to_add(facts: TableFacts, change: Change, mode: Evolution) -> tuple[
     from tidegate.schema.evolution import evolve
 
     table = arrow_schema(facts.schema_json)
+    if change.data_files:
+        check_partition_types(table, change.schema, facts.partition_columns)
     name = change.data_files[0].path if change.data_files else "the new state"
     fields = evolve(table, change.schema, mode, partition_columns=facts.partition_columns, file_name=name)
     if mode is Evolution.OVERWRITE:

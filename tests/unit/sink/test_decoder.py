@@ -246,6 +246,13 @@ def test_a_repeated_key_is_found_among_unknown_fields() -> None:
         assert [each.offset for each in decoded.rejected] == [777]
 
 
+def test_escaped_punctuation_cannot_hide_a_repeated_key() -> None:
+    hiding = b'{"s":"\\u003a\\u0022\\u0022\\u002c"}'
+    decoded = Decoder(FIELDS).decode(hiding + b'\n{"i":1,"i":2}\n')
+    assert [each.offset for each in decoded.rejected] == [1]
+    assert decoded.batch.column("s").to_pylist() == [':"",']
+
+
 def test_a_record_must_not_have_a_field_named_like_a_partition_column_of_the_path() -> None:
     assert "partition column" in reason(b'{"i":1,"date":"2024-01-28"}', forbidden=("date",))
     assert decode_one(b'{"i":1,"date":null}', forbidden=("date",)) == {"i": 1}

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.schema.types import TIMESTAMP
 from tidegate.sink.parquet import GrowingFile
 from tidegate.sink.partitions import Partition
-from tidegate.sink.statistics import INDEXED_COLUMNS, LONGEST_TEXT
+from tidegate.sink.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raised
 from tidegate.specs import ParquetCodec
 
 SCHEMA = pa.schema(
@@ -145,10 +146,23 @@ def test_a_nan_in_any_row_group_leaves_the_bounds_out() -> None:
     assert found["minValues"]["u"]["v"] == 1
 
 
-def test_long_text_is_left_out_and_not_cut() -> None:
-    found = statistics([[{"s": "a"}], [{"s": "z" * (LONGEST_TEXT + 1)}]])
-    assert "s" not in found["minValues"]
-    assert "s" not in found["maxValues"]
+def test_long_text_is_cut_so_that_the_bounds_still_hold() -> None:
+    low, high = "a" * (LONGEST_TEXT + 1), "z" * (LONGEST_TEXT + 1)
+    found = statistics([[{"s": low}], [{"s": high}]])
+    assert found["minValues"]["s"] == "a" * LONGEST_TEXT
+    assert found["maxValues"]["s"] == "z" * (LONGEST_TEXT - 1) + "{"
+    assert found["minValues"]["s"] <= low < high <= found["maxValues"]["s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [("ab", "ac"), ("a\U0010ffff", "b"), ("\ud7ff", "\ue000"), ("\U0010ffff\U0010ffff", None)],
+)
+def test_a_text_is_raised_over_everything_that_begins_with_it(text: str, raised: str | None) -> None:
+    assert _raised(text) == raised
+
+
+def test_text_of_several_kilobytes_is_left_out() -> None:
     huge = statistics([[{"s": "a"}], [{"s": "z" * 10_000}]])
     assert "s" not in huge["minValues"]
 
@@ -159,10 +173,10 @@ def test_decimals_keep_all_their_digits() -> None:
     assert found["maxValues"]["n"] == value
 
 
-def test_lists_and_booleans_have_no_bounds() -> None:
+def test_lists_have_no_bounds_and_booleans_do() -> None:
     found = statistics([[{"l": [1], "b": True}]])
     assert "l" not in found["minValues"]
-    assert "b" not in found["minValues"]
+    assert found["minValues"]["b"] is True
     assert "l" not in found["nullCount"]
 
 

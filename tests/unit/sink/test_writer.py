@@ -185,3 +185,16 @@ def test_finished_files_name_their_source_and_have_statistics(store: ObjectStore
     assert finished[0].source_file == "s3://bucket/input/events.ndjson.gz"
     assert finished[0].stats is not None
     assert '"numRecords":10' in finished[0].stats
+
+
+def test_rows_of_a_rare_partition_do_not_keep_their_neighbours_in_memory(store: ObjectStore) -> None:
+    writer = RollingWriter(store, WriterSettings())
+    before = pa.total_allocated_bytes()
+    for number in range(50):
+        whole = noise(20_000, number)
+        writer.write(whole.slice(100, 1), Partition((("k", "rare"),)), "s")
+        del whole
+    assert pa.total_allocated_bytes() - before < 1_000_000
+    finished = writer.cut()
+    writer.close()
+    assert [file.record_count for file in finished] == [50]
