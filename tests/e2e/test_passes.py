@@ -228,3 +228,16 @@ def test_a_plan_says_that_a_run_would_stop(lake: Lake) -> None:
     assert any("a run would stop" in note and "partitioned" in note for note in planned.notes)
     assert "partitioned" in (lake.run().sources[0].error or "")
     assert list((lake.root / "lake/events").rglob("*.parquet")) == written
+
+
+def test_when_every_file_is_bad_the_state_stays_bounded_and_the_run_says_so(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, {"max_islands": 10, "checkpoint": {"interval_files": 5}})
+    for day in range(1, 10):
+        for number in range(5):
+            lake.write(f"date=2026-01-{day:02d}/{number}.ndjson", "no json\n")
+    report = lake.run().sources[0]
+    assert 10 <= len(report.failed) <= 20
+    (planned,) = plan(lake.config)
+    assert any("max_islands" in note for note in planned.plan.notes)
+    assert lake.run().sources[0].rows == 0
+    assert len(lake.run().sources[0].failed) <= 20

@@ -88,6 +88,7 @@ class _Choice:
         self._layout = Layout.of(source)
         self._standing_of = standings(source, state)
         self._room = source.max_islands - len(state.files)
+        self._is_stuck = sum(isinstance(each, Failed) for each in state.files.values()) >= source.max_islands
         self._last: dict[str, str] = {}
 
     def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
@@ -98,6 +99,11 @@ class _Choice:
                 self.tally.add(Reason.SEALED, file.path)
             return
         standing = self._standing_of(partition)
+        if standing.is_blank and self._is_stuck:
+            self.listed.extend(file for _, file in files)
+            for _, file in files:
+                self._refuse(Reason.ISLANDS_FULL, file.path, None)
+            return
         if standing.is_blank:
             self.listed.extend(file for _, file in files)
             self.slices.extend(FileSlice(file.path, file.size, file.etag) for _, file in files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.sink.task import UnitResult
@@ -25,6 +26,12 @@ def in_commits(results: Iterable[UnitResult]) -> Iterator[tuple[UnitResult, ...]
         adds += len(result.data_files)
     if group:
         yield tuple(group)
+
+
+def first_files(units: Sequence[Unit], files: int) -> tuple[Unit, ...]:
+    """The first units with at most ``files`` files together, at least one: what may fail at once is bounded."""
+    total = accumulate(unit.files for unit in units)
+    return tuple(unit for unit, so_far in zip(units, total, strict=True) if so_far <= files) or tuple(units[:1])
 
 
 def coverage_of(results: Iterable[UnitResult]) -> tuple[Coverage, ...]:

@@ -16,7 +16,7 @@ from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateEr
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.planning.plan import Plan, Unit
-from tidegate.runs.batches import coverage_of, in_commits, left_of
+from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.lanes import Lane, deadline_in, deal
 from tidegate.runs.place import Clock, Place, state_of, utc_now
@@ -158,7 +158,7 @@ class SourcePass:
         left: tuple[Unit, ...] = plan.units
         changed = False
         while left and not self._stop.is_set():
-            results = self._wave(columns, left)
+            results = self._wave(columns, first_files(left, self._place.source.max_islands))
             outcomes = [outcome for result in results for outcome in result.outcomes]
             self._tell_outcomes(outcomes, left)
             changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)

@@ -27,7 +27,7 @@ def check_change(change: Change, previous: frozenset[str]) -> None:
     if len(change.data_files) > MAX_FILES:
         raise TableError(
             f"{len(change.data_files)} data files in one commit, at most {MAX_FILES} are allowed",
-            "commit more often, or write larger files (sink.file_size_mb)",
+            "partition by a column with fewer values (sink.partition_by)",
         )
     seen: set[str] = set(previous)
     for file in change.data_files:
