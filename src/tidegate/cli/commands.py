@@ -13,7 +13,9 @@ from tidegate.cli.options import Command, config_argument, json_option, pipeline
 from tidegate.cli.problems import INTERRUPTED
 
 if TYPE_CHECKING:
-    from tidegate.reports import DemoStep, RunReport
+    from collections.abc import Sequence
+
+    from tidegate.reports import Check, DemoStep, RunReport
 
 
 @click.command(
@@ -115,6 +117,18 @@ def status(invocation: Invocation, config: Path, pipeline: str | None, as_json: 
     return int(any(each.error for each in statuses))
 
 
+def _show_checks(invocation: Invocation, checks: Sequence[Check], *, as_json: bool) -> int:
+    """Show what was looked at; 1 if a check failed."""
+    failed = any(each.verdict == "fail" for each in checks)
+    if as_json:
+        print_json({"ok": not failed, "checks": [each.to_json() for each in checks]})
+    else:
+        from tidegate.cli.doctor_view import render_doctor
+
+        invocation.show(render_doctor(checks))
+    return int(failed)
+
+
 @click.command(
     cls=Command,
     examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --json"],
@@ -129,14 +143,7 @@ def doctor(invocation: Invocation, config: Path | None, as_json: bool) -> int:
     failed; warnings alone end with 0.
     """
     checks = invocation.functions().doctor(config)
-    failed = any(each.verdict == "fail" for each in checks)
-    if as_json:
-        print_json({"ok": not failed, "checks": [each.to_json() for each in checks]})
-    else:
-        from tidegate.cli.doctor_view import render_doctor
-
-        invocation.show(render_doctor(checks))
-    return int(failed)
+    return _show_checks(invocation, checks, as_json=as_json)
 
 
 @click.command(
@@ -166,14 +173,7 @@ def recover(
     written or removed. Ends with 1 if a source is still stopped.
     """
     checks = invocation.functions().recover(config, pipeline, source, accept=accept)
-    failed = any(each.verdict == "fail" for each in checks)
-    if as_json:
-        print_json({"ok": not failed, "checks": [each.to_json() for each in checks]})
-    else:
-        from tidegate.cli.doctor_view import render_doctor
-
-        invocation.show(render_doctor(checks))
-    return int(failed)
+    return _show_checks(invocation, checks, as_json=as_json)
 
 
 @click.command(
