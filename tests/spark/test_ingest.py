@@ -77,3 +77,28 @@ def test_a_malformed_line_refuses_its_file_and_nothing_else(spark: SparkSession,
     assert (failed.path, failed.attempts) == ("date=2026-01-28/hour=12/1769600001-bad.ndjson", 1)
     assert "line 2" in failed.reason
     lake.assert_exactly_once()
+
+
+def test_filters_find_rows_whatever_the_statistics_say(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [
+        {"name": "id", "type": "int64"},
+        {"name": "flag", "type": "boolean"},
+        {"name": "note", "type": "string"},
+        {"name": "raw", "type": "binary"},
+        {"name": "at", "type": "timestamp"},
+    ]
+    lake = Lake(tmp_path, settings={"spark": {"master": "local[2]"}}, schema={"fields": fields})
+    notes = ["a" * 70, "z" * 70, "z" * 5000, "é" * 65]
+    lines = [
+        {"id": number, "flag": number % 2 == 0, "note": note, "raw": "AAEC", "at": "2026-01-28T12:00:00.123456Z"}
+        for number, note in enumerate(notes)
+    ]
+    for number, line in enumerate(lines):
+        lake.write(f"date=2026-01-28/{number}.ndjson", json.dumps(line) + "\n")
+    assert tidegate.run(lake.config).ok
+    found = spark.read.format("delta").load(str(lake.root / "lake/events"))
+    for number, note in enumerate(notes):
+        assert [row["id"] for row in found.where(found.note == note).collect()] == [number]
+    assert found.where("flag").count() == 2
+    assert found.where("at = timestamp '2026-01-28T12:00:00.123456Z'").count() == 4
+    assert found.where("raw = X'000102'").count() == 4

@@ -1,0 +1,49 @@
+"""Commands that move no data load no Spark: looked at in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.lake import Lake
+
+LOOK = """
+import sys
+from tidegate.cli.main import cli
+cli.main(sys.argv[1:], standalone_mode=False)
+heavy = {"pyspark", "py4j", "pandas"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan"],
+        ["status"],
+        ["status", "--json"],
+        ["watermark", "show", "-p", "events"],
+        ["config", "check"],
+        ["config", "show"],
+        ["recover", "-p", "events"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_only_looks_loads_no_spark(tmp_path: Path, command: list[str]) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.run()
+    done = subprocess.run([sys.executable, "-c", LOOK, *command, str(lake.config)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_idle_run_starts_no_spark(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.run()
+    look = LOOK.replace('{"pyspark", "py4j", "pandas"}', '{"py4j"}')
+    done = subprocess.run([sys.executable, "-c", look, "run", str(lake.config)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,56 @@
+"""Results grouped into commits, and what of a plan is left."""
+
+from __future__ import annotations
+
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.runs.batches import ADDS_PER_COMMIT, coverage_of, first_files, in_commits, left_of
+from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.task import UnitResult
+from tidegate.watermarks.outcomes import Changed, Covered, NotReached, Refused
+
+FILES = tuple(FileSlice(name, 10, "e") for name in "abcde")
+
+
+def result(number: int, files: int) -> UnitResult:
+    return UnitResult(number, (), tuple(FinishedFile(f"{number}-{at}", 1, 1, {}) for at in range(files)))
+
+
+def test_results_go_together_in_the_order_of_their_units() -> None:
+    (group,) = in_commits([result(2, 1), result(1, 1)])
+    assert [each.number for each in group] == [1, 2]
+
+
+def test_a_commit_never_holds_more_files_than_allowed() -> None:
+    half = ADDS_PER_COMMIT // 2
+    groups = list(in_commits([result(number, half) for number in range(5)]))
+    assert [len(group) for group in groups] == [2, 2, 1]
+
+
+def test_only_what_was_covered_is_coverage() -> None:
+    outcomes = (Covered("a", 10, "e", 0, 5, True), Refused("b", 10, "e", "bad"), Changed("c"), NotReached("d"))
+    covered = coverage_of([UnitResult(1, outcomes)])
+    assert [(each.file, each.start, each.end, each.eof) for each in covered] == [("a", 0, 5, True)]
+
+
+def test_left_are_files_that_were_not_reached_and_the_rest_of_those_read_in_part() -> None:
+    outcomes = (
+        Covered("a", 10, "e", 0, 5, True),
+        Covered("b", 10, "e", 0, 7, False),
+        Refused("c", 10, "e", "bad"),
+        Changed("d"),
+        NotReached("e"),
+    )
+    (unit,) = left_of([Unit(1, FILES)], outcomes)
+    assert [(each.path, each.start_record, each.rounds) for each in unit.slices] == [("b", 7, 1), ("e", 0, 0)]
+
+
+def test_a_unit_that_gave_no_result_is_left_whole() -> None:
+    unit = Unit(1, FILES)
+    assert left_of([unit], ()) == (unit,)
+
+
+def test_a_wave_takes_the_first_units_that_fit_and_at_least_one() -> None:
+    units = [Unit(number, FILES[:2]) for number in range(4)]
+    assert [unit.number for unit in first_files(units, 5)] == [0, 1]
+    assert [unit.number for unit in first_files(units, 1)] == [0]
+    assert first_files((), 5) == ()

@@ -1,0 +1,39 @@
+"""Session settings, read without starting Spark."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tidegate.spark.session import parallelism, settings
+from tidegate.specs import SparkSpec
+
+
+@pytest.mark.parametrize(
+    ("spec", "tasks"),
+    [
+        (SparkSpec(), os.cpu_count()),
+        (SparkSpec(master="local"), 1),
+        (SparkSpec(master="local[3]"), 3),
+        (SparkSpec(master="local[*, 4]"), os.cpu_count()),
+        (SparkSpec(master="local-cluster[2,3,1024]"), 6),
+        (SparkSpec(remote="local"), os.cpu_count()),
+        (SparkSpec(master="spark://host:7077"), 8),
+        (SparkSpec(master="yarn", config={"spark.default.parallelism": "40"}), 40),
+        (SparkSpec(remote="sc://host", config={"spark.executor.instances": "3", "spark.executor.cores": "4"}), 12),
+    ],
+)
+def test_how_many_tasks_run_at_once_is_read_off_the_configuration(spec: SparkSpec, tasks: int) -> None:
+    assert parallelism(spec) == tasks
+
+
+def test_the_session_zone_is_utc_and_the_users_settings_win() -> None:
+    chosen = settings(SparkSpec(config={"spark.ui.enabled": "true"}), delta=False)
+    assert chosen["spark.sql.session.timeZone"] == "UTC"
+    assert chosen["spark.ui.enabled"] == "true"
+    assert chosen["spark.driver.host"] == "127.0.0.1"
+
+
+def test_a_cluster_keeps_its_own_addresses() -> None:
+    assert "spark.driver.host" not in settings(SparkSpec(master="spark://host:7077"), delta=False)
