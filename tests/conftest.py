@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from servers import s3 as s3_server
+from tidegate.spark.session import open_session
+from tidegate.specs import SparkSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +20,15 @@ def s3() -> Iterator[s3_server.Server]:
     """One real S3 server for the whole session, started by the first test that asks for it."""
     with s3_server.running() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of a test run, with two threads and the Delta jars, so that Spark can read tables.
+
+    A later session of the same process could not load the jars any more, so every test that starts Spark in this
+    process asks for this one.
+    """
+    session = open_session(SparkSpec(master="local[2]"), delta=True)
+    yield session
+    session.stop()

@@ -27,7 +27,7 @@ def execute(page: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
 def test_the_quickstart_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     execute("quickstart.md")
