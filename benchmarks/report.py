@@ -33,11 +33,18 @@ def machine() -> str:
     )
 
 
-def alternate(contenders: Mapping[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
-    """Seconds per contender and round; contenders take turns, so that a slow moment hits all alike."""
+def alternate(
+    contenders: Mapping[str, Callable[[int], None]], rounds: int, slow: Mapping[str, int] | None = None
+) -> dict[str, list[float]]:
+    """Seconds per contender and round; contenders take turns, so that a slow moment hits all alike.
+
+    ``slow`` contenders take part in that many rounds only.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds):
         for name, work in contenders.items():
+            if turn >= (slow or {}).get(name, rounds):
+                continue
             start = time.perf_counter()
             work(turn)
             seconds[name].append(time.perf_counter() - start)
