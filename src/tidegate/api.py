@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
-from tidegate.observe.events import Emit, ignore
+from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports import Check, DemoReport, DemoStep, RunReport, SourcePlan, SourceStatus, WatermarkView
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
@@ -143,6 +143,8 @@ def _run(
     from tidegate.runs.running import Running
     from tidegate.runs.stopping import stops_on_signals
 
+    for notice in project.notices:
+        emit(Notice("", "", notice))
     running = Running(project, lane, parallelism_of(project.spark), emit, stop)
     chosen = _pipelines(project, pipeline)
     with stops_on_signals(stop):

@@ -47,3 +47,10 @@ def test_an_idle_run_starts_no_spark(tmp_path: Path) -> None:
     look = LOOK.replace('{"pyspark", "py4j", "pandas"}', '{"py4j"}')
     done = subprocess.run([sys.executable, "-c", look, "run", str(lake.config)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_names_the_keys_that_are_not_active(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, settings={"metrics": {"enabled": True}})
+    done = subprocess.run([sys.executable, "-m", "tidegate", "run", str(lake.config)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "not active yet: metrics" in done.stderr
