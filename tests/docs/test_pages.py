@@ -14,7 +14,6 @@ PAGES = sorted({*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (RO
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FORBIDDEN = (
     r"/root/",
-    r"/work/",
     r"/tmp/",
     r"/Users/",
     r"/home/(?!me/)",
