@@ -215,9 +215,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tiny", type=int, default=5000)
     parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the records, one round")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.records, arguments.rounds, arguments.tiny = 200_000, 1, 500
     if arguments.peak:
         peak(Path(arguments.peak[0]), arguments.peak[1])
         return

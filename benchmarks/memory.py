@@ -56,7 +56,7 @@ def main() -> None:
     """One size, and ten times that."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a fifth of the data")
-    base = 400_000 if arguments.parse_args().quick else 2_000_000
+    base = 100_000 if arguments.parse_args().quick else 2_000_000
     with tempfile.TemporaryDirectory(prefix="tidegate-memory-") as place:
         found = [(records, *peak_mebibytes(Path(place), records)) for records in (base, base * 10)]
     report.table(

@@ -98,8 +98,8 @@ def main() -> None:
     print(report.machine())
     rounds = 1 if chosen.quick else 5
     for name, files, records in (
-        ("throughput", 4 if chosen.quick else 32, 250_000 if chosen.quick else 500_000),
-        ("small-files", 500 if chosen.quick else 5000, 200),
+        ("throughput", 4 if chosen.quick else 32, 100_000 if chosen.quick else 500_000),
+        ("small-files", 200 if chosen.quick else 5000, 200),
     ):
         source, raw = events.dataset(chosen.data, files, records)
         compare(name, source, raw, files * records, rounds)
