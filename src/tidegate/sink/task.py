@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.failpoints import failpoint
 from tidegate.planning.plan import Unit
+from tidegate.sink.allocation import keep_memory
 from tidegate.sink.read_task import HELD_BYTES, ReadTask, read_task
 from tidegate.sink.results import UnitResult
 from tidegate.sink.walk import Walk
@@ -31,6 +32,7 @@ def read_units(task: ReadTask, units: Iterable[Unit]) -> Iterator[UnitResult]:
 
 def read_unit(task: ReadTask, unit: Unit) -> UnitResult:
     """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
+    keep_memory()
     started = time.monotonic()
     walk = Walk(task, open_store(task.source), open_store(task.table))
     with contextlib.closing(walk):
