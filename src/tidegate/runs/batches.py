@@ -37,7 +37,7 @@ def first_files(units: Sequence[Unit], files: int) -> tuple[Unit, ...]:
 def coverage_of(results: Iterable[UnitResult]) -> tuple[Coverage, ...]:
     """The record ranges that these results hold."""
     return tuple(
-        Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof)
+        Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
         for result in results
         for each in result.outcomes
         if isinstance(each, Covered)

@@ -81,6 +81,7 @@ class Document:
     written_at: str
     dead_letter_files: tuple[DataFile, ...] = ()
     debts: tuple[Mapping[str, Any], ...] = ()
+    action: str = "run"
 
     def to_bytes(self) -> bytes:
         """The object's content."""
@@ -100,6 +101,7 @@ class Document:
                 "data_files": [item.to_json() for item in self.data_files],
                 "dead_letter_files": [item.to_json() for item in self.dead_letter_files],
                 "debts": [dict(debt) for debt in self.debts],
+                "action": self.action,
                 "rows": {"written": self.rows},
                 "written_at": self.written_at,
             }
@@ -130,6 +132,7 @@ class Document:
             written_at=str(data["written_at"]),
             dead_letter_files=tuple(map(DataFile.from_json, data["dead_letter_files"])),
             debts=tuple(data["debts"]),
+            action=str(data.get("action", "run")),
         )
 
 

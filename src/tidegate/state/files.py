@@ -43,7 +43,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more."""
+    """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more.
+
+    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines.
+    """
 
     file: str
     size: int
@@ -51,6 +54,8 @@ class Coverage:
     start: int
     end: int
     eof: bool
+    rows: int = 0
+    bad: int = 0
 
     def to_json(self) -> dict[str, object]:
         """As it is kept in the document."""
@@ -61,6 +66,8 @@ class Coverage:
             "from": self.start,
             "to": self.end,
             "eof": self.eof,
+            "rows": self.rows,
+            "bad": self.bad,
         }
 
     @classmethod
@@ -74,6 +81,8 @@ class Coverage:
             int(data["from"]),
             int(data["to"]),
             bool(data["eof"]),
+            int(data.get("rows", 0)),
+            int(data.get("bad", 0)),
         )
 
 
@@ -84,7 +93,8 @@ class Change:
     ``state`` is complete; ``embedded`` is what goes into the log (the state without its late window).
     ``schema`` holds the columns as written, partition columns included; a change without data files may go
     without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
-    each a mapping with a ``kind`` that a payer is registered for.
+    each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
+    the command that a person gave.
     """
 
     state: State
@@ -96,3 +106,4 @@ class Change:
     partition_columns: tuple[str, ...] = ()
     dead_letter_files: tuple[DataFile, ...] = ()
     debts: tuple[Mapping[str, Any], ...] = ()
+    action: str = "run"

@@ -59,4 +59,5 @@ def prepared(site: Site, opened: Opened, change: Change) -> Document:
         written_at=site.pace.now().isoformat(),
         dead_letter_files=change.dead_letter_files,
         debts=change.debts,
+        action=change.action,
     )

@@ -16,7 +16,8 @@ REASON_LIMIT = 500
 class Covered:
     """Lines ``start <= n < end`` are in the commit; with ``eof`` nothing of the file is left to read.
 
-    Lines in the dead-letter table count: a file that is given up for good is covered to its end.
+    Lines in the dead-letter table count: a file that is given up for good is covered to its end. ``rows`` lines
+    became rows of the table, ``bad`` ones are dead letters.
     """
 
     path: str
@@ -25,6 +26,8 @@ class Covered:
     start: int
     end: int
     eof: bool
+    rows: int = 0
+    bad: int = 0
 
 
 @dataclass(frozen=True, slots=True)
