@@ -30,6 +30,7 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "tidegate.spark.daemon",
 }
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",

@@ -1,0 +1,24 @@
+"""The process that Spark forks its Python workers from, with everything a task needs already loaded.
+
+Spark ends workers that were idle for a minute, so a run that polls would load its modules anew in every poll: a
+second of each core. Loaded before the fork they are shared. Nothing here may open a client or start a thread:
+what has is not safe to fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from pyspark.daemon import manager
+
+from tidegate.sink.allocation import keep_memory
+from tidegate.sink.task import read_units
+
+with contextlib.suppress(ImportError):
+    import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
+
+__all__ = ["read_units"]
+
+if __name__ == "__main__":
+    keep_memory()
+    manager()
