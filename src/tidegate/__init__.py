@@ -5,12 +5,25 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import (
+    demo,
+    discard_letters,
+    doctor,
+    list_letters,
+    load,
+    plan,
+    recover,
+    retry_letters,
+    run,
+    show_watermarks,
+    status,
+)
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports import (
     Check,
     DemoReport,
     FailedFile,
+    LettersReport,
     RunReport,
     SourcePlan,
     SourceReport,
@@ -19,12 +32,14 @@ from tidegate.reports import (
 )
 from tidegate.specs import (
     Compression,
+    ErrorHandling,
     Evolution,
     FieldSpec,
     LateFiles,
     Lateness,
     Location,
     Numbers,
+    OnBadRecord,
     Options,
     ParquetCodec,
     PartitionBy,
@@ -44,13 +59,16 @@ __all__ = [
     "Compression",
     "ConfigError",
     "DemoReport",
+    "ErrorHandling",
     "Evolution",
     "FailedFile",
     "FieldSpec",
     "LateFiles",
     "Lateness",
+    "LettersReport",
     "Location",
     "Numbers",
+    "OnBadRecord",
     "Options",
     "ParquetCodec",
     "PartitionBy",
@@ -69,10 +87,13 @@ __all__ = [
     "WatermarkView",
     "__version__",
     "demo",
+    "discard_letters",
     "doctor",
+    "list_letters",
     "load",
     "plan",
     "recover",
+    "retry_letters",
     "run",
     "show_watermarks",
     "status",

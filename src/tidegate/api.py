@@ -16,12 +16,22 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
-from tidegate.reports import Check, DemoReport, DemoStep, RunReport, SourcePlan, SourceStatus, WatermarkView
+from tidegate.reports import (
+    Check,
+    DemoReport,
+    DemoStep,
+    LettersReport,
+    RunReport,
+    SourcePlan,
+    SourceStatus,
+    WatermarkView,
+)
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
+    from tidegate.schema.letter import Letter
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -78,6 +88,67 @@ def show_watermarks(config: Config, pipeline: str, source: str | None = None) ->
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(watermark_of(place) for place in places_named(places, source))
+
+
+def list_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    limit: int | None = None,
+) -> tuple[Letter, ...]:
+    """The dead letters of a pipeline that nobody has answered, oldest first.
+
+    ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
+    """
+    from itertools import chain, islice
+
+    from tidegate.runs.letters import Choice, chosen
+
+    choice = Choice(tuple(ids), file, reason)
+    places = _named(config, pipeline, source)
+    return tuple(islice(chain.from_iterable(chosen(place, choice) for place in places), limit))
+
+
+def retry_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    emit: Emit = ignore,
+) -> tuple[LettersReport, ...]:
+    """Read dead letters again with today's schema; what is good now is committed to the table, exactly once.
+
+    Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
+    """
+    from tidegate.runs.letters import Choice, retry
+
+    project = load(config, pipeline=pipeline)
+    choice = Choice(tuple(ids), file, reason)
+    with _lane(project.spark, emit, threading.Event()) as lane:
+        return tuple(retry(place, choice, lambda: lane, emit) for place in _named(project, pipeline, source))
+
+
+def discard_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+) -> tuple[LettersReport, ...]:
+    """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
+    from tidegate.runs.letters import Choice, discard
+
+    choice = Choice(tuple(ids), file, reason)
+    return tuple(discard(place, choice) for place in _named(config, pipeline, source))
 
 
 def recover(
@@ -166,6 +237,13 @@ def _pipelines(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ..
         known = ", ".join(each.name for each in project.pipelines)
         raise ConfigError((f"{project.origin}: there is no pipeline {name!r}; it has: {known}",))
     return chosen
+
+
+def _named(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
+    """The sources of one pipeline, or the one that is named."""
+    from tidegate.runs.looking import places_named
+
+    return places_named(_places(load(config, pipeline=pipeline), pipeline), source)
 
 
 def _places(project: ProjectSpec, name: str | None) -> tuple[Place, ...]:

@@ -13,6 +13,7 @@
     │   └── StorageUnavailable         time-outs, 5xx, resets (retryable)
     ├── SourceError                4   the source location or its files
     ├── BadRecord                  1   a source file holds something that is not a record of the schema
+    ├── LimitReached               1   more bad records or failed files in a run than error_handling allows
     ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
     ├── TableError                 5   the table cannot take what we would write
     │   ├── UnsupportedTable           features or properties outside the allow-list
@@ -110,6 +111,10 @@ class BadRecord(TidegateError):
         self.reason = reason
         self.problem = f"{path}, line {line}: {reason}"
         self.remedy = "correct the file; it is read again as soon as it has changed"
+
+
+class LimitReached(TidegateError):
+    """More went wrong in one run than ``error_handling`` allows; what exceeded the limit was not committed."""
 
 
 class StateError(TidegateError):

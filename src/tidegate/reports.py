@@ -72,7 +72,10 @@ class SourcePlan(Report):
 
 @dataclass(frozen=True, slots=True)
 class SourceReport(Report):
-    """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one."""
+    """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
+
+    ``bad_records`` and ``dead_files`` went to the dead-letter table.
+    """
 
     pipeline: str
     source: str
@@ -88,6 +91,8 @@ class SourceReport(Report):
     error: str | None = None
     seconds: float = 0.0
     exit_code: int = 0
+    bad_records: int = 0
+    dead_files: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
@@ -109,7 +114,8 @@ class SourceStatus(Report):
     """Where one source stands: its position, how far behind it is, and where that was read from.
 
     ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
-    listing of what is new was cut off, so that the backlog is a lower bound.
+    listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
+    nobody has answered.
     """
 
     pipeline: str
@@ -129,6 +135,7 @@ class SourceStatus(Report):
     open_partitions: int = 0
     sealed: int = 0
     shown_from: Literal["mirror", "document", "none"] = "none"
+    open_letters: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
 
@@ -157,6 +164,26 @@ class Check(Report):
     verdict: Verdict
     detail: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LettersReport(Report):
+    """What became of dead letters: ``answered`` of the ``letters`` that were meant are done with.
+
+    ``still_bad`` has the id, the file and today's reason of each that is not; ``position`` is that of the commit, None
+    when there was nothing to commit.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    letters: int
+    answered: int = 0
+    rows: int = 0
+    new_letters: int = 0
+    still_bad: tuple[tuple[str, str, str], ...] = ()
+    position: int | None = None
+    table_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,12 +192,26 @@ class SinkSpec:
     max_concurrent_parts: int = 8
 
 
+class OnBadRecord(StrEnum):
+    """What becomes of a line that is not a record of the schema.
+
+    ``dead_letter`` keeps it in the dead-letter table, ``fail_file`` refuses its file as a whole, ``fail_run`` stops
+    the run.
+    """
+
+    DEAD_LETTER = "dead_letter"
+    FAIL_FILE = "fail_file"
+    FAIL_RUN = "fail_run"
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorHandling:
-    """Limits per run (0 = unlimited) and the address of the dead-letter table."""
+    """What happens to bad records, limits per run (0 = unlimited), and the address of the dead-letter table."""
 
+    on_bad_record: OnBadRecord = OnBadRecord.DEAD_LETTER
     max_failures: int = 0
     max_bad_records: int = 0
+    max_bad_fraction: float = 0.0
     dlq_uri: str | None = None
 
 
@@ -211,6 +225,17 @@ class PipelineSpec:
     sink: SinkSpec
     max_concurrent_files: int | None = None
     error_handling: ErrorHandling = field(default_factory=ErrorHandling)
+
+    @property
+    def dead_letters(self) -> Location:
+        """The dead-letter table: where ``dlq_path`` says, or beside the table."""
+        table = self.sink.table
+        given = self.error_handling.dlq_uri
+        if given is None:
+            scheme, _, rest = table.uri.partition("://")
+            has_path = "/" in rest.strip("/") or scheme == "file"
+            given = f"{table.uri}_dead_letters" if has_path else f"{table.uri}/_dead_letters"
+        return Location(given, table.options)
 
     def continuous(self) -> PipelineSpec:
         """As it runs continuously: files that nothing closes otherwise are closed after a while."""

@@ -67,7 +67,7 @@ def documented_default(key: Key) -> str:
         return "`[]`"
     if type(value).__name__.endswith("Model"):
         return "its defaults"
-    if not isinstance(value, bool | int | str):
+    if not isinstance(value, bool | int | float | str):
         assert not value
         return "`{}`"
     return f"`{value}`" if not isinstance(value, bool) else f"`{str(value).lower()}`"

@@ -129,7 +129,8 @@ def test_missing_permission_is_named_without_the_secret(lake: Lake, s3: Server) 
     assert "wrong-secret-canary" not in told
 
 
-def test_a_bad_line_is_named_and_its_file_is_read_once_it_is_corrected(lake: Lake) -> None:
+def test_with_fail_file_a_bad_line_is_named_and_its_file_is_read_once_it_is_corrected(lake: Lake) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     bad = "date=2026-01-28/2.ndjson"
     lake.write(bad, '{"id": 100, "event": "a"}\nnot json\n')
     lake.arrive("date=2026-01-28/3.ndjson")
@@ -145,11 +146,14 @@ def test_a_bad_line_is_named_and_its_file_is_read_once_it_is_corrected(lake: Lak
     lake.assert_exactly_once()
 
 
-def test_a_file_that_stays_bad_is_given_up_after_max_attempts_and_still_reported(lake: Lake) -> None:
+def test_a_file_that_stays_bad_waits_and_is_reported_until_it_becomes_a_letter(lake: Lake) -> None:
     lake.source_settings = {"max_attempts": 2}
-    lake.write("date=2026-01-28/2.ndjson", "not json\n")
-    attempts = [report.sources[0].failed[0].attempts for report in (lake.run(), lake.run(), lake.run())]
-    assert attempts == [1, 2, 2]
+    lake.write("date=2026-01-28/2.ndjson.gz", "")
+    (lake.root / "data" / "date=2026-01-28" / "2.ndjson.gz").write_bytes(b"no gzip")
+    assert [each.attempts for each in lake.run().sources[0].failed] == [1]
     result = tidegate("status", lake.config, "--json")
     status = json.loads(result.stdout)["sources"][0]
-    assert [each["path"] for each in status["failed"]] == ["date=2026-01-28/2.ndjson"]
+    assert [each["path"] for each in status["failed"]] == ["date=2026-01-28/2.ndjson.gz"]
+    assert lake.run().sources[0].failed == ()
+    listed = json.loads(tidegate("dlq", "list", lake.config, "-p", "events", "--json").stdout)
+    assert [each["file"] for each in listed["letters"]] == ["date=2026-01-28/2.ndjson.gz"]

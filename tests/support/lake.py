@@ -33,6 +33,7 @@ class Lake:
     source_settings: Mapping[str, Any] = field(default_factory=dict)
     sink_settings: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    pipeline_settings: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
     next_id: int = 0
     expected: list[int] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Lake:
             "source": {"source_uri": "data/", "use_watermark": True, **self.source_settings},
             "schema": dict(self.schema),
             "sink": {"table_uri": "lake/events", **self.sink_settings},
+            **self.pipeline_settings,
         }
         path.write_text(json.dumps({"pipelines": {"events": pipeline}, **self.settings}))
         return path

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
+    from tidegate.schema.letter import Letter
     from tidegate.specs import ProjectSpec
 
 Mode = Literal["once", "continuous"]
@@ -56,6 +57,44 @@ class Api(Protocol):
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...
+
+    def list_letters(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        ids: tuple[str, ...] = (),
+        file: str | None = None,
+        reason: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Letter, ...]: ...
+
+    def retry_letters(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        ids: tuple[str, ...] = (),
+        file: str | None = None,
+        reason: str | None = None,
+        emit: Emit,
+    ) -> tuple[reports.LettersReport, ...]: ...
+
+    def discard_letters(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        ids: tuple[str, ...] = (),
+        file: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[reports.LettersReport, ...]: ...
 
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from tidegate.cli import commands, groups
+from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 
 
@@ -30,6 +31,7 @@ for _command in (
     commands.run,
     commands.status,
     groups.watermark,
+    dlq,
     groups.config,
     commands.doctor,
     commands.recover,

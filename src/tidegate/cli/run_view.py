@@ -72,6 +72,10 @@ def _result(report: RunReport) -> Cell:
 def _troubles(sources: Sequence[SourceReport]) -> Iterator[Line]:
     for source in sources:
         yield from failed_lines(_name(source), source.failed)
+        if source.bad_records or source.dead_files:
+            letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
+            told = " and ".join(count(number, word) for number, word in letters if number)
+            yield Line(Cell(f"{_name(source)}: {told} became dead letters (tidegate dlq list)", Style.WARN), "note")
         for reason, number in source.skipped:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:

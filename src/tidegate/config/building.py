@@ -130,4 +130,6 @@ def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
 
 def _error_handling(model: ErrorHandlingModel, absolute: Absolute) -> ErrorHandling:
     letters = absolute(model.dlq_path) if model.dlq_path else None
-    return ErrorHandling(model.max_failures, model.max_bad_records, letters)
+    return ErrorHandling(
+        model.on_bad_record, model.max_failures, model.max_bad_records, model.max_bad_fraction, letters
+    )

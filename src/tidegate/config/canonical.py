@@ -58,8 +58,10 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
         "delivery": "direct",
         "max_concurrent_files": pipeline.max_concurrent_files,
         "error_handling": {
+            "on_bad_record": errors.on_bad_record.value,
             "max_failures": errors.max_failures,
             "max_bad_records": errors.max_bad_records,
+            "max_bad_fraction": errors.max_bad_fraction,
             "dlq_path": errors.dlq_uri,
         },
     }

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from tidegate.config import values as v
 from tidegate.config.tree import Block, Scalar
-from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, Options, ParquetCodec
+from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, OnBadRecord, Options, ParquetCodec
 
 
 class Model(BaseModel):
@@ -214,9 +214,18 @@ class SinkModel(Model):
 class ErrorHandlingModel(Model):
     """What happens to files and records that cannot be read."""
 
+    on_bad_record: v.BadRecordMode = Field(
+        default=OnBadRecord.DEAD_LETTER,
+        description="dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.",
+    )
     max_failures: v.CountOrNone = Field(default=0, description="Failed files per run before it stops; 0 = unlimited.")
     max_bad_records: v.CountOrNone = Field(default=0, description="Bad records per run before it stops; 0 = unlimited.")
-    dlq_path: v.Address | None = Field(default=None, description="Where the dead-letter table lives.")
+    max_bad_fraction: v.Fraction = Field(
+        default=0.0, description="Share of bad records per run, from 100 on, before it stops; 0 = unlimited."
+    )
+    dlq_path: v.Address | None = Field(
+        default=None, description="Where the dead-letter table lives; unset: beside the table."
+    )
 
 
 class PipelineModel(Model):

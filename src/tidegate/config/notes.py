@@ -53,10 +53,7 @@ REFUSED: dict[str, dict[str, str]] = {
     },
 }
 
-NOT_ACTIVE = (
-    ("metrics",),
-    ("pipelines", "*", "error_handling"),
-)
+NOT_ACTIVE = (("metrics",),)
 
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 

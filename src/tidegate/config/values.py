@@ -20,7 +20,7 @@ from tidegate.config.templates import period_problem
 from tidegate.config.tree import Items, Scalar, plain
 from tidegate.planning.globs import compiled
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
-from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, Options, ParquetCodec
+from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, OnBadRecord, Options, ParquetCodec
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -53,6 +53,14 @@ def whole(value: object) -> int:
     if len(digits) > 17 or abs(int(digits)) > _LARGEST:
         raise refusal("is too large", f"allowed: at most {_LARGEST}")
     return int(digits)
+
+
+def fraction(value: object) -> float:
+    """A share from 0 to 1."""
+    words = value.strip() if isinstance(value, Scalar) else ""
+    if not re.fullmatch(r"0|1|[01]?\.[0-9]{1,12}", words) or not 0 <= float(words) <= 1:
+        raise refusal("is not a share", "allowed: a number from 0 to 1, such as 0.01")
+    return float(words)
 
 
 def flag(value: object) -> bool:
@@ -269,6 +277,7 @@ TypeName = Annotated[str, BeforeValidator(type_name)]
 Whole = Annotated[int, BeforeValidator(whole)]
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**31 - 1)]
 CountOrNone = Annotated[int, BeforeValidator(whole), Field(ge=0, le=2**31 - 1)]
+Fraction = Annotated[float, BeforeValidator(fraction), Field(ge=0, le=1)]
 Flag = Annotated[bool, BeforeValidator(flag)]
 Tracked = Annotated[Literal[True], BeforeValidator(tracked)]
 Address = Annotated[str, BeforeValidator(address)]
@@ -295,6 +304,7 @@ EvolutionMode = Annotated[
     WithJsonSchema({"enum": ["strict", "merge"]}),
 ]
 NumbersMode = Annotated[Numbers, _one_of(Numbers)]
+BadRecordMode = Annotated[OnBadRecord, _one_of(OnBadRecord)]
 FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
 Direct = Annotated[
     Literal["direct"],

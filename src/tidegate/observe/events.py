@@ -104,6 +104,18 @@ class FileChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetters(Event):
+    """Bad lines, and files that are given up, were committed to the dead-letter table."""
+
+    name: ClassVar[str] = "dead_letters"
+    level: ClassVar[str] = "warning"
+    records: int
+    files: int
+    example: str
+    table_uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class Committed(Event):
     """Rows and watermark became visible in one commit."""
 

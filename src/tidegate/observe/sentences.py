@@ -47,10 +47,13 @@ def _reading_words(event: Event) -> str:
             verb = "planned" if isinstance(event, events.PlanMade) else "reading"
             return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
         case events.FileRefused():
-            then = "it will be tried again" if event.will_retry else "it is not tried again until it changes"
+            then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
         case events.FileChanged():
             return f"{event.path} has changed since it was listed; it is planned again"
+        case events.DeadLetters():
+            what = [count(number, word) for number, word in ((event.records, "line"), (event.files, "file")) if number]
+            return f"dead letters: {' and '.join(what)}, e.g. of {event.example} (in {event.table_uri})"
         case events.LateFilesFound():
             return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
         case _:

@@ -25,6 +25,7 @@ class Tally:
     rows: int = 0
     commits: int = 0
     refused: int = 0
+    letters: int = 0
     wave_bytes: int = 0
     wave_share: float = 0.0
 
@@ -81,6 +82,8 @@ class Tally:
                 return replace(self, stage="planning again", wave_bytes=0, wave_share=0.0)
             case events.FileRefused():
                 return replace(self, refused=self.refused + 1)
+            case events.DeadLetters():
+                return replace(self, letters=self.letters + event.records + event.files)
             case events.SourceFinished():
                 return replace(self, stage=event.state, finished=True)
             case events.SourceFailed():
@@ -100,6 +103,8 @@ class Tally:
         ]
         if self.refused:
             parts.append(f"{self.refused:,} failed")
+        if self.letters:
+            parts.append(f"{self.letters:,} bad")
         return ", ".join(parts)
 
     def words(self) -> str:
@@ -112,6 +117,8 @@ class Tally:
         ]
         if self.refused:
             parts.append(f"{count(self.refused, 'file')} failed")
+        if self.letters:
+            parts.append(count(self.letters, "dead letter"))
         return ", ".join(parts)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
-from tidegate.planning.plan import FileSlice, Plan
+from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
 from tidegate.planning.troubles import Troubles, notes_of, remarks_of
 from tidegate.specs import PathSource
@@ -53,6 +53,7 @@ def plan_paths(
         list_requests=listing.list_requests,
         listed_keys=listing.listed_keys,
         opens=None if choice.slices else _opens(source, state, choice.listed, listing, now),
+        given_up=tuple(choice.given_up),
     )
 
 
@@ -81,6 +82,7 @@ class _Choice:
         self.slices: list[FileSlice] = []
         self.listed: list[SourceFile] = []
         self.late: list[str] = []
+        self.given_up: list[GivenUp] = []
         self.tally = Tally()
         self.troubles = Troubles()
         self._source = source
@@ -143,6 +145,8 @@ class _Choice:
             self.slices.append(_slice(file, progress))
         else:
             self._refuse(reason, file.path, progress)
+            if reason in (Reason.GIVEN_UP, Reason.CHANGED) and isinstance(progress, Failed | RecordsRead):
+                self.given_up.append(GivenUp(_slice(file, progress), _why(reason, progress)))
 
     def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
         self.tally.add(reason, path)
@@ -183,6 +187,12 @@ def _against(source: PathSource, progress: FileProgress | None, file: SourceFile
         return Reason.CHANGED if progress.records else None
     given_up = isinstance(progress, Failed) and progress.attempts >= source.max_attempts
     return Reason.GIVEN_UP if given_up else None
+
+
+def _why(reason: Reason, progress: Failed | RecordsRead) -> str:
+    if reason is Reason.GIVEN_UP and isinstance(progress, Failed):
+        return f"failed {progress.attempts} times: {progress.reason}"
+    return f"changed after {progress.records} of its lines were committed"
 
 
 def _slice(file: SourceFile, progress: FileProgress | None) -> FileSlice:

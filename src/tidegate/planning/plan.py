@@ -54,13 +54,22 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A file whose lines from ``slice.start_record`` on are not read, and why."""
+
+    slice: FileSlice
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What to do for one path source at position ``version``.
 
     ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over.
     ``late`` are the planned files below their partition's watermark. ``notes`` are things that a person
     should look at, ``remarks`` what is always so with these settings. ``opens`` is a state to commit although
-    nothing is read, for instance the sealing of a cold start that found nothing.
+    nothing is read, for instance the sealing of a cold start that found nothing. ``given_up`` are files that are not
+    read on and become dead letters.
     """
 
     pipeline: str
@@ -79,6 +88,7 @@ class Plan:
     list_requests: int = 0
     listed_keys: int = 0
     opens: PathState | None = None
+    given_up: tuple[GivenUp, ...] = ()
     kind: str = "path"
 
     @property
@@ -94,7 +104,7 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read and nothing to commit."""
-        return not self.units and self.opens is None
+        return not self.units and self.opens is None and not self.given_up
 
     @property
     def waits(self) -> bool:
@@ -126,6 +136,7 @@ class Plan:
             "list_requests": self.list_requests,
             "listed_keys": self.listed_keys,
             "opens": None if self.opens is None else encode(self.opens),
+            "given_up": [{**_slice_json(each.slice), "reason": each.reason} for each in self.given_up],
         }
 
     @classmethod
@@ -151,6 +162,7 @@ class Plan:
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
             opens=None if opens.is_null else decode(opens.mapping()),
+            given_up=tuple(GivenUp(_slice(node), node.get("reason").text()) for node in root.get("given_up").items()),
         )
 
     def describe(self) -> tuple[str, ...]:
@@ -228,6 +240,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  skipped {each.count:,}: {each.reason.value}{example}"
     cut = "" if plan.complete else "; cut off, the next plan goes on from there"
     yield f"  listing: {_count(plan.list_requests, 'request')}, {_count(plan.listed_keys, 'key')}{cut}"
+    if plan.given_up:
+        first = plan.given_up[0].slice.path
+        yield f"  to the dead letters: {_count(len(plan.given_up), 'file')}, e.g. {first}"
     if plan.opens is not None:
         yield "  a commit without rows records what has changed in the state"
     yield from (f"  note: {note}" for note in plan.notes)

@@ -20,7 +20,7 @@ class Reason(StrEnum):
     SEALED = "partition is sealed"
     READ = "already read"
     BELOW = "at or below the watermark"
-    GIVEN_UP = "failed too often, waits until it changes"
+    GIVEN_UP = "failed too often, goes to the dead letters"
     CHANGED = "changed after a part of it was read"
     GONE = "removed before it was finished"
     ISLANDS_FULL = "too many files wait for an unfinished one below"

@@ -47,13 +47,13 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
     match reason:
         case Reason.GIVEN_UP if isinstance(progress, Failed):
             return (
-                f"{path} failed {progress.attempts} times and holds its partition's watermark:"
-                f" {progress.reason}; it is read again when it changes"
+                f"{path} failed {progress.attempts} times and goes to the dead letters:"
+                f" {progress.reason}; `tidegate dlq retry` reads it again"
             )
         case Reason.CHANGED:
             return (
-                f"{path} changed after {lines:,} of its lines were committed and is not read on;"
-                " put the original back, or deliver the rest under a new name"
+                f"{path} changed after {lines:,} of its lines were committed, is not read on and goes to the dead"
+                " letters; `tidegate dlq retry` goes on from there, or deliver the rest under a new name"
             )
         case _:
             kept = f", {lines:,} of its lines are committed" if lines else ""

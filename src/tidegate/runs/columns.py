@@ -38,9 +38,9 @@ class Columns:
     table: pa.Schema
     partition_columns: tuple[str, ...]
 
-    def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None) -> ReadTask:
-        """The task that reads units of ``source`` into these columns."""
-        return read_task(pipeline, source, self.fields, self.existing, deadline=deadline)
+    def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None, run: str = "") -> ReadTask:
+        """The task that reads units of ``source`` into these columns; ``run`` names the run in dead letters."""
+        return read_task(pipeline, source, self.fields, self.existing, deadline=deadline, run=run)
 
 
 def resolve_columns(place: Place, opened: Opened, plan: Plan, emit: Emit) -> Columns:

@@ -85,6 +85,7 @@ def _recorded_status(blank: SourceStatus, recorded: Recorded | None) -> SourceSt
         failed=failed_files(state),
         open_partitions=len(state.partition_watermarks),
         sealed=sum(seal.directories or 0 for seal in state.sealed.values()),
+        open_letters=recorded.letters,
         shown_from="mirror" if recorded.shown_by == "mirror" else "document",
     )
 

@@ -13,9 +13,11 @@ from tidegate.planning.path_planner import plan_paths
 from tidegate.planning.plan import Plan
 from tidegate.sources.files.discovery import discover
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
+from tidegate.state.dead_letters import KIND, DeadLetterTable
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
+from tidegate.state.pace import Pace
+from tidegate.state.store import PositionStore, open_delta
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.codec import decode
@@ -42,6 +44,7 @@ class Place:
     table_store: ObjectStore
     positions: PositionStore
     parallelism: int
+    letters: DeadLetterTable
 
     @property
     def key(self) -> SourceKey:
@@ -71,6 +74,9 @@ def open_place(
 ) -> Place:
     """Makes the clients; sends nothing yet."""
     table_store = open_store(pipeline.sink.table)
+    letter_store = open_store(pipeline.dead_letters)
+    pace = Pace(deadline_secs=project.commit_deadline_secs)
+    letters = DeadLetterTable(letter_store, open_delta(pipeline.dead_letters, letter_store), pace)
     positions = PositionStore(
         SourceKey(pipeline.name, source.name),
         Identity("path", source.location.uri, source.pattern),
@@ -81,9 +87,10 @@ def open_place(
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         mirror_legacy=source.mirror_legacy,
+        payers={KIND: letters.pay},
         emit=emit,
     )
-    return Place(pipeline, source, open_store(source.location), table_store, positions, parallelism)
+    return Place(pipeline, source, open_store(source.location), table_store, positions, parallelism, letters)
 
 
 def state_of(opened: Opened) -> PathState:

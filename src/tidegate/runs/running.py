@@ -146,6 +146,8 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         error=told,
         seconds=seconds,
         exit_code=code,
+        bad_records=totals.bad_records,
+        dead_files=totals.dead_files,
     )
 
 
@@ -164,6 +166,8 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
         bytes=before.bytes + latest.bytes,
         rows=before.rows + latest.rows,
         commits=before.commits + latest.commits,
+        bad_records=before.bad_records + latest.bad_records,
+        dead_files=before.dead_files + latest.dead_files,
         seconds=before.seconds + latest.seconds,
     )
 

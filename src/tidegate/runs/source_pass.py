@@ -18,8 +18,10 @@ from tidegate.observe import events
 from tidegate.planning.plan import Plan, Unit
 from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
+from tidegate.runs.dead_lettering import Letters, Limits, given_up
 from tidegate.runs.lanes import Lane, deadline_in, deal
 from tidegate.runs.place import Clock, Place, state_of, utc_now
+from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
@@ -44,6 +46,8 @@ class Totals:
     table_version: int | None = None
     skipped: tuple[tuple[str, int], ...] = ()
     unknown_fields: dict[str, int] = field(default_factory=dict)
+    bad_records: int = 0
+    dead_files: int = 0
 
 
 class SourcePass:
@@ -74,6 +78,8 @@ class SourcePass:
         self._slots = slots or place.parallelism * SLOTS_PER_CORE
         self._names = (place.pipeline.name, place.source.name)
         self._stalled = False
+        self._run = uuid7()
+        self._limits = Limits(place)
 
     def run(self) -> None:
         """Raises what stopped it; everything committed until then stays."""
@@ -107,6 +113,9 @@ class SourcePass:
         changed_rounds = 0
         while not self._stop.is_set():
             plan = self._planned(opened, self._clock())
+            if plan.given_up:
+                opened = self._give_up(opened, plan)
+                continue
             if not plan.units:
                 return self._nothing_to_read(opened, plan)
             before = opened.version
@@ -152,6 +161,25 @@ class SourcePass:
             opened = self._place.positions.idle(opened, encode(self.state))
         return opened
 
+    def _give_up(self, opened: Opened, plan: Plan) -> Opened:
+        """Files that are not read on become dead letters, and the watermark passes them."""
+        letters, outcomes = given_up(self._place, self._run, plan.given_up)
+        step = self._advanced(plan, outcomes)
+        after = self._commit(opened, step, (UnitResult(0, outcomes),), None, letters)
+        self.totals.dead_files += letters.count
+        return after
+
+    def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+        return advance(
+            self._place.source,
+            self.state,
+            plan.listed,
+            outcomes,
+            plan.now,
+            complete=plan.complete,
+            directories=plan.directories,
+        )
+
     def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
         """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
         columns = resolve_columns(self._place, opened, plan, self._emit)
@@ -161,13 +189,18 @@ class SourcePass:
             results = self._wave(columns, first_files(left, self._place.source.max_islands))
             outcomes = [outcome for result in results for outcome in result.outcomes]
             self._tell_outcomes(outcomes, left)
+            self._limits.check(outcomes)
             changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
             for group in in_commits(results):
                 opened, full = self._settle(opened, plan, columns, group)
                 if full:
                     return opened, any(isinstance(outcome, Covered) for outcome in outcomes), changed
             left = self._left(left, outcomes)
-        return opened, False, changed
+        return opened, self._some_are_given_up(), changed
+
+    def _some_are_given_up(self) -> bool:
+        """Whether a file has failed for the last time: the next plan makes it a dead letter."""
+        return any(each.attempts >= self._place.source.max_attempts for _, each in self.failed)
 
     def _left(self, units: tuple[Unit, ...], outcomes: Sequence[FileOutcome]) -> tuple[Unit, ...]:
         left = left_of(units, outcomes)
@@ -192,31 +225,30 @@ class SourcePass:
 
     def _task(self, columns: Columns) -> ReadTask:
         seconds = self._place.source.interval_secs
-        return columns.task(
-            self._place.pipeline, self._place.source, deadline=None if self._stalled else deadline_in(seconds)
-        )
+        deadline = None if self._stalled else deadline_in(seconds)
+        return columns.task(self._place.pipeline, self._place.source, deadline, self._run)
 
     def _settle(
         self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
         outcomes = [outcome for result in results for outcome in result.outcomes]
-        step = advance(
-            self._place.source,
-            self.state,
-            plan.listed,
-            outcomes,
-            plan.now,
-            complete=plan.complete,
-            directories=plan.directories,
-        )
+        step = self._advanced(plan, outcomes)
         if not step.changed:
             return opened, step.full
         return self._commit(opened, step, results, columns), step.full
 
-    def _commit(self, opened: Opened, step: Advance, results: Sequence[UnitResult], columns: Columns | None) -> Opened:
+    def _commit(
+        self,
+        opened: Opened,
+        step: Advance,
+        results: Sequence[UnitResult],
+        columns: Columns | None,
+        letters: Letters | None = None,
+    ) -> Opened:
         state = encode(step.state)
         coverage = coverage_of(results)
+        letters = letters or Letters.of(results)
         change = Change(
             state=state,
             embedded=embedded(state),
@@ -225,6 +257,9 @@ class SourcePass:
             rows=sum(result.rows for result in results),
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
+            dead_letter_files=letters.data_files,
+            debts=letters.debts(self._place),
+            letters=letters.count,
         )
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)
@@ -241,9 +276,20 @@ class SourcePass:
         totals.files += sum(1 for each in change.coverage if each.eof)
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
         totals.table_version = after.table_version
+        totals.bad_records += sum(each.bad for each in change.coverage)
+        self._tell_letters(change)
         for result in results:
             for name, count in result.unknown_fields.items():
                 totals.unknown_fields[name] = totals.unknown_fields.get(name, 0) + count
+
+    def _tell_letters(self, change: Change) -> None:
+        if not change.letters:
+            return
+        bad = [each for each in change.coverage if each.bad]
+        records = sum(each.bad for each in bad)
+        example = (bad or list(change.coverage))[0].file
+        files = change.letters - records
+        self._emit(events.DeadLetters(*self._names, records, files, example, self._place.letters.uri))
 
     def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[Unit]) -> None:
         attempts = {each.path: each.attempts for unit in units for each in unit.slices}

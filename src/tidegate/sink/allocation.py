@@ -22,4 +22,4 @@ def keep_memory() -> bool:
         tell = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return all([tell(setting, value) for setting, value in _SETTINGS.items()])
+    return all(list(map(tell, _SETTINGS.keys(), _SETTINGS.values())))

@@ -1,13 +1,21 @@
-"""Decoded rows on their way into the table: metadata columns, partitions, the table's types, the rolling writer."""
+"""Decoded rows on their way into the table: metadata columns, partitions, the table's types, the rolling writer.
+
+Bad lines go beside them into the dead-letter table, cut and abandoned together with the rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.errors import BadRecord
+from tidegate.planning.plan import FileSlice
+from tidegate.sink.decoder import Rejected
+from tidegate.sink.letters import Letterbox
 from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import ReadTask
@@ -27,6 +35,8 @@ class Landing:
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
         self._ingested_at = datetime.now(UTC)
         self._files: list[FinishedFile] = []
+        self._letters = None if task.letters is None else Letterbox(task.letters)
+        self._letter_files: list[FinishedFile] = []
 
     @property
     def tells_files_apart(self) -> bool:
@@ -48,6 +58,14 @@ class Landing:
             fitted = rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
             self._writer.write(fitted, partition, self._uri(path))
 
+    def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
+        """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""
+        if not rejected:
+            return
+        if self._letters is None:
+            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason)
+        self._letters.records(each, first_line, rejected)
+
     def tick(self) -> None:
         """Close what has been open for too long."""
         self._writer.tick()
@@ -55,19 +73,25 @@ class Landing:
     def cut(self) -> None:
         """Close every file, so that what is written next can be abandoned alone."""
         self._files.extend(self._writer.cut())
+        if self._letters is not None:
+            self._letter_files.extend(self._letters.cut())
 
     def abandon(self) -> None:
         """Forget what was written since the last cut."""
         self._writer.abandon()
+        if self._letters is not None:
+            self._letters.abandon()
 
-    def finish(self) -> tuple[FinishedFile, ...]:
-        """Close every file; all that were finished."""
+    def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
+        """Close every file; all that were finished, of the table and of the dead-letter table."""
         self.cut()
-        return tuple(self._files)
+        return tuple(self._files), tuple(self._letter_files)
 
     def close(self) -> None:
         """Stop; what is not finished is given up."""
         self._writer.close()
+        if self._letters is not None:
+            self._letters.close()
 
     def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines | None, first_line: int) -> pa.RecordBatch:
         for name in self._task.metadata_columns:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from tidegate.schema.evolution import write_schema
+from tidegate.schema.letter import fingerprint
 from tidegate.schema.types import arrow_schema
+from tidegate.sink.letters import LetterPlace
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings
 from tidegate.specs import (
@@ -15,6 +17,7 @@ from tidegate.specs import (
     FieldSpec,
     Location,
     Numbers,
+    OnBadRecord,
     PartitionBy,
     PathSource,
     PipelineSpec,
@@ -33,8 +36,9 @@ class ReadTask:
     """Everything a task needs besides its unit; picklable.
 
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``deadline`` is a moment in Unix
-    seconds. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line
-    further down does not refuse the whole file.
+    seconds. ``letters`` says where bad lines go; without it, the first refuses its file, or with ``fail_run`` ends the
+    task. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line further
+    down does not refuse the whole file.
     """
 
     source: Location
@@ -52,6 +56,8 @@ class ReadTask:
     deadline: float | None = None
     held_bytes: int = HELD_BYTES
     whole_files: bool = True
+    letters: LetterPlace | None = None
+    fail_run: bool = False
 
 
 def read_task(
@@ -61,6 +67,7 @@ def read_task(
     table: pa.Schema | None = None,
     *,
     deadline: float | None = None,
+    run: str = "",
 ) -> ReadTask:
     """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
     sink, schema = pipeline.sink, pipeline.schema
@@ -82,7 +89,21 @@ def read_task(
         batch_size=source.batch_size,
         commit_batch_files=sink.commit_batch_files,
         deadline=deadline,
+        whole_files=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_FILE,
+        letters=letter_place(pipeline, source, fields, run),
+        fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,
     )
+
+
+def letter_place(
+    pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], run: str
+) -> LetterPlace | None:
+    """Where the bad lines of a source go; None where they refuse their file or end the run."""
+    handling = pipeline.error_handling
+    if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
+        return None
+    place = LetterPlace(pipeline.dead_letters, pipeline.name, source.name, run, fingerprint(fields))
+    return replace(place, limit=handling.max_bad_records)
 
 
 def _writer_settings(sink: SinkSpec) -> WriterSettings:

@@ -17,6 +17,8 @@ _OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Cove
 class UnitResult:
     """One unit, read: an outcome per file in the unit's order, and the data files that hold the covered rows.
 
+    ``letter_files`` hold its bad lines, in the dead-letter table.
+
     ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
     :class:`~tidegate.sink.decoder.Decoder` for how exactly).
     """
@@ -25,6 +27,7 @@ class UnitResult:
     outcomes: tuple[FileOutcome, ...]
     data_files: tuple[FinishedFile, ...] = ()
     rows: int = 0
+    letter_files: tuple[FinishedFile, ...] = ()
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -36,6 +39,7 @@ class UnitResult:
                 "outcomes": [{"outcome": type(each).__name__, **asdict(each)} for each in self.outcomes],
                 "data_files": [asdict(each) for each in self.data_files],
                 "rows": self.rows,
+                "letter_files": [asdict(each) for each in self.letter_files],
                 "unknown_fields": dict(self.unknown_fields),
                 "seconds": self.seconds,
             }
@@ -50,6 +54,7 @@ class UnitResult:
             outcomes=tuple(_outcome(each) for each in data["outcomes"]),
             data_files=tuple(FinishedFile(**each) for each in data["data_files"]),
             rows=data["rows"],
+            letter_files=tuple(FinishedFile(**each) for each in data["letter_files"]),
             unknown_fields=data["unknown_fields"],
             seconds=data["seconds"],
         )

@@ -37,13 +37,14 @@ def read_unit(task: ReadTask, unit: Unit) -> UnitResult:
     walk = Walk(task, open_store(task.source), open_store(task.table))
     with contextlib.closing(walk):
         outcomes = walk.outcomes(unit)
-        files = walk.finish()
+        files, letters = walk.finish()
     failpoint("sink.unit.after")
     return UnitResult(
         number=unit.number,
         outcomes=outcomes,
         data_files=files,
         rows=sum(file.record_count for file in files),
+        letter_files=letters,
         unknown_fields=walk.unknown_fields(),
         seconds=time.monotonic() - started,
     )

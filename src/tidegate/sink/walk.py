@@ -1,9 +1,9 @@
-"""One unit, file after file. A file counts as a whole or not at all.
+"""One unit, file after file. A file counts as far as it was read, or not at all.
 
 Small files are gathered and decoded together, because the cost of a call would exceed that of their few records; a
-bad line refuses the file it lies in and no other. A file of medium size is held until its end and only then handed
-on. A large one begins after a cut, so that everything written since is its own and can be abandoned; it may also be
-left in the middle, at the end of a block, when enough has been written for one commit.
+bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is held until
+its end and only then handed on. A large one begins after a cut, so that everything written since is its own and can
+be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for one commit.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Walk:
         self._decode_gathered()
         return tuple(self._outcomes[each.path] for each in unit.slices)
 
-    def finish(self) -> tuple[FinishedFile, ...]:
-        """Close every file; all finished files of the unit."""
+    def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
+        """Close every file; all finished files of the unit, of the table and of the dead-letter table."""
         return self._landing.finish()
 
     def unknown_fields(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Walk:
 
     def _outcome(self, each: FileSlice) -> FileOutcome:
         """Read one file by itself."""
-        file = _FileWalk(self._landing, each, self._task.held_bytes)
+        file = _FileWalk(self._landing, each, self._task)
         try:
             for block in self._blocks(each):
                 self._landing.tick()
@@ -123,8 +123,14 @@ class Walk:
                     return file.covered(eof=False)
             return file.covered(eof=True)
         except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._stop_at(error)
             file.give_up()
             return _failure(each, error, file.line)
+
+    def _stop_at(self, error: Exception) -> None:
+        """Let a bad record end the task, where that is wanted."""
+        if isinstance(error, BadRecord) and self._task.fail_run:
+            raise error
 
     def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
         """The time limit counts in the first rounds only: each round reads the file from its start."""
@@ -156,16 +162,26 @@ class Walk:
         self._landing.tick()
         decoded = self._decoder.decode(b"".join([file.text for file in files]))
         bounds = np.cumsum([0, *(file.lines for file in files)])
-        refused = _first_rejected(decoded.rejected, bounds)
-        for number, file in enumerate(files):
-            self._outcomes[file.slice.path] = _small_outcome(file, refused.get(number))
+        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+        rejected = _by_file(decoded.rejected, bounds)
+        refused: set[int] = set()
+        for number, (file, (start, end)) in enumerate(zip(files, pairwise(rows.tolist()), strict=True)):
+            bad = rejected.get(number, [])
+            try:
+                self._landing.refuse(file.slice, 0, bad)
+                self._outcomes[file.slice.path] = _covered(file, end - start, len(bad))
+            except BadRecord as error:
+                self._stop_at(error)
+                self._outcomes[file.slice.path] = _failure(file.slice, error, 0)
+                refused.add(number)
         if not refused and not self._landing.tells_files_apart:
             self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0)
             return
-        self._write_apart(decoded, files, bounds, set(refused))
+        self._write_apart(decoded, files, bounds, rows, refused)
 
-    def _write_apart(self, decoded: Decoded, files: list[_Small], bounds: np.ndarray, refused: set[int]) -> None:
-        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+    def _write_apart(
+        self, decoded: Decoded, files: list[_Small], bounds: np.ndarray, rows: np.ndarray, refused: set[int]
+    ) -> None:
         for number, (start, end) in enumerate(pairwise(rows.tolist())):
             if number not in refused and end > start:
                 lines = None if decoded.offsets is None else decoded.offsets[start:end] - bounds[number]
@@ -176,22 +192,24 @@ class Walk:
 class _FileWalk:
     """One file by itself: held until its end, or written as it is read once it is large."""
 
-    def __init__(self, landing: Landing, each: FileSlice, held_bytes: int) -> None:
+    def __init__(self, landing: Landing, each: FileSlice, task: ReadTask) -> None:
         self._landing = landing
         self._slice = each
-        self._most_held = held_bytes
+        self._most_held = task.held_bytes if task.whole_files else min(task.held_bytes, task.writer.file_size)
+        self._keeps_bad = task.letters is not None
+        self._rows = 0
+        self._bad = 0
         self._held: list[tuple[Decoded, int]] = []
         self._held_bytes = 0
         self.line = each.start_record
         self.is_large = False
 
     def take(self, decoded: Decoded) -> None:
-        """The next block; raises :class:`BadRecord`."""
-        if decoded.rejected:
-            first = decoded.rejected[0]
-            raise BadRecord(self._slice.path, self.line + first.offset + 1, first.reason)
+        """The next block; raises :class:`BadRecord` where bad lines refuse their file."""
         self._held.append((decoded, self.line))
-        self._held_bytes += decoded.batch.nbytes
+        self._held_bytes += decoded.batch.nbytes + sum(len(bad.text) for bad in decoded.rejected)
+        if decoded.rejected and not self._keeps_bad:
+            self._landing.refuse(self._slice, self.line, decoded.rejected)
         self.line += decoded.lines
         if not self.is_large and self._held_bytes > self._most_held:
             self._landing.cut()
@@ -203,7 +221,7 @@ class _FileWalk:
         """Hand on what is held; the lines that are now written."""
         self._hand_on()
         each = self._slice
-        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof)
+        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof, self._rows, self._bad)
 
     def give_up(self) -> None:
         """Nothing of the file stays written."""
@@ -214,27 +232,28 @@ class _FileWalk:
         held, self._held = self._held, []
         for decoded, line in held:
             self._landing.write(decoded.batch, self._slice.path, decoded.offsets, line)
+            self._landing.refuse(self._slice, line, decoded.rejected)
+            self._rows += decoded.batch.num_rows
+            self._bad += len(decoded.rejected)
 
 
 def _is_small(each: FileSlice) -> bool:
     return each.size <= SMALL_FILE and not each.start_record
 
 
-def _first_rejected(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, Rejected]:
-    """The first bad line of each file that has one, with its line in that file."""
-    found: dict[int, Rejected] = {}
+def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
+    """The bad lines of each file that has some, with their line in that file."""
+    found: dict[int, list[Rejected]] = {}
     for each in rejected:
         number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
         own = Rejected(each.offset - int(bounds[number]), each.reason, each.text)
-        found.setdefault(number, own)
+        found.setdefault(number, []).append(own)
     return found
 
 
-def _small_outcome(file: _Small, rejected: Rejected | None) -> FileOutcome:
+def _covered(file: _Small, rows: int, bad: int) -> Covered:
     each = file.slice
-    if rejected is None:
-        return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True)
-    return _failure(each, BadRecord(each.path, rejected.offset + 1, rejected.reason), 0)
+    return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True, rows=rows, bad=bad)
 
 
 def _failure(each: FileSlice, error: Exception, line: int) -> FileOutcome:

@@ -169,7 +169,14 @@ class _Attempt:
         """Step c: one commit; whatever it raises is remembered for the message and decides nothing."""
         document, key = self.document, self.site.key
         mark = marks.mark(
-            key, self.site.identity, document.version, document.attempt, self.sha256, self.change.embedded
+            key,
+            self.site.identity,
+            document.version,
+            document.attempt,
+            self.sha256,
+            self.change.embedded,
+            debts=document.debts,
+            letters=document.letters,
         )
         now = self.site.pace.now_ms()
         note = CommitNote({key.app_id: document.version}, now, marks.user_metadata([mark]))
@@ -243,6 +250,7 @@ def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Ope
         parent=Parent(document.version, document.attempt, attempt.sha256),
         data_files=frozenset(file.path for file in change.data_files),
         debts=document.debts,
+        letters=document.letters,
         warnings=attempt.warnings,
     )
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))

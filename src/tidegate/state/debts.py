@@ -84,6 +84,7 @@ def show(site: Site, opened: Opened, state: State) -> None:
         state=state,
         polls=site.polls,
         written_at=site.pace.now().isoformat(),
+        letters=opened.letters,
     )
     write_mirror(site.store, mirror, legacy=site.mirror_legacy)
 

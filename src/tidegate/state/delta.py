@@ -114,6 +114,17 @@ class DeltaLakeTable:
                 post_commithook_properties=_no_hooks(),
             )
 
+    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
+        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
+        from deltalake import QueryBuilder
+
+        table = self._load()
+        if table is None:
+            return
+        with self._mapped("read"):
+            for batch in QueryBuilder().register("t", table).execute(sql):
+                yield from batch.to_struct_array().to_pylist()
+
     def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
         assert isinstance(base, DeltaSnapshot)
         with self._mapped("append to"):

@@ -64,7 +64,8 @@ class Parent:
 class Document:
     """One attempt to move one source from ``version - 1`` to ``version``.
 
-    ``delta_version`` is the table's version when the position was opened, -1 without a table.
+    ``delta_version`` is the table's version when the position was opened, -1 without a table. ``letters`` is how many
+    dead letters of the source are open after it.
     """
 
     key: SourceKey
@@ -82,6 +83,7 @@ class Document:
     dead_letter_files: tuple[DataFile, ...] = ()
     debts: tuple[Mapping[str, Any], ...] = ()
     action: str = "run"
+    letters: int = 0
 
     def to_bytes(self) -> bytes:
         """The object's content."""
@@ -102,7 +104,7 @@ class Document:
                 "dead_letter_files": [item.to_json() for item in self.dead_letter_files],
                 "debts": [dict(debt) for debt in self.debts],
                 "action": self.action,
-                "rows": {"written": self.rows},
+                "rows": {"written": self.rows, "open_letters": self.letters},
                 "written_at": self.written_at,
             }
         )
@@ -133,6 +135,7 @@ class Document:
             dead_letter_files=tuple(map(DataFile.from_json, data["dead_letter_files"])),
             debts=tuple(data["debts"]),
             action=str(data.get("action", "run")),
+            letters=int(data["rows"].get("open_letters", 0)),
         )
 
 

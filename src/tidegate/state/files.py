@@ -94,7 +94,7 @@ class Change:
     ``schema`` holds the columns as written, partition columns included; a change without data files may go
     without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
     each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
-    the command that a person gave.
+    the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers.
     """
 
     state: State
@@ -107,3 +107,4 @@ class Change:
     dead_letter_files: tuple[DataFile, ...] = ()
     debts: tuple[Mapping[str, Any], ...] = ()
     action: str = "run"
+    letters: int = 0

@@ -2,7 +2,7 @@
 
 ``{"tidegate": [{pipeline, source, version, attempt, sha256, identity, state}]}`` - one mark per source that
 the commit moves. The state is the one without its late window; above 4 KB it is zlib-compressed and
-base64-encoded.
+base64-encoded. Debts of the commit and the number of open dead letters stand beside it, where there are any.
 """
 
 from __future__ import annotations
@@ -36,6 +36,16 @@ class Mark:
     identity: Identity | None
     packed: Mapping[str, Any]
 
+    @property
+    def debts(self) -> tuple[Mapping[str, Any], ...]:
+        """What the commit left to do, beyond note and mirror."""
+        return tuple(self.packed.get("debts", ()))
+
+    @property
+    def letters(self) -> int:
+        """How many dead letters were open after the commit."""
+        return int(self.packed.get("letters", 0))
+
     def state(self) -> State:
         """The embedded state; ``StateError`` when it is damaged or newer than this program."""
         what = f"the log's mark of {self.key} at position {self.version}"
@@ -50,7 +60,17 @@ class Mark:
         return state
 
 
-def mark(key: SourceKey, identity: Identity, version: int, attempt: str, sha256: str, state: State) -> Mark:
+def mark(
+    key: SourceKey,
+    identity: Identity,
+    version: int,
+    attempt: str,
+    sha256: str,
+    state: State,
+    *,
+    debts: Sequence[Mapping[str, Any]] = (),
+    letters: int = 0,
+) -> Mark:
     """The mark of one attempt, its state packed."""
     text = encoded(state)
     packed: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
@@ -58,6 +78,10 @@ def mark(key: SourceKey, identity: Identity, version: int, attempt: str, sha256:
         packed["state_zlib"] = base64.b64encode(zlib.compress(text, 6)).decode()
     else:
         packed["state"] = dict(state)
+    if debts:
+        packed["debts"] = [dict(debt) for debt in debts]
+    if letters:
+        packed["letters"] = letters
     return Mark(key, version, attempt, sha256, identity, packed)
 
 

@@ -33,6 +33,7 @@ class Mirror:
     state: State
     polls: int
     written_at: str
+    letters: int = 0
 
     def to_bytes(self) -> bytes:
         """The file's content, indented for people."""
@@ -44,6 +45,7 @@ class Mirror:
             "table_version": self.table_version,
             "polls": self.polls,
             "written_at": self.written_at,
+            "open_letters": self.letters,
         }
         content = {**self.state, "delta_version": self.delta_version, "tidegate": about}
         return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
@@ -62,6 +64,7 @@ class Mirror:
             data,
             int(about["polls"]),
             str(about["written_at"]),
+            int(about.get("open_letters", 0)),
         )
 
 

@@ -25,7 +25,8 @@ class Opened:
     ``table_version`` is -1 and ``table_id`` and ``schema_json`` are None without a table. ``committed_at`` is
     the table version of the commit that made this position, -1 where there is none or it cannot be told any
     more. ``unseen`` are log entries after it that were cleaned up before anyone looked for a RESTORE.
-    ``unpaid`` are debts that could not be paid yet; the next commit pays them first.
+    ``unpaid`` are debts that could not be paid yet; the next commit pays them first. ``letters`` is how many dead
+    letters are open.
     """
 
     key: SourceKey
@@ -45,6 +46,7 @@ class Opened:
     debts: tuple[Mapping[str, Any], ...] = ()
     unseen: tuple[int, int] | None = None
     unpaid: bool = False
+    letters: int = 0
     warnings: tuple[str, ...] = ()
 
     @property

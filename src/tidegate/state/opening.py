@@ -121,7 +121,8 @@ def _known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Ac
         parent=winner.parent,
         from_log=document is None,
         data_files=frozenset() if document is None else frozenset(file.path for file in document.data_files),
-        debts=() if document is None else document.debts,
+        debts=winner.debts,
+        letters=winner.letters,
         unseen=unseen,
         warnings=(*winner.warnings, *unseen_warning(unseen)),
     )

@@ -14,6 +14,8 @@ FAILPOINTS: tuple[str, ...] = (
     "state.won.before",
     "state.won.after",
     "state.debt.before",
+    "state.letters.before",
+    "state.letters.after",
     "state.mirror.before",
     "state.mirror.after",
     "state.checkpoint.before",
@@ -30,6 +32,7 @@ FAILPOINTS: tuple[str, ...] = (
 ``state.done.before``   our attempt was found in the log, no debt is paid
 ``state.won.*``         around the note that names the winner
 ``state.debt.before``   before each further debt of the commit
+``state.letters.*``     around the commit to the dead-letter table; the rows are visible already
 ``state.mirror.*``      around the mirror
 ``state.checkpoint.before`` before a Delta checkpoint
 ``state.cold_start.*``  around the put-if-absent of ``cold_start.json``

@@ -60,4 +60,5 @@ def prepared(site: Site, opened: Opened, change: Change) -> Document:
         dead_letter_files=change.dead_letter_files,
         debts=change.debts,
         action=change.action,
+        letters=max(0, opened.letters + change.letters),
     )

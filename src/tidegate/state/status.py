@@ -30,6 +30,7 @@ class Recorded:
     written_at: str
     polls: int
     shown_by: str
+    letters: int = 0
 
 
 def read_recorded(store: ObjectStore, key: SourceKey) -> Recorded | None:
@@ -43,9 +44,25 @@ def read_recorded(store: ObjectStore, key: SourceKey) -> Recorded | None:
             note = documents.read_won(store, key, name.version, name.attempt)
             table_version = -1 if note is None else note.table_version
             document = found.document
-            return Recorded(document.version, document.state, table_version, document.written_at, 0, "document")
+            return Recorded(
+                document.version,
+                document.state,
+                table_version,
+                document.written_at,
+                0,
+                "document",
+                document.letters,
+            )
     return None if mirror is None else _mirrored(mirror)
 
 
 def _mirrored(mirror: Mirror) -> Recorded:
-    return Recorded(mirror.version, mirror.state, mirror.table_version, mirror.written_at, mirror.polls, "mirror")
+    return Recorded(
+        mirror.version,
+        mirror.state,
+        mirror.table_version,
+        mirror.written_at,
+        mirror.polls,
+        "mirror",
+        mirror.letters,
+    )

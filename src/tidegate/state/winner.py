@@ -8,7 +8,9 @@ twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.errors import StateError
 from tidegate.state import documents
@@ -39,6 +41,8 @@ class Winner:
     noted: bool
     unseen: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()
+    letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,8 @@ def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: _Evidence) -> 
         noted=note is not None,
         unseen=None if note is None else note.unseen,
         warnings=warnings,
+        debts=mark.debts if document is None else document.debts,
+        letters=mark.letters if document is None else document.letters,
     )
 
 
@@ -149,6 +155,8 @@ def _from_note(site: Site, version: int, table_version: int, evidence: _Evidence
         checked=stored.document.delta_version if note is None else note.checked,
         noted=note is not None,
         unseen=None if note is None else note.unseen,
+        debts=stored.document.debts,
+        letters=stored.document.letters,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate import reports
 from tidegate.observe import events
+from tidegate.schema.letter import Letter
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
 MARK = "date=2026-01-28/hour=14/1706450400-0190e6b8-7c1a-7d4e-9a55-2f1f0c6b1a11.ndjson.gz"
@@ -158,6 +159,29 @@ def emitted() -> tuple[events.Event, ...]:
     )
 
 
+LETTERS = (
+    Letter(
+        id="1f0c6f6b0c2d4e5a",
+        kind="record",
+        pipeline="events",
+        source="asia",
+        at=datetime(2026, 1, 28, 14, 30, tzinfo=UTC),
+        run="r1",
+        file=MARK,
+        size=114,
+        line=4,
+        reason="not JSON",
+        stage="decode",
+        text="oops \x1b[31m",
+    ),
+)
+ANSWERS = (
+    reports.LettersReport(
+        "events", "asia", "file:///lake/events_dead_letters", 3, 2, 2, 0, (("9b1d", MARK, "not JSON"),), 13, 18
+    ),
+)
+
+
 @dataclass
 class StandIn:
     """Gives back the values above; ``raises`` is raised by every function instead."""
@@ -214,6 +238,18 @@ class StandIn:
     ) -> tuple[reports.Check, ...]:
         self._called("recover", config, pipeline, source, accept)
         return self.checks
+
+    def list_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
+        self._called("list_letters", config, pipeline, source, choice)
+        return LETTERS
+
+    def retry_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
+        self._called("retry_letters", config, pipeline, source, choice)
+        return ANSWERS
+
+    def discard_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
+        self._called("discard_letters", config, pipeline, source, choice)
+        return ANSWERS
 
     def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
         self._called("doctor", config)

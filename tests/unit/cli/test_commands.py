@@ -301,3 +301,26 @@ def test_the_canonical_form_is_yaml_with_defaults_and_is_printed_alone() -> None
 
 def test_the_schema_of_configurations_is_json() -> None:
     assert "pipelines" in document(invoke("config", "schema"))["properties"]
+
+
+def test_dlq_list_shows_letters_and_show_their_text_without_control_characters() -> None:
+    listed = invoke("dlq", "list", "t.yml", "-p", "events")
+    assert "1f0c6f6b0c2d4e5a" in listed.stdout
+    assert "not JSON" in listed.stdout
+    shown = invoke("dlq", "show", "t.yml", "1f0c", "-p", "events")
+    assert "oops" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def test_dlq_retry_ends_with_1_while_letters_are_still_bad() -> None:
+    result = invoke("dlq", "retry", "t.yml", "-p", "events", "--reason", "JSON")
+    assert result.exit_code == 1
+    assert "2 of 3 letters read again, 2 rows committed" in result.stdout
+
+
+def test_dlq_discard_asks_first() -> None:
+    api = StandIn()
+    assert invoke("dlq", "discard", "t.yml", "-p", "events", api=api).exit_code != 0
+    assert not [call for call in api.calls if call[0] == "discard_letters"]
+    invoke("dlq", "discard", "t.yml", "-p", "events", "--yes", api=api)
+    assert [call for call in api.calls if call[0] == "discard_letters"]

@@ -69,6 +69,8 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.sink.storage_options": {"AWS_REGION": "there"},
     f"{P}.max_concurrent_files": 17,
     f"{P}.error_handling": {"max_failures": 3},
+    f"{P}.error_handling.on_bad_record": "fail_run",
+    f"{P}.error_handling.max_bad_fraction": 0.25,
     f"{P}.error_handling.max_failures": 17,
     f"{P}.error_handling.max_bad_records": 17,
     f"{P}.error_handling.dlq_path": "dead",

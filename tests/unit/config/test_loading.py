@@ -133,7 +133,7 @@ def test_a_configuration_of_the_older_system_loads_as_it_is(loaded: Load, tmp_pa
 def test_keys_of_other_systems_and_inactive_keys_are_named_in_notices(loaded: Load) -> None:
     pooling, inactive = loaded(OLDER).notices
     assert pooling.startswith("global.connection_pooling means nothing here")
-    assert inactive == ("not active yet: metrics, pipelines.clicks.error_handling")
+    assert inactive == ("not active yet: metrics")
 
 
 def test_a_file_without_notable_keys_has_no_notices(loaded: Load) -> None:

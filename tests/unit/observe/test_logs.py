@@ -85,7 +85,7 @@ def test_names_of_events_are_unique() -> None:
         (events.PlanMade("p", "s", units=1, files=2, bytes=2048), "planned 2 files (2.0 KiB) in 1 unit"),
         (
             events.FileRefused("p", "s", path="a", reason="line 1: bad", attempts=5, will_retry=False),
-            "cannot read a: line 1: bad (5 attempts; it is not tried again until it changes)",
+            "cannot read a: line 1: bad (5 attempts; it goes to the dead letters)",
         ),
         (
             events.PartitionAdvanced("p", "s", partition="d=1", before=None, after="b"),

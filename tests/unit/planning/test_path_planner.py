@@ -68,20 +68,23 @@ def test_an_unfinished_file_is(progress: FileProgress, file: SourceFile, expecte
 def test_a_file_that_was_given_up_is_named_with_its_reason() -> None:
     plan = over(OF, PathState(files={"d/a": Failed(3, "line 7: not JSON", 100)}), SAME)
     assert plan.notes == (
-        "d/a failed 3 times and holds its partition's watermark: line 7: not JSON; it is read again when it changes",
+        "d/a failed 3 times and goes to the dead letters: line 7: not JSON; `tidegate dlq retry` reads it again",
     )
+    (given_up,) = plan.given_up
+    assert (given_up.slice.path, given_up.reason) == ("d/a", "failed 3 times: line 7: not JSON")
 
 
 def test_of_many_troubles_three_are_named_and_the_rest_counted() -> None:
     names = [f"d/{number}" for number in range(5)]
     plan = over(OF, PathState(files={name: Failed(3, "bad", 100) for name in names}), *files(*names))
     assert len(plan.notes) == 4
-    assert plan.notes[-1] == "2 more: failed too often, waits until it changes"
+    assert plan.notes[-1] == "2 more: failed too often, goes to the dead letters"
 
 
 def test_a_changed_file_says_how_many_lines_are_committed() -> None:
     plan = over(OF, PathState(files={"d/a": RecordsRead(7000, 99)}), SAME)
-    assert plan.notes[0].startswith("d/a changed after 7,000 of its lines were committed and is not read on")
+    assert plan.notes[0].startswith("d/a changed after 7,000 of its lines were committed, is not read on")
+    assert plan.given_up[0].slice.start_record == 7000
 
 
 def test_unfinished_files_that_were_removed_are_reported_and_make_way() -> None:
@@ -144,7 +147,8 @@ class TestIslands:
     def test_an_empty_plan_that_holds_files_back_waits(self) -> None:
         state = PathState(files={"d/a": Failed(5, "bad", 100), "d/b": Finished()})
         plan = planned(SMALL, state, "d/a", "d/b", "d/c")
-        assert plan.is_empty
+        assert not plan.units
+        assert [each.slice.path for each in plan.given_up] == ["d/a"]
         assert plan.waits
 
     def test_a_late_file_that_failed_is_no_gap(self) -> None:
@@ -212,8 +216,9 @@ def test_a_plan_describes_itself_in_lines() -> None:
         "  unit 1: 2 files, 200 bytes: d/a to d/b",
         "  skipped 1: changed after a part of it was read, e.g. d/c",
         "  listing: 2 requests, 3 keys; cut off, the next plan goes on from there",
-        "  note: d/c changed after 7 of its lines were committed and is not read on;"
-        " put the original back, or deliver the rest under a new name",
+        "  to the dead letters: 1 file, e.g. d/c",
+        "  note: d/c changed after 7 of its lines were committed, is not read on and goes to the dead letters;"
+        " `tidegate dlq retry` goes on from there, or deliver the rest under a new name",
     )
 
 

@@ -97,8 +97,8 @@ def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: Place) ->
     result = read_unit(place.task(), Unit(7, slices))
     assert result.number == 7
     assert result.outcomes == (
-        Covered("a.ndjson.gz", slices[0].size, None, 0, 100, True),
-        Covered("b.ndjson", slices[1].size, None, 0, 50, True),
+        Covered("a.ndjson.gz", slices[0].size, None, 0, 100, True, rows=100),
+        Covered("b.ndjson", slices[1].size, None, 0, 50, True, rows=50),
         Covered("c.gz", slices[2].size, None, 0, 0, True),
     )
     assert place.ids(result) == list(range(150))
@@ -214,7 +214,7 @@ def test_the_first_committed_lines_are_skipped_exactly(place: Place) -> None:
     whole = place.put("a.gz", [record(0), "", *(record(number) for number in range(2, 500))])
     result = read_unit(place.task(), Unit(0, (replace(whole, start_record=300),)))
     assert place.ids(result) == list(range(300, 500))
-    assert result.outcomes == (Covered("a.gz", whole.size, None, 300, 500, True),)
+    assert result.outcomes == (Covered("a.gz", whole.size, None, 300, 500, True, rows=200),)
 
 
 def test_a_unit_stops_after_the_file_that_filled_the_batch(place: Place) -> None:

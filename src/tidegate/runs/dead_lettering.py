@@ -1,0 +1,106 @@
+"""Bad records and given-up files of a pass: what they add to its commits, and the limits that stop it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.errors import LimitReached
+from tidegate.planning.plan import GivenUp
+from tidegate.runs.place import Place
+from tidegate.sink.letters import Letterbox, LetterPlace
+from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.task import UnitResult
+from tidegate.state.dead_letters import debt
+from tidegate.state.files import DataFile
+from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
+
+FRACTION_FROM = 100
+"""Lines from which on the share of bad ones says something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Letter files that a commit brings along, and how many letters they hold."""
+
+    files: tuple[FinishedFile, ...] = ()
+    count: int = 0
+
+    @classmethod
+    def of(cls, results: Iterable[UnitResult]) -> Letters:
+        """Those that tasks wrote."""
+        files = tuple(file for result in results for file in result.letter_files)
+        return cls(files, sum(file.record_count for file in files))
+
+    def debts(self, place: Place) -> tuple[dict[str, Any], ...]:
+        """What the commit owes to the dead-letter table; checks that the files are there."""
+        if not self.files:
+            return ()
+        place.letters.check(self.files)
+        return (debt(place.letters.uri, self.files),)
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """As the document keeps them."""
+        return self.files
+
+
+def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[Letters, tuple[Covered, ...]]:
+    """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
+    letters = letterbox(place, run)
+    with contextlib.closing(letters):
+        for each in files:
+            letters.file(each.slice, each.reason, "read")
+        finished = letters.cut()
+    outcomes = tuple(
+        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True)
+        for one in (each.slice for each in files)
+    )
+    return Letters(finished, len(files)), outcomes
+
+
+def letterbox(place: Place, run: str, fingerprint: str = "") -> Letterbox:
+    """For letters that are written by the driver."""
+    target = place.pipeline.dead_letters
+    return Letterbox(LetterPlace(target, place.pipeline.name, place.source.name, run, fingerprint))
+
+
+class Limits:
+    """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
+
+    def __init__(self, place: Place) -> None:
+        self._handling = place.pipeline.error_handling
+        self._name = f"{place.pipeline.name}/{place.source.name}"
+        self._failures = 0
+        self._bad = 0
+        self._lines = 0
+
+    def check(self, outcomes: Iterable[FileOutcome]) -> None:
+        """Take note of what tasks gave back."""
+        last = ""
+        for outcome in outcomes:
+            if isinstance(outcome, Covered):
+                self._bad += outcome.bad
+                self._lines += outcome.end - outcome.start
+                last = outcome.path if outcome.bad else last
+            elif isinstance(outcome, Refused):
+                self._failures += 1
+                last = outcome.path
+        handling = self._handling
+        if handling.max_failures and self._failures > handling.max_failures:
+            told = f"{self._failures} files could not be read"
+            raise self._reached(told, "max_failures", handling.max_failures, last)
+        if handling.max_bad_records and self._bad > handling.max_bad_records:
+            raise self._reached(f"{self._bad} bad records", "max_bad_records", handling.max_bad_records, last)
+        share = handling.max_bad_fraction
+        if share and self._lines >= FRACTION_FROM and self._bad > share * self._lines:
+            told = f"{self._bad} of {self._lines} records are bad"
+            raise self._reached(told, "max_bad_fraction", share, last)
+
+    def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
+        return LimitReached(
+            f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
+            f"what exceeded the limit was not committed; correct the files or the schema, or raise {key}",
+        )

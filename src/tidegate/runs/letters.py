@@ -1,0 +1,205 @@
+"""Dead letters: list them, read them again, or answer them with "never mind".
+
+Retrying and discarding are commits of the source by the ordinary protocol: the rows of what is good now, and the
+answers to its letters as a debt. So two retries at once, or a retry beside a run, never give a row twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+
+from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
+from tidegate.observe.events import Emit, ignore
+from tidegate.planning.plan import FileSlice, Plan, Unit
+from tidegate.reports import LettersReport
+from tidegate.runs.batches import coverage_of
+from tidegate.runs.columns import Columns, resolve_columns
+from tidegate.runs.dead_lettering import Letters, letterbox
+from tidegate.runs.lanes import Lane, deal
+from tidegate.runs.place import Place
+from tidegate.schema.letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
+from tidegate.sink.names import uuid7
+from tidegate.sink.rereading import Reread, reread
+from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.watermarks.codec import embedded
+from tidegate.watermarks.outcomes import Covered, Refused
+
+TRIES_AGAINST_OTHERS = 20
+MANY_FILES = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which letters; all of these hold. ``ids`` are beginnings of ids, ``file`` a glob, ``reason`` a part of it."""
+
+    ids: tuple[str, ...] = ()
+    file: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        """Whether this letter is meant."""
+        return (
+            (not self.ids or any(letter.id.startswith(each) for each in self.ids))
+            and (self.file is None or fnmatchcase(letter.file or "", self.file))
+            and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
+            and self.kind in (None, letter.kind)
+        )
+
+
+def chosen(place: Place, choice: Choice) -> Iterator[Letter]:
+    """The open letters of a source that are meant."""
+    found = place.letters.open_letters(place.pipeline.name, place.source.name)
+    return (letter for letter in found if choice.takes(letter))
+
+
+def retry(place: Place, choice: Choice, lane: Callable[[], Lane], emit: Emit = ignore) -> LettersReport:
+    """Read letters again; ``lane`` is asked for only where files are among them."""
+    return _committed(place, lambda opened: _retried(place, opened, choice, lane, emit))
+
+
+def discard(place: Place, choice: Choice) -> LettersReport:
+    """Answer letters without reading them; their lines stay in the dead-letter table."""
+    return _committed(place, lambda opened: _discarded(place, opened, choice))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A change that answers letters, None when there is nothing to commit, and what to tell of it."""
+
+    change: Change | None
+    report: LettersReport = field()
+
+
+def _committed(place: Place, answer: Callable[[Opened], _Answer]) -> LettersReport:
+    for attempt in range(TRIES_AGAINST_OTHERS):
+        opened = place.positions.open()
+        made = answer(opened)
+        if made.change is None:
+            return made.report
+        try:
+            after = place.positions.commit(opened, made.change)
+        except (CommitLost, ObjectMissing, ObjectChanged):
+            if attempt + 1 == TRIES_AGAINST_OTHERS:
+                raise
+            continue
+        return replace(made.report, position=after.version, table_version=after.table_version)
+    raise AssertionError("unreachable")
+
+
+def _discarded(place: Place, opened: Opened, choice: Choice) -> _Answer:
+    letters = list(chosen(place, choice))
+    report = _report(place, len(letters))
+    if not letters:
+        return _Answer(None, report)
+    answers = _answers(place, letters, DISCARDED, uuid7())
+    change = _change(opened, place, answers, -len(letters), "dlq discard")
+    return _Answer(change, replace(report, answered=len(letters)))
+
+
+def _retried(place: Place, opened: Opened, choice: Choice, lane: Callable[[], Lane], emit: Emit) -> _Answer:
+    letters = list(chosen(place, choice))
+    report = _report(place, len(letters))
+    if not letters:
+        return _Answer(None, report)
+    run = uuid7()
+    columns = _columns(place, opened, emit)
+    task = columns.task(place.pipeline, place.source, None, run)
+    records = [letter for letter in letters if letter.kind == RECORD]
+    files = [letter for letter in letters if letter.kind == FILE]
+    lines = reread(task, records) if records else Reread()
+    whole = _reread_files(place, task, files, lane) if files else _Files()
+    good = [*lines.good, *whole.good]
+    bad = [*lines.bad, *whole.bad]
+    told = replace(report, still_bad=tuple((letter.id, letter.file or "", reason) for letter, reason in bad))
+    if not good:
+        return _Answer(None, told)
+    new = Letters.of(whole.results)
+    answers = _answers(place, good, RETRIED, run, fingerprint(columns.fields))
+    together = Letters((*new.files, *answers.files), new.count)
+    change = replace(
+        _change(opened, place, together, new.count - len(good), "dlq retry"),
+        coverage=coverage_of(whole.results),
+        data_files=(*lines.files, *(file for result in whole.results for file in result.data_files)),
+        rows=lines.rows + sum(result.rows for result in whole.results),
+        schema=columns.table,
+        partition_columns=columns.partition_columns,
+    )
+    return _Answer(change, replace(told, answered=len(good), rows=change.rows, new_letters=new.count))
+
+
+@dataclass(slots=True)
+class _Files:
+    """Files that were given up, read again from where they had stopped."""
+
+    results: tuple[UnitResult, ...] = ()
+    good: list[Letter] = field(default_factory=list)
+    bad: list[tuple[Letter, str]] = field(default_factory=list)
+
+
+def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Lane]) -> _Files:
+    found = _Files()
+    by_path: dict[str, Letter] = {}
+    slices = []
+    for letter in letters:
+        path = letter.file or ""
+        try:
+            now = place.source_store.head(path)
+        except ObjectMissing:
+            found.bad.append((letter, "the file is not there any more"))
+            continue
+        by_path[path] = letter
+        slices.append(FileSlice(path, now.size, now.etag, (letter.line or 1) - 1))
+    if not slices:
+        return found
+    whole = replace(task, whole_files=True, commit_batch_files=MANY_FILES, deadline=None)
+    units = [Unit(number, (each,)) for number, each in enumerate(slices, 1)]
+    runner = lane()
+    runner.prepare()
+    found.results = runner.execute(whole, deal(units, place.parallelism * 2), lambda done: None)
+    for result in found.results:
+        for outcome in result.outcomes:
+            letter = by_path[outcome.path]
+            match outcome:
+                case Covered():
+                    found.good.append(letter)
+                case Refused(reason=reason):
+                    found.bad.append((letter, reason))
+                case _:
+                    found.bad.append((letter, "changed while it was read"))
+    return found
+
+
+def _columns(place: Place, opened: Opened, emit: Emit) -> Columns:
+    plan = Plan(place.pipeline.name, place.source.name, opened.version, datetime.now(UTC))
+    return resolve_columns(place, opened, plan, emit)
+
+
+def _answers(place: Place, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> Letters:
+    box = letterbox(place, run, schema)
+    with contextlib.closing(box):
+        box.resolved(letters, how)
+        return Letters(box.cut(), 0)
+
+
+def _change(opened: Opened, place: Place, letters: Letters, difference: int, action: str) -> Change:
+    if opened.state is None:
+        raise TidegateError(f"{place.key}: nothing was ever committed, so it has no dead letters", "run it first")
+    return Change(
+        state=opened.state,
+        embedded=embedded(dict(opened.state)),
+        dead_letter_files=letters.data_files,
+        debts=letters.debts(place),
+        letters=difference,
+        action=action,
+    )
+
+
+def _report(place: Place, letters: int) -> LettersReport:
+    return LettersReport(place.pipeline.name, place.source.name, place.letters.uri, letters)

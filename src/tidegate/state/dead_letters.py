@@ -1,0 +1,134 @@
+"""The dead-letter table: files that tasks wrote become visible there after the main commit, exactly once.
+
+It is a debt of the main commit: the same application id and the same version, so that a commit which is durable shows
+itself in the next snapshot, and paying twice changes nothing. Errors are not believed; the table is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import StorageUnavailable, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.schema.letter import RESOLUTION, Letter
+from tidegate.schema.letters import LETTERS, letter_of
+from tidegate.state.arrow import schema_json
+from tidegate.state.documents import encoded
+from tidegate.state.features import check_table
+from tidegate.state.files import DataFile
+from tidegate.state.identity import SourceKey
+from tidegate.state.opened import Opened
+from tidegate.state.pace import Pace
+from tidegate.state.table import Add, CommitNote, DeltaTablePort
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+KIND = "dead_letters"
+
+
+def debt(uri: str, files: Sequence[DataFile]) -> dict[str, Any]:
+    """The debt of a commit that brings these letter files."""
+    return {"kind": KIND, "uri": uri, "files": [file.to_json() for file in files]}
+
+
+class DeadLetterTable:
+    """One dead-letter table; several sources and pipelines may share it."""
+
+    def __init__(self, store: ObjectStore, delta: DeltaTablePort, pace: Pace | None = None) -> None:
+        self._store = store
+        self._delta = delta
+        self._pace = pace or Pace()
+
+    @property
+    def uri(self) -> str:
+        """Where it is."""
+        return self._store.location.uri
+
+    def pay(self, opened: Opened, owed: Mapping[str, Any]) -> None:
+        """Make the letter files of a committed position visible, unless they are."""
+        if owed["uri"] != self.uri:
+            raise TidegateError(
+                f"{opened.key}: position {opened.version} owes dead letters to {owed['uri']}, and the configuration "
+                f"now names {self.uri}",
+                "put error_handling.dlq_path back for one run, then change it",
+            )
+        self.commit(opened.key, opened.version, [DataFile.from_json(each) for each in owed["files"]])
+
+    def check(self, files: Sequence[DataFile]) -> None:
+        """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
+        for file in files:
+            self._store.head(file.path)
+
+    def commit(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
+        """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
+        deadline = self._pace.start()
+        problem: TidegateError | None = None
+        while not self._is_paid(key, version):
+            if deadline.passed:
+                raise StorageUnavailable(
+                    f"{key}: the dead letters of position {version} could not be committed to {self.uri} "
+                    f"(last problem: {problem})",
+                    "nothing is lost: they are committed by the next run, before it reads anything",
+                )
+            if problem is not None:
+                deadline.pause()
+            try:
+                self._send(key, version, files)
+            except TidegateError as error:
+                problem = error
+
+    def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
+        """The letters of a pipeline that are not answered, oldest first."""
+        rows = getattr(self._delta, "rows", None)
+        if rows is None:
+            raise TidegateError(f"{self.uri}: letters of a table in memory cannot be listed", "use a table on disk")
+        mine = f"l.pipeline = {_quoted(pipeline)}" + (f" and l.source = {_quoted(source)}" if source else "")
+        columns = ", ".join(f'l."{name}"' for name in LETTERS.names)
+        answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
+        sql = (
+            f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
+            f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine} order by l.at, l.file, l.line"
+        )
+        yield from map(letter_of, rows(sql))
+
+    def _is_paid(self, key: SourceKey, version: int) -> bool:
+        snapshot = self._delta.snapshot()
+        return snapshot is not None and (snapshot.transaction_version(key.app_id) or 0) >= version
+
+    def _send(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
+        snapshot = self._delta.snapshot()
+        adds = [self._add(file) for file in files]
+        metadata = encoded({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
+        note = CommitNote({key.app_id: version}, self._pace.now_ms(), metadata.decode())
+        failpoint("state.letters.before")
+        if snapshot is None:
+            self._delta.create(LETTERS, (), adds, note)
+        else:
+            check_table(snapshot.facts, self.uri)
+            self._check_columns(snapshot.facts.schema_json)
+            if (snapshot.transaction_version(key.app_id) or 0) < version:
+                self._delta.append(snapshot, adds, note)
+        failpoint("state.letters.after")
+
+    def _check_columns(self, found: str) -> None:
+        if found != schema_json(LETTERS):
+            from tidegate.state.arrow import arrow_schema
+
+            names = set(arrow_schema(found).names)
+            missing = [name for name in LETTERS.names if name not in names]
+            if missing:
+                raise TidegateError(
+                    f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
+                    "set error_handling.dlq_path to a place of its own",
+                )
+
+    def _add(self, file: DataFile) -> Add:
+        found = self._store.head(file.path)
+        stats = file.stats if file.stats is not None else f'{{"numRecords": {file.record_count}}}'
+        return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), stats)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
