@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +18,10 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import CommitLost
 from tidegate.observe.events import Event
+from tidegate.schema.letter import Letter
+from tidegate.schema.letters import batch
 from tidegate.specs import Location
+from tidegate.state.dead_letters import KIND, DeadLetterTable, debt
 from tidegate.state.delta import DeltaLakeTable
 from tidegate.state.files import Change, Coverage, DataFile
 from tidegate.state.identity import Identity, SourceKey
@@ -66,6 +70,25 @@ class Lake:
         }
         given = defaults | settings
         return PositionStore(SourceKey("p", source), given.pop("identity"), self.location, store, **given)
+
+    def letters(self) -> DeadLetterTable:
+        """The dead-letter table beside it."""
+        location = replace(self.location, uri=f"{self.location.uri}_dead_letters")
+        store = open_store(location)
+        return DeadLetterTable(store, open_delta(location, store))
+
+    def letter_payers(self) -> dict[str, Any]:
+        return {KIND: self.letters().pay}
+
+    def letter_debt(self, text: str) -> dict[str, Any]:
+        """One letter, written and owed."""
+        letter = Letter("id", "record", "p", "s", datetime(2026, 1, 28, tzinfo=UTC), "run", file="f", line=1, text=text)
+        sink = io.BytesIO()
+        pq.write_table(pa.Table.from_batches([batch([letter])]), sink)
+        path = f"{uuid4()}.parquet"
+        table = self.letters()
+        open_store(replace(self.location, uri=table.uri)).put(path, sink.getvalue())
+        return debt(table.uri, [DataFile(path, len(sink.getvalue()), 1, {})])
 
     def change(self, start: int, end: int, source: str = "s", **more: Any) -> Change:
         """Records ``start <= n < end`` in a data file of their own."""

@@ -35,16 +35,14 @@ def everything(lake: Any) -> None:
 
     from state.lake import SCHEMA, following
 
-    paid = {"letters": lambda opened, debt: None}
-    positions = lake.positions(checkpoint_every=2, payers=paid)
+    positions = lake.positions(checkpoint_every=2, payers=lake.letter_payers())
     positions.put_cold_start({"next": 0})
     opened = positions.open()
     if following(opened) < 2:
         opened = positions.commit(opened, lake.change(0, 2))
     if following(opened) < 4:
         wider = pa.schema([*SCHEMA, ("n", pa.int64())])
-        debts = ({"kind": "letters"},)
-        change = lake.change(2, 4, schema=wider, columns={"n": [1, 2]}, debts=debts)
+        change = lake.change(2, 4, schema=wider, columns={"n": [1, 2]}, debts=(lake.letter_debt("bad line"),))
         positions.commit(opened, change)
 
 

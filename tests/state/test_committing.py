@@ -78,7 +78,9 @@ def test_documents_are_a_chain_of_parents_and_name_their_files(lake: Lake) -> No
     document = json.loads(lake.store.get(positions.site.key.document(2, second.parent.attempt)))
     assert document["parent"] == {"version": 1, "attempt": first.parent.attempt, "sha256": first.parent.sha256}
     assert document["data_files"][0]["path"] == change.data_files[0].path
-    assert document["coverage"] == [{"file": "file-1", "size": 10, "etag": None, "from": 0, "to": 1, "eof": True}]
+    assert document["coverage"] == [
+        {"file": "file-1", "size": 10, "etag": None, "from": 0, "to": 1, "eof": True, "rows": 0, "bad": 0}
+    ]
     assert document["identity"] == {"kind": "path", "source_uri": "file:///landing/events", "pattern": None}
     assert (document["delta_version"], document["table_id"]) == (0, first.table_id)
 

@@ -30,7 +30,8 @@ def test_a_kill_at_any_place_changes_nothing_about_exactly_once(tmp_path: Path) 
             assert died(process), f"{place} was never reached"
     for place, lake in lakes.items():
         racer.everything(lake)
-        opened = lake.positions(payers={"letters": lambda opened, debt: None}).open()
+        opened = lake.positions(payers=lake.letter_payers()).open()
+        assert [letter.text for letter in lake.letters().open_letters("p")] == ["bad line"], place
         assert (opened.version, opened.state) == (2, {"next": 4}), place
         assert lake.ids() == [0, 1, 2, 3], place
         mirror = json.loads(lake.store.get("_tidegate/p_s_checkpoint.json"))
