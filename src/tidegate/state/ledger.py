@@ -1,7 +1,8 @@
 """The ledger: which records of which files every commit of a source brought in, position by position.
 
-It is the chain of winning documents. Attempts that lost are not in it; a position whose document is missing or
-damaged is in it as a gap, never left out.
+It is the chain of winning documents; of old positions, the blocks that their documents were gathered into
+(``compacting``). Attempts that lost are not in it; a position whose document is missing or damaged is in it as a
+gap, never left out.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from tidegate.errors import StateError
+from tidegate.state import documents
+from tidegate.state.blocks import Block, blocks, find_block, read_block
 from tidegate.state.documents import Parent
 from tidegate.state.identity import SourceKey
-from tidegate.state.ledger_entry import LedgerEntry
+from tidegate.state.ledger_entry import LedgerEntry, gap
 from tidegate.state.winners import Told, entry_of, tell
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
-__all__ = ["LedgerEntry", "entries"]
+__all__ = ["LedgerEntry", "entries", "from_documents", "newest_first", "segments"]
+
+_WINDOW = 32
+
+Segment = Block | range
+"""A stretch of positions: those of a block, or those whose documents are still there."""
 
 
 def entries(
@@ -30,11 +39,90 @@ def entries(
     ``newest`` is the position that OPEN found (``Opened.parent``): its winner may have no note yet. Without it
     the ledger ends at the newest note.
     """
-    yield from _read(store, key, tell(store, key, start, None if newest is None else newest.version, newest))
+    for segment in segments(store, key, start, newest):
+        for entry in _of_segment(store, key, segment, newest):
+            if entry.version >= start and (newest is None or entry.version <= newest.version):
+                yield entry
 
 
-def _read(store: ObjectStore, key: SourceKey, winners: Iterator[Told]) -> Iterator[LedgerEntry]:
-    """The entries of these winners in their order; a few are read ahead where a request takes time."""
+def newest_first(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[LedgerEntry]:
+    """The same from the newest position down; reads no more than a block, or a few documents, ahead."""
+    for segment in reversed(segments(store, key, 1, newest)):
+        for part in [segment] if isinstance(segment, Block) else _windows(segment):
+            found = list(_of_segment(store, key, part, newest))
+            yield from (each for each in reversed(found) if newest is None or each.version <= newest.version)
+
+
+def _windows(positions: range) -> Iterator[range]:
+    """Short stretches of a long one, from its end."""
+    for stop in range(positions.stop, positions.start, -_WINDOW):
+        yield range(max(positions.start, stop - _WINDOW), stop)
+
+
+def segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent | None = None) -> list[Segment]:
+    """Where the positions from ``start`` to the newest are kept, ascending."""
+    found: list[Segment] = []
+    at = start
+    for block in blocks(store, key, start):
+        if block.first > at:
+            found.append(range(at, block.first))
+        found.append(block)
+        at = block.last + 1
+    top = _newest_note(store, key, at) if newest is None else newest.version
+    return [*found, range(at, top + 1)] if top >= at else found
+
+
+def _newest_note(store: ObjectStore, key: SourceKey, start: int) -> int:
+    noted = (name.version for name in documents.names(store, key, start) if name.ending == "won")
+    return max(noted, default=0)
+
+
+def _of_segment(store: ObjectStore, key: SourceKey, segment: Segment, newest: Parent | None) -> Iterator[LedgerEntry]:
+    if isinstance(segment, Block):
+        return _from_block(store, key, segment)
+    return _still_there(store, key, segment, newest)
+
+
+def _from_block(store: ObjectStore, key: SourceKey, block: Block) -> Iterator[LedgerEntry]:
+    """The entries of a block. One that was a gap is looked for again: its document may have been put back."""
+    at = block.first
+    try:
+        for entry in read_block(store, block):
+            yield _again(store, key, entry) if entry.gap is not None else entry
+            at = entry.version + 1
+    except StateError as error:
+        yield from (gap(version, error.problem) for version in range(at, block.last + 1))
+
+
+def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntry:
+    if not entry.attempt:
+        return entry
+    found = entry_of(store, key, Told(entry.version, entry.attempt, entry.sha256, noted=True))
+    return entry if found.gap is not None else found
+
+
+def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
+    """The entries of documents; of a block where another process has gathered them in the meantime."""
+    at = positions.start
+    while at < positions.stop:
+        block: Block | None = None
+        for entry in from_documents(store, key, range(at, positions.stop), newest):
+            if entry.gap is not None and (block := find_block(store, key, entry.version)) is not None:
+                at = entry.version
+                break
+            yield entry
+        if block is None:
+            return
+        gathered = _from_block(store, key, block)
+        yield from (entry for entry in gathered if at <= entry.version < positions.stop)
+        at = block.last + 1
+
+
+def from_documents(
+    store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None
+) -> Iterator[LedgerEntry]:
+    """The entries of these positions by their documents alone; a few are read ahead where a request takes time."""
+    winners = tell(store, key, positions.start, positions.stop - 1, newest)
     if store.concurrency <= 1:
         yield from (entry_of(store, key, told) for told in winners)
         return
