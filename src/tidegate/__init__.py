@@ -5,8 +5,32 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import (
+    compact_ledger,
+    demo,
+    doctor,
+    export_ledger,
+    files,
+    load,
+    plan,
+    recover,
+    run,
+    show_watermarks,
+    status,
+    watermark_history,
+)
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.ledger_reports import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+    PositionView,
+    WatermarkHistory,
+)
 from tidegate.reports import (
     Check,
     DemoReport,
@@ -47,8 +71,15 @@ __all__ = [
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "FileRange",
+    "FileTotals",
+    "FilesReport",
+    "IngestedFile",
     "LateFiles",
     "Lateness",
+    "LedgerCompaction",
+    "LedgerExport",
+    "LedgerGap",
     "Location",
     "Numbers",
     "Options",
@@ -57,6 +88,7 @@ __all__ = [
     "PartitionFilter",
     "PathSource",
     "PipelineSpec",
+    "PositionView",
     "ProjectSpec",
     "RunReport",
     "SchemaSpec",
@@ -66,14 +98,19 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "TidegateError",
+    "WatermarkHistory",
     "WatermarkView",
     "__version__",
+    "compact_ledger",
     "demo",
     "doctor",
+    "export_ledger",
+    "files",
     "load",
     "plan",
     "recover",
     "run",
     "show_watermarks",
     "status",
+    "watermark_history",
 ]

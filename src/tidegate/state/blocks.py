@@ -184,7 +184,7 @@ def read_block(store: ObjectStore, block: Block) -> Iterator[LedgerEntry]:
     """The entries of a block, ascending; ``StateError`` when it is damaged or a newer Tidegate wrote it."""
     waiting: LedgerEntry | None = None
     for batch in read_batches(store, block):
-        for entry in _entries(batch):
+        for entry in entries_in(batch):
             if waiting is not None and waiting.version == entry.version:
                 waiting = replace(waiting, coverage=waiting.coverage + entry.coverage)
                 continue
@@ -214,7 +214,7 @@ def read_batches(store: ObjectStore, block: Block) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _entries(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
+def entries_in(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
     """The entries in one batch; the last one may go on in the next."""
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     positions = columns["position"]

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import StateError
 from tidegate.state import documents
-from tidegate.state.blocks import Block, blocks, find_block, read_block
+from tidegate.state.blocks import Block, batches, blocks, entries_in, find_block, read_batches, read_block
 from tidegate.state.documents import Parent
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger_entry import LedgerEntry, gap
 from tidegate.state.winners import Told, entry_of, tell
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidegate.storage.port import ObjectStore
 
-__all__ = ["LedgerEntry", "entries", "from_documents", "newest_first", "segments"]
+__all__ = ["LedgerEntry", "entries", "from_documents", "newest_first", "record_batches"]
 
 _WINDOW = 32
 
@@ -39,7 +41,7 @@ def entries(
     ``newest`` is the position that OPEN found (``Opened.parent``): its winner may have no note yet. Without it
     the ledger ends at the newest note.
     """
-    for segment in segments(store, key, start, newest):
+    for segment in _segments(store, key, start, newest):
         for entry in _of_segment(store, key, segment, newest):
             if entry.version >= start and (newest is None or entry.version <= newest.version):
                 yield entry
@@ -47,10 +49,27 @@ def entries(
 
 def newest_first(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[LedgerEntry]:
     """The same from the newest position down; reads no more than a block, or a few documents, ahead."""
-    for segment in reversed(segments(store, key, 1, newest)):
+    for segment in reversed(_segments(store, key, 1, newest)):
         for part in [segment] if isinstance(segment, Block) else _windows(segment):
             found = list(_of_segment(store, key, part, newest))
             yield from (each for each in reversed(found) if newest is None or each.version <= newest.version)
+
+
+def record_batches(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[pa.RecordBatch]:
+    """The whole ledger as rows of blocks, ascending; the rows of a block are handed on as they are."""
+    for segment in _segments(store, key, 1, newest):
+        if not isinstance(segment, Block):
+            yield from batches(_still_there(store, key, segment, newest))
+            continue
+        at = segment.first
+        try:
+            for batch in read_batches(store, segment):
+                untouched = batch.column("gap").null_count == batch.num_rows
+                again = (_again(store, key, entry) for entry in entries_in(batch))
+                yield from [batch] if untouched else batches(again)
+                at = batch.column("position")[-1].as_py() + 1
+        except StateError as error:
+            yield from batches(gap(version, error.problem) for version in range(at, segment.last + 1))
 
 
 def _windows(positions: range) -> Iterator[range]:
@@ -59,7 +78,7 @@ def _windows(positions: range) -> Iterator[range]:
         yield range(max(positions.start, stop - _WINDOW), stop)
 
 
-def segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent | None = None) -> list[Segment]:
+def _segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent | None = None) -> list[Segment]:
     """Where the positions from ``start`` to the newest are kept, ascending."""
     found: list[Segment] = []
     at = start
@@ -88,14 +107,14 @@ def _from_block(store: ObjectStore, key: SourceKey, block: Block) -> Iterator[Le
     at = block.first
     try:
         for entry in read_block(store, block):
-            yield _again(store, key, entry) if entry.gap is not None else entry
+            yield _again(store, key, entry)
             at = entry.version + 1
     except StateError as error:
         yield from (gap(version, error.problem) for version in range(at, block.last + 1))
 
 
 def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntry:
-    if not entry.attempt:
+    if entry.gap is None or not entry.attempt:
         return entry
     found = entry_of(store, key, Told(entry.version, entry.attempt, entry.sha256, noted=True))
     return entry if found.gap is not None else found
