@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from servers.s3 import Server
 from state.lake import IDENTITY, Lake
 from state.test_ledger import KEY, attempts, drop_note, winner
 from tidegate import failpoints
@@ -179,6 +180,21 @@ class TestWhatIsDue:
         assert [block.last for block in blocks(lake.store, KEY)] == [256]
         assert [each.gap for each in ledger(lake, opened.parent)] == [None] * 608
 
+    def test_a_run_gathers_one_block_at_a_time_and_what_a_kill_left_of_the_last(
+        self, lake: Lake, newest: Parent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = ledger(lake, newest)
+        for module in ("blocks", "compacting", "ledger"):
+            monkeypatch.setattr(f"tidegate.state.{module}.SIZE", 100)
+        assert [compact(lake.store, KEY, newest, most=1).blocks for _ in range(4)] == [1, 1, 1, 0]
+        assert [block.last for block in blocks(lake.store, KEY)] == [100, 200, 300]
+        lake.store.put(KEY.document(50, "slept"), b"{}")
+        lake.store.put(KEY.document(250, "slept"), b"{}")
+        assert compact(lake.store, KEY, newest, most=1) == Compacted(0, 1)
+        assert compact(lake.store, KEY, newest) == Compacted(0, 1)
+        assert ledger(lake, newest) == before
+        assert list(newest_first(lake.store, KEY, newest)) == before[::-1]
+
     def test_a_failure_is_only_told_and_made_up_for_later(self, lake: Lake) -> None:
         positions = quick(lake)
         opened = positions.open()
@@ -226,6 +242,17 @@ class TestGaps:
         assert ledger(lake, newest)[39].gap is not None
         lake.store.put(path, content)
         assert ledger(lake, newest) == complete
+
+    def test_positions_of_which_nothing_is_left_become_gaps_of_a_block(self, lake: Lake, newest: Parent) -> None:
+        for name in list(documents.names(lake.store, KEY, 1, 300)):
+            lake.store.delete(f"{KEY.directory}/{name.version:020d}-{name.attempt}.{name.ending}")
+        before = ledger(lake, newest)
+        assert [each.version for each in before if each.gap is not None] == list(range(1, 301))
+        heads = lake.store
+        list(entries(heads, KEY, newest=newest))
+        assert heads.requests.head == 2
+        assert compact(lake.store, KEY, newest) == Compacted(1, 0)
+        assert ledger(lake, newest) == before
 
     def test_a_damaged_block_is_a_gap_and_nothing_is_removed_for_it(self, lake: Lake, newest: Parent) -> None:
         lake.store.put(BLOCK, b"PAR1 half a block PAR1")
@@ -317,6 +344,30 @@ class TestOpeningAfterwards:
         below = {path for path in seen if path.startswith(KEY.directory)}
         own = {f"{KEY.directory}/{COMMITS:020d}-{newest.attempt}.{ending}" for ending in ("json", "won")}
         assert below == own | {BLOCK}
+
+
+@pytest.mark.s3
+def test_on_a_real_server_it_is_the_same(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("blocks", "compacting", "ledger"):
+        monkeypatch.setattr(f"tidegate.state.{module}.SIZE", 4)
+    monkeypatch.setattr("tidegate.state.compacting.KEPT", 4)
+    lake = Lake(s3.location("lake"))
+    positions, other = quick(lake), quick(lake)
+    opened = positions.open()
+    for version in range(1, 15):
+        behind = other.open() if version in (2, 9) else None
+        opened = positions.commit(opened, lake.change(version, version + 1))
+        if behind is not None:
+            with pytest.raises(CommitLost):
+                other.commit(behind, lake.change(900, 901))
+    drop_note(lake, 7)
+    before = ledger(lake, opened.parent)
+    assert opened.parent is not None
+    assert compact(lake.store, KEY, opened.parent) == Compacted(2, 2 * 8)
+    assert ledger(lake, opened.parent) == before
+    assert list(newest_first(lake.store, KEY, opened.parent)) == before[::-1]
+    assert min(versions(lake)) == 9
+    assert quick(lake).open().version == 14
 
 
 @pytest.mark.parametrize(

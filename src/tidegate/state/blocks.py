@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ObjectMissing, StateError
@@ -32,6 +33,17 @@ WHOLE_UP_TO = 32 * 1024 * 1024
 _ROWS_PER_BATCH = 16_384
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
 _VERSION_KEY = b"tidegate.schema_version"
+_RANGE = {
+    "file": "file",
+    "size": "size",
+    "etag": "etag",
+    "from": "start",
+    "to": "end",
+    "eof": "eof",
+    "rows": "rows",
+    "bad": "bad",
+}
+_LISTS = ("data_files", "dead_letter_files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +156,46 @@ def write(sink: Any, parts: Iterable[pa.RecordBatch], columns: pa.Schema) -> int
 
 
 def batches(entries: Iterable[LedgerEntry]) -> Iterator[pa.RecordBatch]:
-    """Entries as rows, as many to a batch as a row group holds."""
+    """Entries as rows, about as many to a batch as a row group holds."""
+    waiting: list[LedgerEntry] = []
+    rows = 0
+    for entry in entries:
+        waiting.append(entry)
+        rows += len(entry.coverage) or 1
+        if rows >= ROWS_PER_GROUP:
+            yield _batch(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(entries: Sequence[LedgerEntry]) -> pa.RecordBatch:
+    """The rows of whole entries; what belongs to a commit is made once and repeated."""
     import pyarrow as pa
 
-    waiting: list[dict[str, Any]] = []
-    for entry in entries:
-        waiting.extend(_rows(entry))
-        if len(waiting) >= ROWS_PER_GROUP:
-            yield pa.RecordBatch.from_pylist(waiting, schema())
-            waiting = []
-    if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, schema())
+    covered = [(number, item) for number, entry in enumerate(entries) for item in entry.coverage or (None,)]
+    heads = [_head(entry) for entry in entries]
+    owners = pa.array([number for number, _ in covered], pa.int64())
+    columns: list[pa.Array] = []
+    for column in schema():
+        if column.name in _RANGE:
+            read = attrgetter(_RANGE[column.name])
+            columns.append(pa.array([None if item is None else read(item) for _, item in covered], column.type))
+        elif column.name in _LISTS:
+            columns.append(pa.array(_on_first_rows([head[column.name] for head in heads], covered), column.type))
+        else:
+            columns.append(pa.array([head[column.name] for head in heads], column.type).take(owners))
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
 
 
-def _rows(entry: LedgerEntry) -> Iterator[dict[str, Any]]:
+def _on_first_rows(lists: Sequence[Any], covered: Sequence[tuple[int, Coverage | None]]) -> list[Any]:
+    return [None if row and covered[row - 1][0] == number else lists[number] for row, (number, _) in enumerate(covered)]
+
+
+def _head(entry: LedgerEntry) -> dict[str, Any]:
+    """The columns that belong to a whole commit."""
     parent = entry.parent
-    common = {
+    return {
         "position": entry.version,
         "attempt": entry.attempt,
         "action": entry.action,
@@ -173,11 +209,9 @@ def _rows(entry: LedgerEntry) -> Iterator[dict[str, Any]]:
         "parent_position": None if parent is None else parent.version,
         "parent_attempt": None if parent is None else parent.attempt,
         "parent_sha256": None if parent is None else parent.sha256,
+        "data_files": entry.data_files,
+        "dead_letter_files": entry.dead_letter_files,
     }
-    lists = {"data_files": list(entry.data_files), "dead_letter_files": list(entry.dead_letter_files)}
-    for number, item in enumerate(entry.coverage or (None,)):
-        covered = {} if item is None else item.to_json()
-        yield {**common, **covered, **(lists if number == 0 else {})}
 
 
 def read_block(store: ObjectStore, block: Block) -> Iterator[LedgerEntry]:
@@ -216,36 +250,30 @@ def read_batches(store: ObjectStore, block: Block) -> Iterator[pa.RecordBatch]:
 
 def entries_in(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
     """The entries in one batch; the last one may go on in the next."""
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    positions = columns["position"]
-    begin = 0
-    for end in range(1, len(positions) + 1):
-        if end < len(positions) and positions[end] == positions[begin]:
-            continue
-        yield _entry(columns, begin, end)
-        begin = end
+    positions = batch.column("position").to_pylist()
+    begins = [row for row, position in enumerate(positions) if not row or positions[row - 1] != position]
+    heads = batch.take(begins).drop_columns(list(_RANGE)).to_pylist()
+    ranges = zip(*(batch.column(name).to_pylist() for name in _RANGE), strict=True)
+    covered = [None if values[0] is None else Coverage(*values) for values in ranges]
+    for head, begin, end in zip(heads, begins, [*begins[1:], len(positions)], strict=True):
+        yield _entry(head, tuple(item for item in covered[begin:end] if item is not None))
 
 
-def _entry(columns: dict[str, list[Any]], begin: int, end: int) -> LedgerEntry:
-    """The entry that the rows ``begin <= n < end`` hold."""
-    row = {name: values[begin] for name, values in columns.items()}
-    ranges = ("file", "size", "etag", "from", "to", "eof", "rows", "bad")
-    covered = zip(*(columns[name][begin:end] for name in ranges), strict=True)
-    parent = row["parent_position"]
-    moment = row["committed_at"]
+def _entry(head: dict[str, Any], coverage: tuple[Coverage, ...]) -> LedgerEntry:
+    parent, moment = head["parent_position"], head["committed_at"]
     return LedgerEntry(
-        version=row["position"],
-        attempt=row["attempt"],
-        action=row["action"],
+        version=head["position"],
+        attempt=head["attempt"],
+        action=head["action"],
         written_at="" if moment is None else moment.isoformat(),
-        table_version=row["table_version"],
-        rows=row["commit_rows"],
-        coverage=tuple(Coverage(*values) for values in covered if values[0] is not None),
-        data_files=tuple(row["data_files"] or ()),
-        gap=row["gap"],
-        sha256=row["sha256"],
-        parent=None if parent is None else Parent(parent, row["parent_attempt"], row["parent_sha256"]),
-        watermark_state=row["watermark_state"],
-        watermark=row["watermark"],
-        dead_letter_files=tuple(row["dead_letter_files"] or ()),
+        table_version=head["table_version"],
+        rows=head["commit_rows"],
+        coverage=coverage,
+        data_files=tuple(head["data_files"] or ()),
+        gap=head["gap"],
+        sha256=head["sha256"],
+        parent=None if parent is None else Parent(parent, head["parent_attempt"], head["parent_sha256"]),
+        watermark_state=head["watermark_state"],
+        watermark=head["watermark"],
+        dead_letter_files=tuple(head["dead_letter_files"] or ()),
     )

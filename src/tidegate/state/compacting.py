@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import ObjectExists
 from tidegate.failpoints import failpoint
 from tidegate.state import documents
-from tidegate.state.blocks import SIZE, Block, block_path, encode, find_block, first_of, read_block
+from tidegate.state.blocks import SIZE, Block, block_path, blocks, encode, first_of, read_block
 from tidegate.state.documents import Parent
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger import from_documents
@@ -41,29 +41,31 @@ class Compacted:
 
 
 def compact(store: ObjectStore, key: SourceKey, newest: Parent, most: int | None = None) -> Compacted:
-    """Gather every block that is due, oldest first, at most ``most`` of them.
+    """Gather every block that is due, oldest first, and remove what is left of documents that a block holds.
 
-    ``newest`` is the position that OPEN found or COMMIT made. Idempotent; may be interrupted anywhere.
+    With ``most`` only so many blocks are written, and leftovers looked for only in the newest that was there: what
+    a run does after a commit has a bound. ``newest`` is the position that OPEN found or COMMIT made. Idempotent; may
+    be interrupted anywhere.
     """
-    written = removed = 0
-    for first in _due(store, key, newest.version):
-        block = find_block(store, key, first)
-        if block is None:
-            if written == most:
-                break
-            block = _written(store, key, first, newest)
-            written += 1
-        removed += _remove_gathered(store, key, block)
-    return Compacted(written, removed)
+    last = max(0, newest.version - KEPT) // SIZE * SIZE
+    there = {block.first: block for block in blocks(store, key) if block.last <= last}
+    due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
+    removed = 0
+    for first in due:
+        removed += _remove_gathered(store, key, _written(store, key, first, newest))
+    left = _with_leftovers(store, key, last) if most is None else sorted(there)[-1:]
+    for first in left:
+        if first in there:
+            removed += _remove_gathered(store, key, there[first])
+    return Compacted(len(due), removed)
 
 
-def _due(store: ObjectStore, key: SourceKey, newest: int) -> Iterator[int]:
-    """Where the blocks begin that are due and of whose positions objects are left; one listing request each."""
-    last = max(0, newest - KEPT) // SIZE * SIZE
+def _with_leftovers(store: ObjectStore, key: SourceKey, last: int) -> Iterator[int]:
+    """Where the blocks begin of whose positions objects are left; one listing request each."""
     at = 1
-    while (name := next(documents.names(store, key, at, last), None)) is not None and at <= last:
-        yield first_of(name.version)
+    while at <= last and (name := next(documents.names(store, key, at, last), None)) is not None:
         at = first_of(name.version) + SIZE
+        yield first_of(name.version)
 
 
 def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> Block:
@@ -78,8 +80,10 @@ def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> 
 
 def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
     """Remove every object of the positions that the block holds; those that are gaps in it keep theirs."""
-    unknown = {entry.version for entry in read_block(store, block) if entry.gap is not None}
     names = list(documents.names(store, key, block.first, block.last))
+    if not names:
+        return 0
+    unknown = {entry.version for entry in read_block(store, block) if entry.gap is not None}
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
         for name in names

@@ -10,11 +10,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StateError
 from tidegate.state import documents
-from tidegate.state.blocks import Block, batches, blocks, entries_in, find_block, read_batches, read_block
+from tidegate.state.blocks import (
+    SIZE,
+    Block,
+    batches,
+    blocks,
+    entries_in,
+    find_block,
+    first_of,
+    read_batches,
+    read_block,
+)
 from tidegate.state.documents import Parent
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger_entry import LedgerEntry, gap
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LedgerEntry", "entries", "from_documents", "newest_first", "record_batches"]
 
-_WINDOW = 32
+_FIRST_WINDOW = 32
 
 Segment = Block | range
 """A stretch of positions: those of a block, or those whose documents are still there."""
@@ -73,9 +84,11 @@ def record_batches(store: ObjectStore, key: SourceKey, newest: Parent | None = N
 
 
 def _windows(positions: range) -> Iterator[range]:
-    """Short stretches of a long one, from its end."""
-    for stop in range(positions.stop, positions.start, -_WINDOW):
-        yield range(max(positions.start, stop - _WINDOW), stop)
+    """Short stretches of a long one from its end, the first ones shortest: often a few entries are enough."""
+    stop, width = positions.stop, _FIRST_WINDOW
+    while stop > positions.start:
+        yield range(max(positions.start, stop - width), stop)
+        stop, width = stop - width, min(2 * width, SIZE)
 
 
 def _segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent | None = None) -> list[Segment]:
@@ -121,20 +134,32 @@ def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntr
 
 
 def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
-    """The entries of documents; of a block where another process has gathered them in the meantime."""
+    """The entries of documents; of a block where another process has gathered them in the meantime.
+
+    That is looked for after each run of gaps, so that a document that was removed is never told as missing.
+    """
     at = positions.start
     while at < positions.stop:
-        block: Block | None = None
-        for entry in from_documents(store, key, range(at, positions.stop), newest):
-            if entry.gap is not None and (block := find_block(store, key, entry.version)) is not None:
-                at = entry.version
+        for first, run in groupby(from_documents(store, key, range(at, positions.stop), newest), _block_if_gap):
+            if first is None:
+                yield from run
+                continue
+            gaps = list(run)
+            block = find_block(store, key, first)
+            if block is not None:
+                at = gaps[0].version
                 break
-            yield entry
-        if block is None:
+            yield from gaps
+        else:
             return
         gathered = _from_block(store, key, block)
         yield from (entry for entry in gathered if at <= entry.version < positions.stop)
         at = block.last + 1
+
+
+def _block_if_gap(entry: LedgerEntry) -> int | None:
+    """Where the block of a gap begins, None for any other entry."""
+    return None if entry.gap is None else first_of(entry.version)
 
 
 def from_documents(
