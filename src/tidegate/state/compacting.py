@@ -83,11 +83,11 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
     names = list(documents.names(store, key, block.first, block.last))
     if not names:
         return 0
-    unknown = {entry.version for entry in read_block(store, block) if entry.gap is not None}
+    held = {entry.version for entry in read_block(store, block) if entry.gap is None}
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
         for name in names
-        if name.version not in unknown
+        if name.version in held
     ]
     failpoint("state.gathered.before")
     _remove(store, paths)
