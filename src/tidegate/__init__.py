@@ -6,9 +6,12 @@
 """
 
 from tidegate.api import (
+    compact_ledger,
     demo,
     discard_letters,
     doctor,
+    export_ledger,
+    files,
     list_letters,
     load,
     plan,
@@ -17,8 +20,23 @@ from tidegate.api import (
     run,
     show_watermarks,
     status,
+    watermark_history,
 )
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    TidegateError,
+)
+from tidegate.ledger_reports import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+    PositionView,
+    WatermarkHistory,
+)
 from tidegate.reports import (
     Check,
     DemoReport,
@@ -63,8 +81,15 @@ __all__ = [
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "FileRange",
+    "FileTotals",
+    "FilesReport",
+    "IngestedFile",
     "LateFiles",
     "Lateness",
+    "LedgerCompaction",
+    "LedgerExport",
+    "LedgerGap",
     "LettersReport",
     "Location",
     "Numbers",
@@ -75,6 +100,7 @@ __all__ = [
     "PartitionFilter",
     "PathSource",
     "PipelineSpec",
+    "PositionView",
     "ProjectSpec",
     "RunReport",
     "SchemaSpec",
@@ -84,11 +110,15 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "TidegateError",
+    "WatermarkHistory",
     "WatermarkView",
     "__version__",
+    "compact_ledger",
     "demo",
     "discard_letters",
     "doctor",
+    "export_ledger",
+    "files",
     "list_letters",
     "load",
     "plan",
@@ -97,4 +127,5 @@ __all__ = [
     "run",
     "show_watermarks",
     "status",
+    "watermark_history",
 ]

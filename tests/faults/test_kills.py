@@ -24,6 +24,10 @@ NOT_ON_A_FIRST_RUN = {
     "state.columns.before",
     "state.columns.after",
     "state.debt.before",
+    "state.block.before",
+    "state.block.after",
+    "state.gathered.before",
+    "state.gathered.after",
 }
 KILLED = -signal.SIGKILL
 

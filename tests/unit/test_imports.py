@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "specs"},
     {"watermarks"},
     {"planning"},
-    {"reports"},
+    {"reports", "ledger_reports"},
     {"observe"},
     {"schema"},
     {"storage"},

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, groups
+from tidegate.cli import commands, files_command, groups, history_command
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 
@@ -32,12 +32,14 @@ for _command in (
     commands.status,
     groups.watermark,
     dlq,
+    files_command.files,
     groups.config,
     commands.doctor,
     commands.recover,
     commands.version,
 ):
     cli.add_command(_command)
+groups.watermark.add_command(history_command.history)
 
 
 def main() -> NoReturn:

@@ -215,11 +215,18 @@ def parse_name(path: str) -> Name | None:
     return Name(int(digits), attempt, ending) if digits.isascii() and digits.isdigit() else None
 
 
-def names(store: ObjectStore, key: SourceKey, from_version: int = 0) -> Iterator[Name]:
-    """Every document and note of the source, of ``from_version`` and above."""
+def names(store: ObjectStore, key: SourceKey, from_version: int = 0, to_version: int | None = None) -> Iterator[Name]:
+    """Every document and note of the source, of ``from_version`` up to ``to_version``, ascending.
+
+    Stops at the first object behind them, so that what else lies below the directory is not listed.
+    """
     after = f"{key.directory}/{from_version:020d}" if from_version else None
     for found in store.list(key.directory, after):
+        if found.path.startswith(f"{key.ledger}/"):
+            return
         name = parse_name(found.path)
+        if name is not None and to_version is not None and name.version > to_version:
+            return
         if name is not None and name.version >= from_version:
             yield name
 

@@ -50,6 +50,11 @@ class SourceKey:
         return f"{self.directory}/{version:020d}-{attempt}.won"
 
     @property
+    def ledger(self) -> str:
+        """Where the blocks of the ledger lie: what old documents said, 256 positions to a file."""
+        return f"{self.directory}/ledger"
+
+    @property
     def cold_start(self) -> str:
         """The state that a first, filtered plan fixed before there was a table."""
         return f"{self.directory}/cold_start.json"

@@ -19,6 +19,10 @@ FAILPOINTS: tuple[str, ...] = (
     "state.mirror.before",
     "state.mirror.after",
     "state.checkpoint.before",
+    "state.block.before",
+    "state.block.after",
+    "state.gathered.before",
+    "state.gathered.after",
     "state.cold_start.before",
     "state.cold_start.after",
 )
@@ -35,5 +39,8 @@ FAILPOINTS: tuple[str, ...] = (
 ``state.letters.*``     around the commit to the dead-letter table; the rows are visible already
 ``state.mirror.*``      around the mirror
 ``state.checkpoint.before`` before a Delta checkpoint
+``state.block.*``       around the put-if-absent of a block of the ledger
+``state.gathered.before`` the block is there, none of the documents that it holds is removed
+``state.gathered.after`` a few more of them are removed
 ``state.cold_start.*``  around the put-if-absent of ``cold_start.json``
 """

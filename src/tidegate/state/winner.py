@@ -65,9 +65,7 @@ def find_winner(site: Site, version: int, table_version: int) -> Winner:
 
 def _gather(site: Site, version: int) -> _Evidence:
     evidence = _Evidence()
-    for name in documents.names(site.store, site.key, version):
-        if name.version != version:
-            continue
+    for name in documents.names(site.store, site.key, version, version):
         if name.ending == "won":
             evidence.notes[name.attempt] = documents.read_won(site.store, site.key, version, name.attempt)
         elif (found := documents.read(site.store, site.key, version, name.attempt)) is not None:

@@ -113,9 +113,10 @@ class ObjectStore(Protocol):
     ) -> Iterator[ObjectInfo]:
         """Every object below directory ``prefix``, at any depth, whose full path is greater than ``after``.
 
-        The objects of any one directory come in ascending order; how directories interleave is the store's
-        choice. Paths for which ``known`` says true are left out, before anything is asked about them. A
-        missing ``prefix`` gives nothing. Directory markers are left out.
+        The objects of any one directory come in ascending order, and before what lies in a directory beside them
+        whose name is greater; how directories interleave otherwise is the store's choice. Paths for which
+        ``known`` says true are left out, before anything is asked about them. A missing ``prefix`` gives nothing.
+        Directory markers are left out.
         """
 
     def list_directory(

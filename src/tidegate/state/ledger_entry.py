@@ -1,0 +1,71 @@
+"""One line of the ledger: what one position of a source brought into the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.state.documents import Document, Parent
+from tidegate.state.files import Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The winner of one position.
+
+    ``written_at`` is ISO 8601 in UTC, just before the commit. ``table_version`` is None where it was not noted.
+    ``data_files`` are paths relative to the table. ``watermark_state`` and ``watermark`` are what the commit left.
+    ``gap`` is None, or says why nothing but the position is known: then what it covered is unknown, not empty.
+    """
+
+    version: int
+    attempt: str
+    action: str
+    written_at: str
+    table_version: int | None
+    rows: int
+    coverage: tuple[Coverage, ...]
+    data_files: tuple[str, ...]
+    gap: str | None = None
+    sha256: str | None = None
+    parent: Parent | None = None
+    watermark_state: str | None = None
+    watermark: str | None = None
+    dead_letter_files: tuple[str, ...] = ()
+
+
+def from_document(document: Document, sha256: str, table_version: int | None) -> LedgerEntry:
+    """The entry of a winner's document; ``ValueError`` when its time cannot be read."""
+    state, value = _watermark(document.state)
+    return LedgerEntry(
+        version=document.version,
+        attempt=document.attempt,
+        action=document.action,
+        written_at=datetime.fromisoformat(document.written_at).astimezone(UTC).isoformat(),
+        table_version=table_version,
+        rows=document.rows,
+        coverage=document.coverage,
+        data_files=tuple(file.path for file in document.data_files),
+        sha256=sha256,
+        parent=document.parent,
+        watermark_state=state,
+        watermark=value,
+        dead_letter_files=tuple(file.path for file in document.dead_letter_files),
+    )
+
+
+def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
+    """The state's name and its path, as far as that kind of state has them."""
+    match state.get("watermark"):
+        case {"state": str(name), "value": str(value)}:
+            return name, value
+        case {"state": str(name)}:
+            return name, None
+        case _:
+            return None, None
+
+
+def gap(version: int, reason: str, attempt: str = "", sha256: str | None = None) -> LedgerEntry:
+    """The entry of a position that is known to be committed, and nothing else of it is known."""
+    return LedgerEntry(version, attempt, "unknown", "", None, 0, (), (), gap=reason, sha256=sha256)
