@@ -35,6 +35,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    Tracking,
 )
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "TidegateError",
+    "Tracking",
     "WatermarkView",
     "__version__",
     "demo",

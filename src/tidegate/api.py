@@ -83,7 +83,7 @@ def show_watermarks(config: Config, pipeline: str, source: str | None = None) ->
 def recover(
     config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``) goes on past it.
+    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``, ``set``) goes on past it.
 
     Accepting records the position anew by an empty commit; it reads, writes and removes no rows.
     """

@@ -109,7 +109,8 @@ class SourceStatus(Report):
     """Where one source stands: its position, how far behind it is, and where that was read from.
 
     ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
-    listing of what is new was cut off, so that the backlog is a lower bound.
+    listing of what is new was cut off, so that the backlog is a lower bound. ``remembered`` is the number of
+    paths in the set of a source that is tracked by one.
     """
 
     pipeline: str
@@ -131,11 +132,13 @@ class SourceStatus(Report):
     shown_from: Literal["mirror", "document", "none"] = "none"
     notes: tuple[str, ...] = ()
     error: str | None = None
+    tracking: Literal["watermark", "set"] = "watermark"
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkView(Report):
-    """The recorded state of one source, in full."""
+    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one."""
 
     pipeline: str
     source: str
@@ -147,6 +150,8 @@ class WatermarkView(Report):
     sealed: Mapping[str, Any]
     last_committed_file: str | None
     updated: datetime | None
+    tracking: Literal["watermark", "set"] = "watermark"
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

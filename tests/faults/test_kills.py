@@ -24,6 +24,8 @@ NOT_ON_A_FIRST_RUN = {
     "state.columns.before",
     "state.columns.after",
     "state.debt.before",
+    "state.set.before",
+    "state.set.after",
 }
 KILLED = -signal.SIGKILL
 

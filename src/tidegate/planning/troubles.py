@@ -11,11 +11,15 @@ from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathS
 
 
 class Troubles:
-    """The files that need someone, by reason, with as many by name as there are examples."""
+    """The files that need someone, by reason, with as many by name as there are examples.
 
-    __slots__ = ("_counts", "_named")
+    ``given_up`` says what else follows from a file that failed too often.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_counts", "_given_up", "_named")
+
+    def __init__(self, given_up: str = " and holds its partition's watermark") -> None:
+        self._given_up = given_up
         self._counts: dict[Reason, int] = {}
         self._named: dict[Reason, list[tuple[str, FileProgress | None]]] = {}
 
@@ -34,30 +38,35 @@ class Troubles:
                 f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
                 " unfinished files below them; repair or remove those"
             )
+        waiting = self._counts.get(Reason.TOO_MANY_FAILED, 0)
+        if waiting:
+            yield (
+                f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+                " progress; repair or remove those"
+            )
         for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
             named = self._named.get(reason, [])
-            yield from (_sentence(reason, path, progress) for path, progress in named)
+            yield from (self._sentence(reason, path, progress) for path, progress in named)
             more = self._counts.get(reason, 0) - len(named)
             if more:
                 yield f"{more:,} more: {reason.value}"
 
-
-def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
-    lines = 0 if progress is None or isinstance(progress, Finished) else progress.records
-    match reason:
-        case Reason.GIVEN_UP if isinstance(progress, Failed):
-            return (
-                f"{path} failed {progress.attempts} times and holds its partition's watermark:"
-                f" {progress.reason}; it is read again when it changes"
-            )
-        case Reason.CHANGED:
-            return (
-                f"{path} changed after {lines:,} of its lines were committed and is not read on;"
-                " put the original back, or deliver the rest under a new name"
-            )
-        case _:
-            kept = f", {lines:,} of its lines are committed" if lines else ""
-            return f"{path} was removed from the source before it was finished{kept}"
+    def _sentence(self, reason: Reason, path: str, progress: FileProgress | None) -> str:
+        lines = 0 if progress is None or isinstance(progress, Finished) else progress.records
+        match reason:
+            case Reason.GIVEN_UP if isinstance(progress, Failed):
+                return (
+                    f"{path} failed {progress.attempts} times{self._given_up}:"
+                    f" {progress.reason}; it is read again when it changes"
+                )
+            case Reason.CHANGED:
+                return (
+                    f"{path} changed after {lines:,} of its lines were committed and is not read on;"
+                    " put the original back, or deliver the rest under a new name"
+                )
+            case _:
+                kept = f", {lines:,} of its lines are committed" if lines else ""
+                return f"{path} was removed from the source before it was finished{kept}"
 
 
 def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
