@@ -167,7 +167,8 @@ def test_show_is_stable(loaded: Load) -> None:
 def test_a_source_without_a_watermark_survives_show_without_keys_of_watermarks(loaded: Load) -> None:
     project = loaded("source: {path: in, pattern: '*.json', max_islands: 7}\nsink: {path: lake}\n")
     again = load(show(project), env={})
-    assert (again.pipelines, again.notices) == (project.pipelines, ())
+    assert again.pipelines == project.pipelines
+    assert not any("means nothing" in notice for notice in again.notices)
     (shown,) = yaml.safe_load(show(project))["pipelines"].values()
     assert shown["sources"]["default"]["use_watermark"] is False
 
