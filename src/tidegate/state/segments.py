@@ -12,7 +12,6 @@ import heapq
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter
 from typing import IO, TYPE_CHECKING
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 ROWS_PER_GROUP = 32_768
+LAST = "\U0010ffff" * 1024
+"""A path that no other sorts behind."""
+
 _ROWS_AT_ONCE = 1024
 _CHUNK = 1024 * 1024
 
@@ -53,7 +55,10 @@ def merged(parts: Iterable[Iterable[SourceFile]]) -> Iterator[SourceFile]:
 
 
 class OpenSegment:
-    """A segment that was fetched and found to be the one that was written; only parts of it are in memory."""
+    """A segment that was fetched and found to be the one that was written; its parts are read when asked for.
+
+    ``bounds`` has the first and last path of each part.
+    """
 
     def __init__(self, store: ObjectStore, key: SourceKey, segment: Segment) -> None:
         import pyarrow.parquet as pq
@@ -61,19 +66,16 @@ class OpenSegment:
         self.segment = segment
         self._local = _fetched(store, key, segment)
         self._parquet = pq.ParquetFile(self._local)
-        self._bounds = [_bounds(self._parquet, number) for number in range(self._parquet.num_row_groups)]
-        self._group = lru_cache(maxsize=2)(partial(self._parquet.read_row_group, use_threads=False))
+        self.bounds = [_bounds(self._parquet, number) for number in range(self._parquet.num_row_groups)]
 
     def close(self) -> None:
         """Give the local copy back."""
         self._parquet.close()
         self._local.close()
 
-    def between(self, low: str, high: str) -> Iterator[pa.Table]:
-        """The parts that may hold paths from ``low`` to ``high``."""
-        for number, (first, last) in enumerate(self._bounds):
-            if (first is None or first <= high) and (last is None or last >= low):
-                yield self._group(number)
+    def part(self, number: int) -> pa.Table:
+        """The rows whose paths lie between ``bounds[number]``."""
+        return self._parquet.read_row_group(number, use_threads=False)
 
     def files(self) -> Iterator[SourceFile]:
         """Everything, by path, in bounded memory."""
@@ -107,10 +109,10 @@ def _once_each(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
         before = file.path
 
 
-def _bounds(parquet: pa.parquet.ParquetFile, number: int) -> tuple[str | None, str | None]:
-    """The first and last path of a part, None where the file does not say."""
+def _bounds(parquet: pa.parquet.ParquetFile, number: int) -> tuple[str, str]:
+    """The first and last path of a part; all paths there can be where the file does not say."""
     statistics = parquet.metadata.row_group(number).column(0).statistics
-    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else (None, None)
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else ("", LAST)
 
 
 def _fetched(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFile:

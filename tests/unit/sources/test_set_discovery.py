@@ -21,7 +21,7 @@ from tidegate.storage.opening import absolute, open_store
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.watermarks.path_set import SetState
 from tidegate.watermarks.path_state import Failed
-from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.paths import SourceFile, sort_key
 
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
 
@@ -132,6 +132,36 @@ def test_a_listing_that_fails_half_way_fails_the_poll(tmp_path: Path) -> None:
     fill(store, "a.json", "b.json")
     with pytest.raises(StorageUnavailable):
         poll(Failing(store), Set())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at_once", [2, 8])
+def test_directories_listed_side_by_side_give_the_same_and_an_error_of_one_fails_the_poll(
+    tmp_path: Path, at_once: int
+) -> None:
+    class SideBySide:
+        concurrency = at_once
+        broken = ""
+
+        def __init__(self, inner: ObjectStore) -> None:
+            self.location, self.requests = inner.location, inner.requests
+            self.exists, self.list_directory = inner.exists, inner.list_directory
+            self._inner = inner
+
+        def list(self, prefix: str) -> Iterator[ObjectInfo]:
+            yield from self._inner.list(prefix)
+            if prefix == self.broken:
+                raise StorageUnavailable(f"{prefix} broke off")
+
+    inner = open_store(Location(absolute("in", tmp_path)))
+    paths = [f"d={number % 5}/{number:02d}.json" for number in range(40)]
+    fill(inner, "top.json", *paths)
+    store = SideBySide(inner)
+    assert found(poll(store, Set(*paths[:7]))) == sorted(["top.json", *paths[7:]], key=sort_key)  # type: ignore[arg-type]
+    cut = poll(store, Set(), limit=3)  # type: ignore[arg-type]
+    assert (len(cut.files), cut.complete) == (3, False)
+    store.broken = "d=3"
+    with pytest.raises(StorageUnavailable, match="d=3 broke off"):
+        poll(store, Set())  # type: ignore[arg-type]
 
 
 def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:

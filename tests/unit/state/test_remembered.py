@@ -10,6 +10,7 @@ import pytest
 
 from tidegate.errors import StateError
 from tidegate.specs import Location
+from tidegate.state import remembered as remembered_module
 from tidegate.state import segments
 from tidegate.state.identity import SourceKey
 from tidegate.state.remembered import Known, RememberedPaths
@@ -58,6 +59,23 @@ def test_every_path_of_every_segment_is_found_whatever_the_order_of_the_listing(
     asked = [*reversed(paths), "d=0/new", "", "d=3", "d=1", "zzz"]
     found = remembered.look_up(state.segments, list(map(file, asked)))
     assert found == [Known.READ] * 60 + [Known.NEW] * 5
+
+
+def test_paths_too_long_for_statistics_are_found_too(store: ObjectStore) -> None:
+    remembered = RememberedPaths(store, KEY)
+    state = remembered.including(SetState(), [file("x" * 9000), file("a")])
+    asked = [file("x" * 9000), file("x" * 8999), file("a"), file("é")]
+    assert remembered.look_up(state.segments, asked) == [Known.READ, Known.NEW, Known.READ, Known.NEW]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_that_do_not_fit_into_memory_are_read_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_module, "ROWS_KEPT", 6)
+    remembered = RememberedPaths(store, KEY)
+    paths = [f"{number:02d}" for number in range(40)]
+    state = remembered.including(SetState(), map(file, paths))
+    for _ in range(2):
+        assert remembered.look_up(state.segments, list(map(file, [*paths, "x"]))) == [Known.READ] * 40 + [Known.NEW]
 
 
 def test_another_size_or_etag_is_told_and_a_missing_etag_is_not_compared(store: ObjectStore) -> None:

@@ -7,12 +7,14 @@ Any error of the store ends the poll: a listing is whole, or cut off on purpose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
 from tidegate.planning.discovery import PathListing, accepts
 from tidegate.planning.reasons import Reason, Tally
 from tidegate.sources.files.discovery import check_location
+from tidegate.sources.files.everything import list_everything
 from tidegate.sources.files.naming import SAMPLE, Order, names_sort_in_time
 from tidegate.specs import PathSource
 from tidegate.state.remembered import Known
@@ -36,9 +38,9 @@ def discover_all(
     check_location(store, source)
     before = store.requests.list, store.requests.keys
     poll = _Poll(source, state, look_up, limit)
-    listed = iter(store.list())
-    while not poll.is_cut and (batch := list(islice(listed, BATCH))):
-        poll.take(batch)
+    with closing(list_everything(store)) as listed:
+        while not poll.is_cut and (batch := list(islice(listed, BATCH))):
+            poll.take(batch)
     return PathListing(
         files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
         skipped=poll.tally.result(),
