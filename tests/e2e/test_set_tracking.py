@@ -208,6 +208,17 @@ def test_a_set_is_not_rebuilt_when_a_document_is_missing_too(lake: Lake) -> None
     assert documents[0].name in check.detail
 
 
+def test_a_source_that_was_moved_goes_on_once_that_is_accepted(lake: Lake) -> None:
+    lake.run()
+    (lake.root / "data").rename(lake.root / "moved")
+    lake.source_settings = {"use_watermark": False, "source_uri": "moved/"}
+    assert "source_uri was" in (lake.run().sources[0].error or "")
+    assert recover(lake.config, "events", accept=["identity"])[0].verdict == "ok"
+    (report,) = lake.run().sources
+    assert (report.files, report.error) == (0, None)
+    lake.assert_exactly_once()
+
+
 def test_switching_between_set_and_watermark_stops_with_the_way_out(lake: Lake) -> None:
     lake.run()
     before = lake.ids()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tidegate.planning.discovery import PathListing, accepts
-from tidegate.planning.reasons import Reason, Tally
+from tidegate.planning.reasons import EXAMPLES, Reason, Skipped, Tally
 from tidegate.sources.files.discovery import check_location
 from tidegate.sources.files.everything import list_everything
 from tidegate.sources.files.naming import SAMPLE, Order, names_sort_in_time
@@ -73,16 +73,18 @@ class _Poll:
         accepted = list(self._accepted(batch))
         self.sample += accepted[: SAMPLE - len(self.sample)]
         files = [SourceFile(info.path, info.size, info.etag) for info in accepted]
+        read: list[str] = []
         for file, known in zip(files, self.look_up(files), strict=True):
             match known:
                 case Known.READ:
-                    self.tally.add(Reason.READ, file.path)
+                    read.append(file.path)
                 case Known.REWRITTEN:
                     self.tally.add(Reason.REWRITTEN, file.path)
                 case Known.NEW:
                     self._take_new(file)
             if self.is_cut:
-                return
+                break
+        self.tally.include(Skipped(Reason.READ, len(read), tuple(read[:EXAMPLES])))
 
     def _accepted(self, batch: Sequence[ObjectInfo]) -> Iterator[ObjectInfo]:
         for info in batch:
