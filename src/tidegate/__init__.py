@@ -68,6 +68,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    Tracking,
 )
 
 __version__ = "0.1.0"
@@ -110,6 +111,7 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "TidegateError",
+    "Tracking",
     "WatermarkHistory",
     "WatermarkView",
     "__version__",

@@ -195,7 +195,7 @@ def discard_letters(
 def recover(
     config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``) goes on past it.
+    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``, ``set``) goes on past it.
 
     Accepting records the position anew by an empty commit; it reads, writes and removes no rows.
     """

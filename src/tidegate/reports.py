@@ -115,7 +115,7 @@ class SourceStatus(Report):
 
     ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
     listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
-    nobody has answered.
+    nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
     """
 
     pipeline: str
@@ -138,11 +138,13 @@ class SourceStatus(Report):
     open_letters: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
+    tracking: Literal["watermark", "set"] = "watermark"
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkView(Report):
-    """The recorded state of one source, in full."""
+    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one."""
 
     pipeline: str
     source: str
@@ -154,6 +156,8 @@ class WatermarkView(Report):
     sealed: Mapping[str, Any]
     last_committed_file: str | None
     updated: datetime | None
+    tracking: Literal["watermark", "set"] = "watermark"
+    remembered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,16 @@ class Compression(StrEnum):
     NONE = "none"
 
 
+class Tracking(StrEnum):
+    """How a source remembers what was read: a watermark per partition, or the set of all paths."""
+
+    WATERMARK = "watermark"
+    SET = "set"
+
+
 @dataclass(frozen=True, slots=True)
 class PathSource:
-    """A prefix of files, tracked by path watermarks."""
+    """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
     name: str
     location: Location
@@ -105,6 +112,7 @@ class PathSource:
     interval_secs: int = 60
     mirror_legacy: bool = False
     poll_interval_secs: int = 60
+    tracking: Tracking = Tracking.WATERMARK
 
 
 class ParquetCodec(StrEnum):

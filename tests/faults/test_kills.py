@@ -28,6 +28,8 @@ NOT_ON_A_FIRST_RUN = {
     "state.block.after",
     "state.gathered.before",
     "state.gathered.after",
+    "state.set.before",
+    "state.set.after",
 }
 KILLED = -signal.SIGKILL
 

@@ -34,10 +34,13 @@ def everything(lake: Any) -> None:
     import pyarrow as pa
 
     from state.lake import SCHEMA, following
+    from tidegate.state.segments import write_segment
+    from tidegate.watermarks.paths import SourceFile
 
     positions = lake.positions(checkpoint_every=2, payers=lake.letter_payers())
     positions.put_cold_start({"next": 0})
     opened = positions.open()
+    write_segment(lake.store, positions.site.key, [SourceFile("a", 1)])
     if following(opened) < 2:
         opened = positions.commit(opened, lake.change(0, 2))
     if following(opened) < 4:

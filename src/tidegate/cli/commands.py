@@ -158,9 +158,10 @@ def doctor(invocation: Invocation, config: Path | None, as_json: bool) -> int:
 @click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all of the pipeline).")
 @click.option(
     "--accept",
-    type=click.Choice(["identity", "restore"]),
+    type=click.Choice(["identity", "restore", "set"]),
     multiple=True,
-    help="Go on past this stop: a changed source_uri or pattern, or a RESTORE of the table. May be repeated.",
+    help="Go on past this stop: a changed source_uri or pattern, a RESTORE of the table, or a lost part of a set "
+    "of paths, which is rebuilt from the documents. May be repeated.",
 )
 @json_option
 @click.pass_obj

@@ -79,9 +79,12 @@ def _backlog(status: SourceStatus) -> Cell:
 
 def _details(status: SourceStatus) -> Iterator[tuple[str, Cell]]:
     yield _name(status), Cell(status.table_uri, Style.DIM)
-    yield "watermark", cell(status.watermark)
+    yield "last read" if status.tracking == "set" else "watermark", cell(status.watermark)
     yield "position", Cell(_position(status))
-    partitions = f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
+    if status.tracking == "set":
+        partitions = f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
+    else:
+        partitions = f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
     yield "tracking", Cell(f"{partitions}{waiting}")
     if status.open_letters:

@@ -24,12 +24,14 @@ def render_watermarks(views: Sequence[WatermarkView]) -> Page:
 
 def _section(view: WatermarkView) -> Iterator[Block]:
     yield Heading(f"{view.pipeline}/{view.source}")
+    is_set = view.tracking == "set"
+    up_to = Cell(count(view.remembered, "path")) if is_set else cell(view.last_committed_file)
     yield Facts(
         (
             ("state", state_cell(view.state)),
-            ("watermark", cell(view.value, Style.STRONG)),
+            ("last read" if is_set else "watermark", cell(view.value, Style.STRONG)),
             ("position", Cell(f"version {view.version}" if view.version else "none yet")),
-            ("finished up to", cell(view.last_committed_file)),
+            ("remembered" if is_set else "finished up to", up_to),
             ("updated", cell(moment(view.updated) if view.updated else None)),
         )
     )

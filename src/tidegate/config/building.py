@@ -27,6 +27,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    Tracking,
 )
 
 Absolute = Callable[[str], str]
@@ -79,6 +80,7 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         interval_secs=model.checkpoint.interval_secs,
         mirror_legacy=model.checkpoint.mirror_legacy,
         poll_interval_secs=model.poll_interval_secs,
+        tracking=Tracking.WATERMARK if model.use_watermark else Tracking.SET,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import MASK, looks_secret, masked
 from tidegate.specs import (
     FieldSpec,
@@ -21,6 +22,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    Tracking,
 )
 
 
@@ -68,11 +70,18 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
 
 
 def _source(source: PathSource) -> dict[str, Any]:
+    data = _source_keys(source)
+    if source.tracking is Tracking.WATERMARK:
+        return data
+    return {key: value for key, value in data.items() if key not in ("partition_filter", *WATERMARK_ONLY)}
+
+
+def _source_keys(source: PathSource) -> dict[str, Any]:
     bounds = source.partition_filter
     return {
         "type": "files",
         "source_uri": masked(source.location.uri),
-        "use_watermark": True,
+        "use_watermark": source.tracking is Tracking.WATERMARK,
         "pattern": source.pattern,
         "exclude": list(source.exclude),
         "compression": source.compression.value,

@@ -58,12 +58,14 @@ class CheckpointModel(Model):
 
 
 class SourceModel(Model):
-    """A prefix of files, tracked by path watermarks."""
+    """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
     type: v.FilesOnly = Field(default="files", description="The kind of source.")
     source_uri: v.Address = Field(description="Where the files are: a path or an object storage address.")
-    use_watermark: v.Tracked = Field(
-        description="Track files by watermark; must be true, tracking by a set of names does not exist yet."
+    use_watermark: v.Flag = Field(
+        default=False,
+        description="true: names sort in time, and only what lies above the watermark is listed; false: every path "
+        "is remembered and everything is listed.",
     )
     pattern: v.Glob | None = Field(
         default=None,

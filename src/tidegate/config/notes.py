@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.config.problems import Problem, problem
 from tidegate.config.tree import Block, Items, Loc, Scalar, find, path_of
 
-FILES_ONLY = "allowed: file sources ('source_uri' with 'use_watermark: true')"
+FILES_ONLY = "allowed: file sources ('source_uri')"
 _APPEND = "allowed: 'load_type: append'"
 _COLUMNS = f"column watermarks; {FILES_ONLY}"
 _UNITS = f"time and unit watermarks; {FILES_ONLY}"
@@ -54,6 +54,9 @@ REFUSED: dict[str, dict[str, str]] = {
 }
 
 NOT_ACTIVE = (("metrics",),)
+
+WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
+"""Keys of a source that mean something only with ``use_watermark: true``."""
 
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 
@@ -112,9 +115,22 @@ def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Note
         notes.problems.append(problem(root, (*where, "type"), text))
     else:
         _refuse(root, where, "source", notes)
+        if not kinds:
+            _note_set(root, where, source, notes)
         if not kinds or kinds == ["use_watermark"]:
             return
     notes.settled.append(where)
+
+
+def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+    """What is said about watermarks where there are none."""
+    if source.get("partition_filter") is not None:
+        text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
+        notes.problems.append(problem(root, (*where, "partition_filter"), text))
+        notes.settled.append((*where, "partition_filter"))
+    for key in WATERMARK_ONLY:
+        if source.get(key) is not None:
+            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
 
 
 LATER_TYPES = ("delta", "iceberg", "parquet", "csv", "json", "excel", "avro", "jdbc", "http")

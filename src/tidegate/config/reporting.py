@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from tidegate.config.keys import accepted_at, allowed_at, fields, homes_of, model_at
 from tidegate.config.problems import Problem, nearest, problem, sentence, shown
 from tidegate.config.tree import Block, Loc, Scalar, find
-from tidegate.config.values import SET_BASED
 
 _SHAPES = {
     "model_type": "must be a mapping",
@@ -69,7 +68,5 @@ def _unknown(loc: tuple[str | int, ...]) -> str:
 
 def _missing(loc: Loc) -> str:
     name = str(loc[-1])
-    if name == "use_watermark":
-        return f"is missing, which means {SET_BASED}"
     description = fields(model_at(loc[:-1]))[name].description or ""
     return sentence("is missing", description[:1].lower() + description[1:].rstrip("."))

@@ -85,16 +85,6 @@ def choice(allowed: tuple[str, ...], later: tuple[str, ...] = (), use: str = "")
     return chosen
 
 
-def tracked(value: object) -> Literal[True]:
-    """``use_watermark``, which must be true."""
-    if not flag(value):
-        raise refusal(f"is {SET_BASED}")
-    return True
-
-
-SET_BASED = "set-based tracking, which does not exist yet; set use_watermark: true"
-
-
 def name(value: object) -> str:
     """The name of a pipeline or source; it becomes part of paths and ids."""
     if not isinstance(value, str) or not re.fullmatch(NAME, value):
@@ -279,7 +269,6 @@ Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**31 - 1)]
 CountOrNone = Annotated[int, BeforeValidator(whole), Field(ge=0, le=2**31 - 1)]
 Fraction = Annotated[float, BeforeValidator(fraction), Field(ge=0, le=1)]
 Flag = Annotated[bool, BeforeValidator(flag)]
-Tracked = Annotated[Literal[True], BeforeValidator(tracked)]
 Address = Annotated[str, BeforeValidator(address)]
 Master = Annotated[str, BeforeValidator(master)]
 Remote = Annotated[str, BeforeValidator(remote)]

@@ -32,7 +32,7 @@ class PathListing:
 
     ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
     directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
-    ``survey``.
+    ``survey``. ``sorts_in_time`` is looked at only where no watermark is used.
     """
 
     files: tuple[SourceFile, ...]
@@ -43,6 +43,7 @@ class PathListing:
     complete: bool = True
     deep: bool = True
     any_files: bool = True
+    sorts_in_time: bool = False
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:

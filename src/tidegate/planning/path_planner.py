@@ -9,12 +9,13 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
+from tidegate.planning.slices import given_up, reason_against, slice_of
 from tidegate.planning.troubles import Troubles, notes_of, remarks_of
 from tidegate.specs import PathSource
 from tidegate.watermarks.advance import advance
 from tidegate.watermarks.layout import Layout
-from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathState, RecordsRead
-from tidegate.watermarks.paths import SourceFile, same_content, split
+from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathState
+from tidegate.watermarks.paths import SourceFile, split
 from tidegate.watermarks.sealing import is_sealed, opened
 from tidegate.watermarks.standing import Standing, standings
 
@@ -133,7 +134,7 @@ class _Choice:
 
     def _take(self, standing: Standing, gap: Gap, name: str, file: SourceFile) -> None:
         progress = standing.progress.get(name)
-        reason = _against(self._source, progress, file)
+        reason = reason_against(self._source, progress, file)
         if not standing.is_above(name):
             if reason is None:
                 self.late.append(file.path)
@@ -142,11 +143,10 @@ class _Choice:
             self._room -= 1
         gap.note(name, blocked=reason is not None or isinstance(progress, Failed))
         if reason is None:
-            self.slices.append(_slice(file, progress))
+            self.slices.append(slice_of(file, progress))
         else:
             self._refuse(reason, file.path, progress)
-            if reason in (Reason.GIVEN_UP, Reason.CHANGED) and isinstance(progress, Failed | RecordsRead):
-                self.given_up.append(GivenUp(_slice(file, progress), _why(reason, progress)))
+            self.given_up.extend(given_up(reason, file, progress))
 
     def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
         self.tally.add(reason, path)
@@ -177,30 +177,3 @@ class Gap:
         if self._watermark is None or name > self._watermark:
             self._hole = True
             self._open = self._open or blocked
-
-
-def _against(source: PathSource, progress: FileProgress | None, file: SourceFile) -> Reason | None:
-    """Why an unfinished file is not read now."""
-    if progress is None or isinstance(progress, Finished):
-        return None
-    if not same_content(progress.size, progress.etag, file):
-        return Reason.CHANGED if progress.records else None
-    given_up = isinstance(progress, Failed) and progress.attempts >= source.max_attempts
-    return Reason.GIVEN_UP if given_up else None
-
-
-def _why(reason: Reason, progress: Failed | RecordsRead) -> str:
-    if reason is Reason.GIVEN_UP and isinstance(progress, Failed):
-        return f"failed {progress.attempts} times: {progress.reason}"
-    return f"changed after {progress.records} of its lines were committed"
-
-
-def _slice(file: SourceFile, progress: FileProgress | None) -> FileSlice:
-    match progress:
-        case RecordsRead(records=records, rounds=rounds):
-            return FileSlice(file.path, file.size, file.etag, records, rounds=rounds)
-        case Failed(attempts=attempts, size=size, etag=etag, records=records):
-            tried = attempts if same_content(size, etag, file) else 0
-            return FileSlice(file.path, file.size, file.etag, records, attempts=tried)
-        case _:
-            return FileSlice(file.path, file.size, file.etag)

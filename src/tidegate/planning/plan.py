@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from tidegate.planning.reasons import Reason, Skipped
 from tidegate.watermarks.codec import decode, encode
 from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.path_set import SetState
 from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile
 from tidegate.watermarks.sealing import Directories
+from tidegate.watermarks.set_codec import decode_set, encode_set
 
 UNITS_SHOWN = 10
 
@@ -63,7 +65,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do for one path source at position ``version``.
+    """What to do for one source of files at position ``version``; ``kind`` says how it is tracked.
 
     ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over.
     ``late`` are the planned files below their partition's watermark. ``notes`` are things that a person
@@ -87,7 +89,7 @@ class Plan:
     directories: Directories = field(default_factory=Directories)
     list_requests: int = 0
     listed_keys: int = 0
-    opens: PathState | None = None
+    opens: PathState | SetState | None = None
     given_up: tuple[GivenUp, ...] = ()
     kind: str = "path"
 
@@ -109,7 +111,7 @@ class Plan:
     @property
     def waits(self) -> bool:
         """Whether files are held back that are not finished: an empty plan is then not an idle source."""
-        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.ISLANDS_FULL}
+        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
         return any(each.reason in waiting for each in self.skipped)
 
     def to_json(self) -> dict[str, object]:
@@ -135,7 +137,7 @@ class Plan:
             "directories": {"sealed": dict(self.directories.sealed), "open": list(self.directories.open)},
             "list_requests": self.list_requests,
             "listed_keys": self.listed_keys,
-            "opens": None if self.opens is None else encode(self.opens),
+            "opens": _opens_json(self.opens),
             "given_up": [{**_slice_json(each.slice), "reason": each.reason} for each in self.given_up],
         }
 
@@ -161,13 +163,25 @@ class Plan:
             directories=_directories(root.get("directories")),
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
-            opens=None if opens.is_null else decode(opens.mapping()),
+            opens=_opens(opens, root.get("kind").text()),
             given_up=tuple(GivenUp(_slice(node), node.get("reason").text()) for node in root.get("given_up").items()),
         )
 
     def describe(self) -> tuple[str, ...]:
         """The plan in lines for people."""
         return tuple(_lines(self))
+
+
+def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
+    if opens is None:
+        return None
+    return encode_set(opens) if isinstance(opens, SetState) else encode(opens)
+
+
+def _opens(node: Node, kind: str) -> PathState | SetState | None:
+    if node.is_null:
+        return None
+    return decode_set(node.mapping()) if kind == "path-set" else decode(node.mapping())
 
 
 def _slice_json(each: FileSlice) -> dict[str, object]:

@@ -19,11 +19,13 @@ class Reason(StrEnum):
     EXCLUDED = "excluded"
     SEALED = "partition is sealed"
     READ = "already read"
+    REWRITTEN = "changed after it was read"
     BELOW = "at or below the watermark"
     GIVEN_UP = "failed too often, goes to the dead letters"
     CHANGED = "changed after a part of it was read"
     GONE = "removed before it was finished"
     ISLANDS_FULL = "too many files wait for an unfinished one below"
+    TOO_MANY_FAILED = "too many files failed, new ones wait"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ class Troubles:
                 f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
                 " unfinished files below them; repair or remove those"
             )
+        waiting = self._counts.get(Reason.TOO_MANY_FAILED, 0)
+        if waiting:
+            yield (
+                f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+                " progress; repair or remove those"
+            )
         for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
             named = self._named.get(reason, [])
             yield from (_sentence(reason, path, progress) for path, progress in named)

@@ -15,7 +15,7 @@ from tidegate.observe.wording import count
 from tidegate.reports import Check
 from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
-from tidegate.sources.files.naming import Order, names_sort_in_time, sample
+from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
 from tidegate.spark.jars import fetched
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs import ProjectSpec
@@ -102,7 +102,9 @@ def _source(place: Place) -> list[Check]:
         more = "" if status.backlog_complete else " or more"
         yield Check(name, "ok", f"{place.source.location.uri} answers; {status.backlog_files}{more} new files")
         verdict = names_sort_in_time(sample(place.source_store))
-        if verdict.order is Order.NOT_IN_TIME:
+        if status.tracking == "set":
+            yield _set_cost(name, status.remembered, verdict)
+        elif verdict.order is Order.NOT_IN_TIME:
             yield Check(
                 name,
                 "warn",
@@ -114,6 +116,14 @@ def _source(place: Place) -> list[Check]:
             yield Check(name, "ok", verdict.describe())
 
     return _guarded(name, look)
+
+
+def _set_cost(name: str, remembered: int, verdict: Verdict) -> Check:
+    """What remembering every path costs, and whether it is needed."""
+    told = f"every poll lists all files and remembers their paths ({remembered:,} so far); {verdict.describe()}"
+    if verdict.order is Order.IN_TIME:
+        return Check(name, "warn", told, "use_watermark: true, for a new table, lists only what is new")
+    return Check(name, "ok", told)
 
 
 def _table(place: Place) -> list[Check]:

@@ -27,7 +27,6 @@ from tidegate.sink.rereading import Reread, reread
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
-from tidegate.watermarks.codec import embedded
 from tidegate.watermarks.outcomes import Covered, Refused
 
 TRIES_AGAINST_OTHERS = 20
@@ -193,7 +192,7 @@ def _change(opened: Opened, place: Place, letters: Letters, difference: int, act
         raise TidegateError(f"{place.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
         state=opened.state,
-        embedded=embedded(dict(opened.state)),
+        embedded=place.tracker.embedded(opened.state),
         dead_letter_files=letters.data_files,
         debts=letters.debts(place),
         letters=difference,

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from tidegate.errors import TidegateError
 from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
-from tidegate.runs.place import Place, state_of
+from tidegate.runs.place import Place
+from tidegate.runs.tracking import SourceState
 from tidegate.state.opened import Opened
 from tidegate.state.status import Recorded, read_recorded
-from tidegate.watermarks.codec import decode, encode
-from tidegate.watermarks.path_state import Failed, PathState, RecordsRead
+from tidegate.watermarks.path_state import Failed, RecordsRead
 
 BACKLOG_LIMIT = 10_000
 
@@ -21,7 +21,7 @@ BACKLOG_LIMIT = 10_000
 def planned(place: Place, now: datetime) -> SourcePlan:
     """The plan of the next pass, by the same steps, with nothing written."""
     opened = place.positions.open(read_only=True)
-    state = state_of(opened)
+    state = place.state_of(opened.state)
     listing = place.discover(state, now, polls=0)
     plan = place.plan(state, opened.version, listing, now)
     notes = (*opened.warnings, *_obstacles(place, opened, plan))
@@ -60,18 +60,20 @@ def status_of(place: Place, now: datetime) -> SourceStatus:
     )
     try:
         recorded = read_recorded(place.table_store, place.key)
-        known = _recorded_status(blank, recorded)
+        known = _recorded_status(place, blank, recorded)
         return _with_backlog(place, known, recorded, now)
     except TidegateError as error:
         return replace(blank, error=str(error))
 
 
-def _state(recorded: Recorded | None) -> PathState:
-    return PathState() if recorded is None else decode(recorded.state)
+def _state(place: Place, recorded: Recorded | None) -> SourceState:
+    return place.state_of(None if recorded is None else recorded.state)
 
 
-def _recorded_status(blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
-    state = _state(recorded)
+def _recorded_status(place: Place, blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
+    state = _state(place, recorded)
+    told = place.tracker.told(state)
+    blank = replace(blank, tracking=told.tracking)
     if recorded is None:
         return replace(blank, state="Initial")
     return replace(
@@ -83,15 +85,16 @@ def _recorded_status(blank: SourceStatus, recorded: Recorded | None) -> SourceSt
         updated=_moment(state),
         in_progress=sum(1 for _, each in state.unfinished() if isinstance(each, RecordsRead)),
         failed=failed_files(state),
-        open_partitions=len(state.partition_watermarks),
-        sealed=sum(seal.directories or 0 for seal in state.sealed.values()),
+        open_partitions=len(told.partitions),
+        sealed=told.sealed_directories,
+        remembered=told.remembered,
         open_letters=recorded.letters,
         shown_from="mirror" if recorded.shown_by == "mirror" else "document",
     )
 
 
 def _with_backlog(place: Place, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
-    state = _state(recorded)
+    state = _state(place, recorded)
     listing = place.discover(state, now, polls=0, limit=BACKLOG_LIMIT)
     plan = place.plan(state, known.version, listing, now)
     lag = (now - known.updated).total_seconds() if known.updated and plan.files else None
@@ -105,7 +108,7 @@ def _with_backlog(place: Place, known: SourceStatus, recorded: Recorded | None, 
     )
 
 
-def failed_files(state: PathState) -> tuple[FailedFile, ...]:
+def failed_files(state: SourceState) -> tuple[FailedFile, ...]:
     """The files that could not be read."""
     return tuple(
         FailedFile(path, each.reason, each.attempts) for path, each in state.unfinished() if isinstance(each, Failed)
@@ -115,19 +118,21 @@ def failed_files(state: PathState) -> tuple[FailedFile, ...]:
 def watermark_of(place: Place) -> WatermarkView:
     """The recorded state of a source, in full."""
     recorded = read_recorded(place.table_store, place.key)
-    state = _state(recorded)
-    encoded = encode(state)
+    state = _state(place, recorded)
+    told = place.tracker.told(state)
     return WatermarkView(
         pipeline=place.pipeline.name,
         source=place.source.name,
         version=0 if recorded is None else recorded.version,
         state=type(state.watermark).__name__,
         value=state.value,
-        partitions=dict(state.partition_watermarks),
-        files=_mapping(_mapping(encoded["source_state"])["files"]),
-        sealed=_mapping(encoded["sealed"]),
+        partitions=told.partitions,
+        files=_mapping(_mapping(place.tracker.encode(state)["source_state"])["files"]),
+        sealed=told.sealed,
         last_committed_file=state.last_committed_file,
         updated=_moment(state),
+        tracking=told.tracking,
+        remembered=told.remembered,
     )
 
 
@@ -136,7 +141,7 @@ def _mapping(value: object) -> dict[str, object]:
     return value
 
 
-def _moment(state: PathState) -> datetime | None:
+def _moment(state: SourceState) -> datetime | None:
     return datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
 
 

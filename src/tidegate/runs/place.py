@@ -9,19 +9,19 @@ from datetime import UTC, datetime
 from tidegate.observe.events import Emit, ignore
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
-from tidegate.planning.path_planner import plan_paths
 from tidegate.planning.plan import Plan
-from tidegate.sources.files.discovery import discover
-from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
+from tidegate.runs.path_tracking import PathTracker
+from tidegate.runs.set_tracking import SetTracker
+from tidegate.runs.tracking import SourceState, Tracker
+from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, Tracking
 from tidegate.state.dead_letters import KIND, DeadLetterTable
+from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
+from tidegate.state.remembered import RememberedPaths
 from tidegate.state.store import PositionStore, open_delta
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.codec import decode
-from tidegate.watermarks.path_state import PathState
 
 FILES_PER_PLAN = 100_000
 UNIT_BYTES = 64 * 1024 * 1024
@@ -45,6 +45,7 @@ class Place:
     positions: PositionStore
     parallelism: int
     letters: DeadLetterTable
+    tracker: Tracker
 
     @property
     def key(self) -> SourceKey:
@@ -55,14 +56,19 @@ class Place:
         """The same place when it is polled for the ``polls``-th time."""
         return replace(self, positions=self.positions.at_poll(polls))
 
-    def discover(self, state: PathState, now: datetime, polls: int, limit: int = FILES_PER_PLAN) -> PathListing:
-        """What is there above the watermark; reads only, and fails as a whole."""
-        return discover(self.source_store, self.source, state, now, limit=limit, poll_count=polls)
+    def state_of(self, recorded: State | None) -> SourceState:
+        """The recorded state of the source; a fresh one on a first run."""
+        state: SourceState = self.tracker.decode(recorded)
+        return state
 
-    def plan(self, state: PathState, version: int, listing: PathListing, now: datetime) -> Plan:
+    def discover(self, state: SourceState, now: datetime, polls: int, limit: int = FILES_PER_PLAN) -> PathListing:
+        """What is there that is not known as read; reads only, and fails as a whole."""
+        return self.tracker.discover(state, now, limit=limit, polls=polls)
+
+    def plan(self, state: SourceState, version: int, listing: PathListing, now: datetime) -> Plan:
         """What to read of it."""
         sizing = Sizing(UNIT_BYTES, self.source.interval_files, self.parallelism)
-        return plan_paths(self.pipeline.name, self.source, state, version, listing, now, sizing=sizing)
+        return self.tracker.plan(state, version, listing, now, sizing)
 
 
 def open_place(
@@ -73,13 +79,15 @@ def open_place(
     emit: Emit = ignore,
 ) -> Place:
     """Makes the clients; sends nothing yet."""
-    table_store = open_store(pipeline.sink.table)
+    key = SourceKey(pipeline.name, source.name)
+    source_store, table_store = open_store(source.location), open_store(pipeline.sink.table)
+    tracker = _tracker(key, source, source_store, table_store)
     letter_store = open_store(pipeline.dead_letters)
     pace = Pace(deadline_secs=project.commit_deadline_secs)
     letters = DeadLetterTable(letter_store, open_delta(pipeline.dead_letters, letter_store), pace)
     positions = PositionStore(
-        SourceKey(pipeline.name, source.name),
-        Identity("path", source.location.uri, source.pattern),
+        key,
+        Identity(tracker.kind, source.location.uri, source.pattern),
         pipeline.sink.table,
         table_store,
         deadline_secs=project.commit_deadline_secs,
@@ -90,9 +98,12 @@ def open_place(
         payers={KIND: letters.pay},
         emit=emit,
     )
-    return Place(pipeline, source, open_store(source.location), table_store, positions, parallelism, letters)
+    return Place(pipeline, source, source_store, table_store, positions, parallelism, letters, tracker)
 
 
-def state_of(opened: Opened) -> PathState:
-    """The recorded state of an opened position; a fresh one on a first run."""
-    return PathState() if opened.state is None else decode(opened.state)
+def _tracker(key: SourceKey, source: PathSource, source_store: ObjectStore, table_store: ObjectStore) -> Tracker:
+    match source.tracking:
+        case Tracking.WATERMARK:
+            return PathTracker(key.pipeline, source, source_store)
+        case Tracking.SET:
+            return SetTracker(key.pipeline, source, source_store, RememberedPaths(table_store, key))

@@ -20,15 +20,14 @@ from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
 from tidegate.runs.lanes import Lane, deadline_in, deal
-from tidegate.runs.place import Clock, Place, state_of, utc_now
+from tidegate.runs.place import Clock, Place, utc_now
+from tidegate.runs.tracking import SourceState, Step
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
-from tidegate.watermarks.advance import Advance, advance, idle
-from tidegate.watermarks.codec import embedded, encode
 from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
-from tidegate.watermarks.path_state import Failed, PathState
+from tidegate.watermarks.path_state import Failed
 
 TRIES_AGAINST_OTHERS = 20
 ROUNDS_FOR_CHANGED_FILES = 3
@@ -66,10 +65,11 @@ class SourcePass:
         since: SourcePass | None = None,
     ) -> None:
         self.totals = Totals()
-        self.state = PathState()
+        self.state = place.state_of(None)
         self.opened: Opened | None = None if since is None else since.opened
         self._shown = None if since is None else type(since.state.watermark).__name__
         self._place = place.at_poll(polls)
+        self._tracker = place.tracker
         self._lane = lane
         self._emit = emit
         self._stop = stop or threading.Event()
@@ -108,7 +108,7 @@ class SourcePass:
         for warning in opened.warnings:
             self._emit(events.Notice(*self._names, warning))
         self._emit(events.PollStarted(*self._names, opened.version))
-        self.state = state_of(opened)
+        self.state = self._place.state_of(opened.state)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         changed_rounds = 0
         while not self._stop.is_set():
@@ -151,34 +151,24 @@ class SourcePass:
     def _nothing_to_read(self, opened: Opened, plan: Plan) -> Opened:
         if plan.opens is not None:
             if opened.table_version < 0:
-                self.state = state_of(replace(opened, state=self._place.positions.put_cold_start(encode(plan.opens))))
+                fixed = self._place.positions.put_cold_start(self._tracker.encode(plan.opens))
+                self.state = self._place.state_of(fixed)
             else:
-                opened = self._commit(opened, Advance(plan.opens, changed=True), (), None)
+                opened = self._commit(opened, self._tracker.advance(self.state, plan, ()), (), None)
         elif not self.totals.commits:
             before = self.state
-            self.state = before if plan.waits else idle(before, plan.any_files)
+            self.state = before if plan.waits else self._tracker.idle(before, plan.any_files)
             self._tell_state(before)
-            opened = self._place.positions.idle(opened, encode(self.state))
+            opened = self._place.positions.idle(opened, self._tracker.encode(self.state))
         return opened
 
     def _give_up(self, opened: Opened, plan: Plan) -> Opened:
         """Files that are not read on become dead letters, and the watermark passes them."""
         letters, outcomes = given_up(self._place, self._run, plan.given_up)
-        step = self._advanced(plan, outcomes)
+        step = self._tracker.advance(self.state, plan, outcomes)
         after = self._commit(opened, step, (UnitResult(0, outcomes),), None, letters)
         self.totals.dead_files += letters.count
         return after
-
-    def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
-        return advance(
-            self._place.source,
-            self.state,
-            plan.listed,
-            outcomes,
-            plan.now,
-            complete=plan.complete,
-            directories=plan.directories,
-        )
 
     def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
         """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
@@ -233,7 +223,7 @@ class SourcePass:
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
         outcomes = [outcome for result in results for outcome in result.outcomes]
-        step = self._advanced(plan, outcomes)
+        step = self._tracker.advance(self.state, plan, outcomes)
         if not step.changed:
             return opened, step.full
         return self._commit(opened, step, results, columns), step.full
@@ -241,17 +231,18 @@ class SourcePass:
     def _commit(
         self,
         opened: Opened,
-        step: Advance,
+        step: Step,
         results: Sequence[UnitResult],
         columns: Columns | None,
         letters: Letters | None = None,
     ) -> Opened:
-        state = encode(step.state)
+        written = self._tracker.written(step)
+        state = self._tracker.encode(written)
         coverage = coverage_of(results)
         letters = letters or Letters.of(results)
         change = Change(
             state=state,
-            embedded=embedded(state),
+            embedded=self._tracker.embedded(state),
             coverage=coverage,
             data_files=tuple(file for result in results for file in result.data_files),
             rows=sum(result.rows for result in results),
@@ -264,7 +255,7 @@ class SourcePass:
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)
         failpoint("runs.commit.after")
-        before, self.state = self.state, step.state
+        before, self.state = self.state, written
         self._count(change, results, after)
         self._tell_step(before, step)
         return after
@@ -304,14 +295,14 @@ class SourcePass:
                 case _:
                     pass
 
-    def _tell_step(self, before: PathState, step: Advance) -> None:
+    def _tell_step(self, before: SourceState, step: Step) -> None:
         for partition, old, new in step.advanced:
             self._emit(events.PartitionAdvanced(*self._names, partition, old, new))
         for partition in step.sealed:
             self._emit(events.PartitionSealed(*self._names, partition))
         self._tell_state(before)
 
-    def _tell_state(self, before: PathState) -> None:
+    def _tell_state(self, before: SourceState) -> None:
         old, new = self._shown or type(before.watermark).__name__, type(self.state.watermark).__name__
         self._shown = new
         if old != new:

@@ -59,6 +59,13 @@ class SourceKey:
         """The state that a first, filtered plan fixed before there was a table."""
         return f"{self.directory}/cold_start.json"
 
+    def segment(self, sha256: str) -> str:
+        """A part of the set of paths that were read, where a source is tracked by a set.
+
+        Not below ``directory``: every OPEN lists that one from the newest document on.
+        """
+        return f"{ROOT}/{self.pipeline}_{self.source}_set/{sha256}.parquet"
+
     @property
     def mirror(self) -> str:
         """The newest state, for people."""

@@ -156,6 +156,12 @@ def _check_table_unchanged(site: Site, snapshot: Snapshot, winner: Winner) -> No
 
 def _check_identity(site: Site, winner: Winner) -> None:
     changes = () if winner.identity is None else site.identity.differences(winner.identity)
+    if winner.identity is not None and winner.identity.kind != site.identity.kind:
+        raise StateError(
+            f"{site.key}: the source is tracked in another way than its position: {'; '.join(changes)} (path: "
+            "watermarks, use_watermark: true; path-set: a set of paths, use_watermark: false)",
+            "set use_watermark as it was; or give the source another name and another table, to read everything anew",
+        )
     if changes:
         raise StateError(
             f"{site.key}: the source is not the one its position is about: {'; '.join(changes)}",

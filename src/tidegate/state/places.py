@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 FAILPOINTS: tuple[str, ...] = (
+    "state.set.before",
+    "state.set.after",
     "state.document.before",
     "state.document.after",
     "state.columns.before",
@@ -28,6 +30,7 @@ FAILPOINTS: tuple[str, ...] = (
 )
 """Every failpoint of ``tidegate.state``, in the order of a commit.
 
+``state.set.*``         around the upload of a segment, where a source is tracked by a set; nothing refers to it yet
 ``state.document.*``    around the PUT of the document; nothing is visible yet
 ``state.columns.*``     around adding columns to the table; the data is not visible yet
 ``state.commit.before`` the commit is about to be sent

@@ -9,6 +9,7 @@ name}, "last_update_ts": …, "source_state": {"files": {path: "Finished" | {"Re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from typing import assert_never
 
@@ -30,6 +31,9 @@ from tidegate.watermarks.path_state import (
 from tidegate.watermarks.paths import split
 
 SCHEMA_VERSION = 1
+TRACKING = "tracking"
+"""Marks a state that is not one of path watermarks, and says of what it is."""
+
 _WINDOW = "late_window"
 _KEYS = (
     "schema_version",
@@ -52,11 +56,11 @@ def encode(state: PathState) -> dict[str, object]:
     }
     complete: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
-        "watermark": _encoded_watermark(state.watermark),
+        "watermark": encoded_watermark(state.watermark),
         "partition_watermarks": dict(sorted(state.partition_watermarks.items())),
         "last_update_ts": state.last_update_ts,
         "source_state": {
-            "files": {path: _encoded_progress(each) for path, each in sorted(state.files.items())},
+            "files": {path: encoded_progress(each) for path, each in sorted(state.files.items())},
             "last_committed_file": state.last_committed_file,
         },
         "sealed": {prefix: _encoded_seal(seal) for prefix, seal in sorted(state.sealed.items())},
@@ -82,14 +86,25 @@ def decode(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
     if not data:
         return PathState()
     root = Node(data, "state")
+    check_version(root)
+    if TRACKING in root:
+        raise StateError(
+            f"the recorded state is one of tracking by a {root.get(TRACKING).text()}, not of watermarks",
+            "set use_watermark: false again; or give the source another name and another table, to read everything"
+            " anew",
+        )
+    root.only(_KEYS)
+    return _Decoding(root, source_uri.rstrip("/")).state()
+
+
+def check_version(root: Node) -> None:
+    """Refuse a state that a newer program wrote."""
     version = root.get("schema_version", SCHEMA_VERSION).integer()
     if version > SCHEMA_VERSION:
         raise StateError(
             f"state has schema_version {version}, this program knows {SCHEMA_VERSION}",
             "use the newer program that wrote it; nothing was written",
         )
-    root.only(_KEYS)
-    return _Decoding(root, source_uri.rstrip("/")).state()
 
 
 class _Decoding:
@@ -109,7 +124,7 @@ class _Decoding:
         state = PathState(
             watermark=self._watermark(root.get("watermark"), last),
             partition_watermarks={key: node.text() for key, node in entries},
-            files={self._relative(path): _progress(node) for path, node in files},
+            files={self._relative(path): decoded_progress(node) for path, node in files},
             last_committed_file=None if last is None else self._relative(last),
             late_window={partition: _window(node) for partition, node in window},
             window_lost=_WINDOW not in root,
@@ -124,16 +139,8 @@ class _Decoding:
             return Initial() if last is None else Active(self._relative(last))
         if node.is_text:
             return Active(self._relative(node.text()))
-        node.only(("state", "value"))
-        match node.get("state").text():
-            case "Initial":
-                return Initial()
-            case "Active":
-                return Active(self._relative(node.get("value").text()))
-            case "Idle":
-                return Idle(self._relative(node.get("value").text()))
-            case _:
-                raise node.get("state").refusal("Initial, Active or Idle")
+        found = decoded_watermark(node)
+        return found if isinstance(found, Initial) else replace(found, value=self._relative(found.value))
 
     def _relative(self, path: str) -> str:
         return path.removeprefix(self._base)
@@ -155,7 +162,22 @@ def _migrated(state: PathState) -> PathState:
     )
 
 
-def _encoded_watermark(watermark: WatermarkState) -> dict[str, object]:
+def decoded_watermark(node: Node) -> WatermarkState:
+    """The state machine's state and its path."""
+    node.only(("state", "value"))
+    match node.get("state").text():
+        case "Initial":
+            return Initial()
+        case "Active":
+            return Active(node.get("value").text())
+        case "Idle":
+            return Idle(node.get("value").text())
+        case _:
+            raise node.get("state").refusal("Initial, Active or Idle")
+
+
+def encoded_watermark(watermark: WatermarkState) -> dict[str, object]:
+    """The same as JSON."""
     match watermark:
         case Initial():
             return {"state": "Initial"}
@@ -167,7 +189,8 @@ def _encoded_watermark(watermark: WatermarkState) -> dict[str, object]:
             assert_never(watermark)
 
 
-def _encoded_progress(progress: FileProgress) -> object:
+def encoded_progress(progress: FileProgress) -> object:
+    """What is recorded about one file, as JSON."""
     match progress:
         case Finished():
             return "Finished"
@@ -180,7 +203,8 @@ def _encoded_progress(progress: FileProgress) -> object:
             assert_never(progress)
 
 
-def _progress(node: Node) -> FileProgress:
+def decoded_progress(node: Node) -> FileProgress:
+    """The same read back."""
     if node.is_text:
         if node.text() != "Finished":
             raise node.refusal('"Finished", RecordsRead or Failed')

@@ -166,6 +166,15 @@ def test_show_is_stable(loaded: Load) -> None:
     assert show(load(once, env={})) == once
 
 
+def test_a_source_without_a_watermark_survives_show_without_keys_of_watermarks(loaded: Load) -> None:
+    project = loaded("source: {path: in, pattern: '*.json', max_islands: 7}\nsink: {path: lake}\n")
+    again = load(show(project), env={})
+    assert again.pipelines == project.pipelines
+    assert not any("means nothing" in notice for notice in again.notices)
+    (shown,) = yaml.safe_load(show(project))["pipelines"].values()
+    assert shown["sources"]["default"]["use_watermark"] is False
+
+
 def test_nested_columns_survive_show(loaded: Load) -> None:
     columns = """\
 schema:

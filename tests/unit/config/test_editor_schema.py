@@ -85,6 +85,8 @@ GOOD = "source: {path: in, use_watermark: true}\nsink: {path: lake}\n"
     "text",
     [
         GOOD,
+        GOOD.replace("true", "false"),
+        GOOD.replace(", use_watermark: true", ""),
         GOOD.replace("source:", "sources: {a:").replace("true}", "true}}"),
         GOOD.replace("sink", "destination"),
         GOOD + "schema: {fields: [{name: a, type: list, items: string}]}\n",
@@ -105,9 +107,8 @@ def test_what_loads_is_valid_in_an_editor(text: str, tmp_path: Path) -> None:
     [
         "spark: {master: yarn}\n",
         GOOD.replace("sink", "sinc"),
-        GOOD.replace("true", "false"),
-        GOOD.replace(", use_watermark: true", ""),
         GOOD.replace("path: in, ", ""),
+        GOOD.replace("true", "sometimes"),
         GOOD.replace("true}", "true, batch_size: 0}"),
         GOOD.replace("true}", "true, batch_size: many}"),
         GOOD.replace("true}", "true, late_files: never}"),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.config.notes import LATER_TYPES, REFUSED
-from tidegate.specs import ProjectSpec
+from tidegate.config.notes import LATER_TYPES, REFUSED, WATERMARK_ONLY
+from tidegate.specs import ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -69,12 +69,27 @@ def test_a_source_with_a_connection_is_one_problem_whatever_else_it_has(problems
 
 
 @pytest.mark.parametrize("written", ["use_watermark: false", "use_watermark: no", "batch_size: 5"])
-def test_a_source_that_is_not_tracked_by_watermark_is_refused_with_what_to_set(
-    problems: Problems, written: str
-) -> None:
-    (line,) = problems(file().replace("use_watermark: true", written))
-    assert "source.use_watermark: " in line
-    assert line.endswith("set-based tracking, which does not exist yet; set use_watermark: true")
+def test_without_a_watermark_a_source_is_tracked_by_a_set(loaded: Load, written: str) -> None:
+    project = loaded(file().replace("use_watermark: true", written))
+    assert project.pipelines[0].sources[0].tracking is Tracking.SET
+    assert project.notices == ()
+    assert loaded(file()).pipelines[0].sources[0].tracking is Tracking.WATERMARK
+
+
+@pytest.mark.parametrize("key", WATERMARK_ONLY)
+def test_a_key_of_watermarks_is_noticed_where_there_are_none(loaded: Load, key: str) -> None:
+    value = {"late_files": "strict", "lateness": "none"}.get(key, "5")
+    written = file(source=f"{key}: {value}")
+    assert loaded(written).notices == ()
+    without = loaded(written.replace("use_watermark: true", "use_watermark: false"))
+    assert without.notices == (f"pipelines.p.source.{key} means nothing without use_watermark: true",)
+
+
+def test_a_bounded_first_run_without_a_watermark_is_refused(problems: Problems) -> None:
+    bounds = "partition_filter: {prefix_template: 'date=%Y-%m-%d', lookback: 1}"
+    (line,) = problems(file(source=bounds).replace("use_watermark: true", "use_watermark: false"))
+    assert "source.partition_filter: bounds the first run of watermarks, and this source has none" in line
+    assert "set use_watermark: true" in line
 
 
 def test_staged_delivery_is_refused_by_name(problems: Problems, loaded: Load) -> None:

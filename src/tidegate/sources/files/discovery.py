@@ -51,11 +51,7 @@ def discover(
     files up to some name. Every ``deep_listing_every``-th poll looks into every open directory.
     ``SourceError`` if the location is not there, ``StorageError`` if any of it cannot be listed.
     """
-    if not store.exists():
-        raise SourceError(
-            f"source {source.name!r}: the directory {source.location.uri} does not exist",
-            "create it, or correct source_uri",
-        )
+    check_location(store, source)
     before = store.requests.list, store.requests.keys
     deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
     poll = _Poll(store, source, state, Places.of(source, state, now), deep, limit, is_new(source, state))
@@ -76,6 +72,15 @@ def discover(
         deep=deep or (prefixes is None and not poll.places.partitions),
         any_files=bool(poll.seen or poll.files or poll.tally.result()),
     )
+
+
+def check_location(store: ObjectStore, source: PathSource) -> None:
+    """``SourceError`` if the location of ``source`` is not there."""
+    if not store.exists():
+        raise SourceError(
+            f"source {source.name!r}: the directory {source.location.uri} does not exist",
+            "create it, or correct source_uri",
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,45 @@
+"""One listed file against its recorded progress: why it is not read now, and from where on it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.planning.plan import FileSlice, GivenUp
+from tidegate.planning.reasons import Reason
+from tidegate.specs import PathSource
+from tidegate.watermarks.path_state import Failed, FileProgress, Finished, RecordsRead
+from tidegate.watermarks.paths import SourceFile, same_content
+
+
+def reason_against(source: PathSource, progress: FileProgress | None, file: SourceFile) -> Reason | None:
+    """Why an unfinished file is not read now."""
+    if progress is None or isinstance(progress, Finished):
+        return None
+    if not same_content(progress.size, progress.etag, file):
+        return Reason.CHANGED if progress.records else None
+    given_up = isinstance(progress, Failed) and progress.attempts >= source.max_attempts
+    return Reason.GIVEN_UP if given_up else None
+
+
+def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
+    """The part of ``file`` that is not committed yet."""
+    match progress:
+        case RecordsRead(records=records, rounds=rounds):
+            return FileSlice(file.path, file.size, file.etag, records, rounds=rounds)
+        case Failed(attempts=attempts, size=size, etag=etag, records=records):
+            tried = attempts if same_content(size, etag, file) else 0
+            return FileSlice(file.path, file.size, file.etag, records, attempts=tried)
+        case _:
+            return FileSlice(file.path, file.size, file.etag)
+
+
+def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
+    """The file, if for this reason it is not read on and becomes a dead letter."""
+    match reason, progress:
+        case Reason.GIVEN_UP, Failed():
+            yield GivenUp(slice_of(file, progress), f"failed {progress.attempts} times: {progress.reason}")
+        case Reason.CHANGED, Failed() | RecordsRead():
+            told = f"changed after {progress.records} of its lines were committed"
+            yield GivenUp(slice_of(file, progress), told)
+        case _:
+            return

@@ -1,0 +1,76 @@
+"""Tracking by a set: every path that was read is remembered, in segments below the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from tidegate.errors import StateError
+from tidegate.planning.discovery import PathListing
+from tidegate.planning.grouping import Sizing
+from tidegate.planning.plan import Plan
+from tidegate.planning.set_planner import plan_set
+from tidegate.runs.tracking import Told
+from tidegate.sources.files.set_discovery import discover_all
+from tidegate.specs import PathSource
+from tidegate.state.files import State
+from tidegate.state.remembered import RememberedPaths
+from tidegate.storage.port import ObjectStore
+from tidegate.watermarks.outcomes import FileOutcome
+from tidegate.watermarks.path_set import SetAdvance, SetState, advance_set, idle_set
+from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.set_codec import decode_set, encode_set
+
+
+@dataclass(frozen=True, slots=True)
+class SetTracker:
+    """The set of paths of one source."""
+
+    pipeline: str
+    source: PathSource
+    store: ObjectStore
+    remembered: RememberedPaths
+    kind: str = "path-set"
+
+    def decode(self, recorded: State | None) -> SetState:
+        return SetState() if recorded is None else decode_set(recorded)
+
+    def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
+        look_up = partial(self.remembered.look_up, state.segments)
+        return discover_all(self.store, self.source, state, look_up, limit=limit)
+
+    def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+        return plan_set(self.pipeline, self.source, state, version, listing, now, sizing=sizing)
+
+    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> SetAdvance:
+        return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
+
+    def idle(self, state: SetState, any_files: bool) -> SetState:
+        return idle_set(state, any_files)
+
+    def written(self, step: SetAdvance) -> SetState:
+        return self.remembered.including(step.state, step.finished)
+
+    def encode(self, state: SetState) -> dict[str, object]:
+        return encode_set(state)
+
+    def embedded(self, encoded: State) -> State:
+        return encoded
+
+    def check(self, state: SetState) -> None:
+        self.remembered.check(state.segments)
+
+    def rebuilt(self, state: SetState, read: Iterable[SourceFile]) -> SetState:
+        files = {file.path: file for file in read}
+        if len(files) != state.remembered:
+            raise StateError(
+                f"{self.pipeline}/{self.source.name}: the documents name {len(files):,} finished files, and the set had"
+                f" {state.remembered:,}; nothing was written",
+                "put the missing segments back from a backup, or write into a new table_uri to read everything anew",
+            )
+        return self.remembered.including(replace(state, segments=()), files.values())
+
+    def told(self, state: SetState) -> Told:
+        return Told("set", remembered=state.remembered)

@@ -1,0 +1,115 @@
+"""With a set, whatever arrives under whatever names in whatever order: nothing is skipped, nothing is read twice."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laws.strategies import counts, etags, fates, paths, progress, sizes, watermarks
+from laws.world import NOW, SIZING, source
+from tidegate.planning.discovery import PathListing
+from tidegate.planning.plan import FileSlice
+from tidegate.planning.set_planner import plan_set
+from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
+from tidegate.watermarks.path_set import Segment, SetState, advance_set, segments_to_merge, with_segment
+from tidegate.watermarks.path_state import Finished
+from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.set_codec import decode_set, encode_set
+
+OF = source(max_attempts=1_000)
+LINES = 6
+NAMES = st.text("ab-/é0", min_size=1, max_size=5).filter(lambda path: "//" not in f"/{path}/")
+segments = st.builds(Segment, st.text("0123456789abcdef", min_size=64, max_size=64), counts, sizes)
+unfinished = progress.filter(lambda each: not isinstance(each, Finished))
+set_states = st.builds(
+    SetState,
+    watermark=watermarks,
+    segments=st.lists(segments, max_size=4).map(tuple),
+    files=st.dictionaries(paths, unfinished, max_size=4),
+    last_update_ts=counts,
+)
+
+
+def outcome(each: FileSlice, fate: str) -> FileOutcome:
+    match fate:
+        case "whole":
+            return Covered(each.path, each.size, each.etag, each.start_record, LINES, eof=True)
+        case "part" if each.start_record < LINES - 1:
+            return Covered(each.path, each.size, each.etag, each.start_record, each.start_record + 1, eof=False)
+        case "fail":
+            return Refused(each.path, each.size, each.etag, "bad")
+        case "changed":
+            return Changed(each.path)
+        case _:
+            return NotReached(each.path)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject) -> None:
+    state, there = SetState(), dict[str, SourceFile]()
+    parts: dict[str, dict[str, SourceFile]] = {}
+    committed: list[tuple[str, int]] = []
+    for number in range(data.draw(st.integers(1, 6))):
+        for path in data.draw(st.lists(NAMES, max_size=4)):
+            there.setdefault(path, SourceFile(path, 100, data.draw(etags)))
+        remembered = {path for part in state.segments for path in parts[part.sha256]}
+        new = tuple(file for file in there.values() if file.path not in remembered)
+        limit = data.draw(st.integers(0, 6))
+        shown = tuple(data.draw(st.permutations(new)))[: limit or None]
+        listing = PathListing(shown, complete=len(shown) == len(new), any_files=bool(there))
+        plan = plan_set("p", OF, state, number, listing, NOW, sizing=SIZING)
+        outcomes = [outcome(each, data.draw(fates)) for unit in plan.units for each in unit.slices]
+        step = advance_set(OF, state, plan.listed, outcomes, NOW, complete=plan.complete)
+        if not step.changed or data.draw(st.booleans()):
+            continue
+        committed += [
+            (each.path, line) for each in outcomes if isinstance(each, Covered) for line in range(each.start, each.end)
+        ]
+        state = step.state
+        if step.finished:
+            merged = segments_to_merge(state.segments, len(step.finished))
+            content = {file.path: file for file in step.finished}
+            for part in merged:
+                content |= parts[part.sha256]
+            parts[str(number)] = content
+            state = with_segment(state, merged, Segment(str(number), len(content), 0))
+        state = decode_set(json.loads(json.dumps(encode_set(state))))
+    assert len(committed) == len(set(committed))
+    remembered = {path for part in state.segments for path in parts[part.sha256]}
+    assert len(remembered) == state.remembered
+    assert remembered.isdisjoint(state.files)
+    whole = plan_set(
+        "p",
+        OF,
+        state,
+        9,
+        PathListing(tuple(file for file in there.values() if file.path not in remembered)),
+        NOW,
+        sizing=SIZING,
+    )
+    committed += [
+        (each.path, line) for unit in whole.units for each in unit.slices for line in range(each.start_record, LINES)
+    ]
+    assert sorted(committed) == sorted((path, line) for path in there for line in range(LINES))
+
+
+@settings(deadline=None)
+@given(set_states)
+def test_a_state_of_a_set_is_read_back_as_it_was(state: SetState) -> None:
+    assert decode_set(json.loads(json.dumps(encode_set(state)))) == state
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 200), max_size=200))
+def test_however_large_commits_are_every_path_is_in_one_segment_and_segments_stay_few(commits: list[int]) -> None:
+    state = SetState()
+    for number, added in enumerate(commits):
+        merged = segments_to_merge(state.segments, added)
+        assert set(merged) <= set(state.segments)
+        total = added + sum(part.count for part in merged)
+        state = with_segment(state, merged, Segment(str(number), total, 0))
+    assert state.remembered == sum(commits)
+    assert len(state.segments) <= 7 * 6
