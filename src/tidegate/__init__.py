@@ -5,7 +5,20 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import (
+    demo,
+    doctor,
+    load,
+    plan,
+    recover,
+    replay,
+    reset_watermark,
+    run,
+    set_watermark,
+    show_watermarks,
+    status,
+)
+from tidegate.corrections import FileSet, ReplayReport, WatermarkMove
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports import (
     Check,
@@ -47,6 +60,7 @@ __all__ = [
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "FileSet",
     "LateFiles",
     "Lateness",
     "Location",
@@ -58,6 +72,7 @@ __all__ = [
     "PathSource",
     "PipelineSpec",
     "ProjectSpec",
+    "ReplayReport",
     "RunReport",
     "SchemaSpec",
     "SinkSpec",
@@ -66,6 +81,7 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "TidegateError",
+    "WatermarkMove",
     "WatermarkView",
     "__version__",
     "demo",
@@ -73,7 +89,10 @@ __all__ = [
     "load",
     "plan",
     "recover",
+    "replay",
+    "reset_watermark",
     "run",
+    "set_watermark",
     "show_watermarks",
     "status",
 ]

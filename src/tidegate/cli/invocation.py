@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from tidegate.cli.pages import Page, plain
 
 if TYPE_CHECKING:
-    from tidegate import reports
+    from tidegate import corrections, reports
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
@@ -56,6 +56,43 @@ class Api(Protocol):
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...
+
+    def set_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        to: str,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove: ...
+
+    def reset_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        partition: str | None,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove: ...
+
+    def replay(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        files: str | None,
+        partition: str | None,
+        drop_missing: bool,
+        confirm: Callable[[corrections.ReplayReport], bool],
+        emit: Emit,
+        stop: threading.Event,
+    ) -> corrections.ReplayReport: ...
 
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
 

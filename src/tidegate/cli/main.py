@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, groups
+from tidegate.cli import commands, groups, replay_command, watermark_commands
 from tidegate.cli.options import Group
 
 
@@ -30,12 +30,17 @@ for _command in (
     commands.run,
     commands.status,
     groups.watermark,
+    replay_command.replay,
     groups.config,
     commands.doctor,
     commands.recover,
     commands.version,
 ):
     cli.add_command(_command)
+
+
+for _command in (watermark_commands.set_watermark, watermark_commands.reset_watermark):
+    groups.watermark.add_command(_command)
 
 
 def main() -> NoReturn:
