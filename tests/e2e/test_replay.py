@@ -172,6 +172,9 @@ def test_rows_of_gone_files_can_go_without_anything_to_read(lake: Lake) -> None:
     report = replay(lake, f"{DAY}/hour=11/1.*", drop_missing=True)
     assert (report.applied, report.replayed.files, report.rows_removed, report.rows_written) == (True, 0, 10, 0)
     assert_same(lake.ids(), [*range(10), *range(20, 60)])
+    documents = sorted((lake.root / "lake/events/_tidegate/events/default").glob("*.json"))
+    (covered,) = json.loads(documents[-1].read_text())["coverage"]
+    assert (covered["file"], covered["to"], covered["rows"]) == (f"{DAY}/hour=11/1.ndjson.gz", 0, 0)
 
 
 def test_nothing_happens_without_agreement_or_without_files(lake: Lake) -> None:
@@ -234,6 +237,19 @@ def test_any_file_name_finds_its_rows(tmp_path: Path, name: str) -> None:
     rewrite(lake, f"d=1/{name}", [1000])
     assert replay(lake, partition="d=1").rows_removed == 20
     assert_same(lake.ids(), [*range(10, 20), 1000])
+
+
+@pytest.mark.parametrize("template", ["event/ts", "day=%Y-%m-%d"])
+def test_rows_that_change_their_partition_are_replaced_too(tmp_path: Path, template: str) -> None:
+    lake = Lake(tmp_path, sink_settings={**FILE, "partition_by": {"prefix_template": template, "column": "ts"}})
+    lake.arrive("d=1/a.ndjson")
+    lake.arrive("d=1/b.ndjson", event="click")
+    assert lake.run().ok
+    rewrite(lake, "d=1/a.ndjson", [1000, 1001], ts="2026-02-01T00:00:00.25Z")
+    rewrite(lake, "d=1/b.ndjson", [1002])
+    assert replay(lake, "d=1/*").rows_removed == 20
+    found = {row["id"]: row["moment"] for row in lake.rows("select id, cast(ts as varchar) as moment from t")}
+    assert found == {1000: "2026-02-01T00:00:00.250Z", 1001: "2026-02-01T00:00:00.250Z", 1002: None}
 
 
 def test_without_the_column_it_is_refused_with_the_key_and_the_alternative(tmp_path: Path) -> None:

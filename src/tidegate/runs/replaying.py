@@ -33,7 +33,7 @@ from tidegate.runs.source_pass import SLOTS_PER_CORE, TRIES_AGAINST_OTHERS
 from tidegate.sink.rereading import FILE_BYTES, rows_of
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.specs import Location
-from tidegate.state.files import Change, Replacement
+from tidegate.state.files import Change, Coverage, Replacement
 from tidegate.state.opened import Opened
 from tidegate.storage.opening import open_store
 from tidegate.watermarks.codec import embedded, encode
@@ -146,7 +146,7 @@ class Replay:
         change = Change(
             state={},
             embedded={},
-            coverage=coverage_of(results),
+            coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
             rows=sum(result.rows for result in results),
             schema=columns.table,
             partition_columns=columns.partition_columns,

@@ -45,9 +45,13 @@ def _fitted(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.Rec
 
 def _column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
     if field.name in file.partition_values:
-        value = file.partition_values[field.name]
-        text = pa.scalar(value, pa.string())
-        return pa.repeat(text.cast(field.type), batch.num_rows)
+        return pa.repeat(_value(file.partition_values[field.name], field.type), batch.num_rows)
     if field.name in batch.schema.names:
         return batch.column(field.name).cast(field.type)
     return pa.nulls(batch.num_rows, field.type)
+
+
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """A partition value from the text that Delta has of it; a moment is in UTC."""
+    zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+    return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from tidegate.specs import Location
 from tidegate.state.files import DataFile
 from tidegate.storage.opening import absolute, open_store
 from tidegate.storage.port import ObjectStore
+
+NOON = datetime(2026, 1, 28, 12, 30, 0, 500_000, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -33,14 +35,22 @@ def put(store: ObjectStore, name: str, table: pa.Table, **values: str | None) ->
 def test_partition_values_become_columns_of_their_type(store: ObjectStore) -> None:
     rows = pa.table({"id": [1, 2]})
     files = [
-        put(store, "a.parquet", rows, day="2026-01-28", n="7", word="x y"),
-        put(store, "b.parquet", rows, day=None, n=None, word=None),
+        put(store, "a.parquet", rows, day="2026-01-28", n="7", word="x y", at="2026-01-28 12:30:00.500000"),
+        put(store, "b.parquet", rows, day=None, n=None, word=None, at=None),
     ]
-    columns = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("n", pa.int32()), ("word", pa.string())])
+    columns = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("id", pa.int64()),
+            ("n", pa.int32()),
+            ("word", pa.string()),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    )
     with rows_of(store, files, columns) as reader:
         found = reader.read_all().to_pylist()
-    assert found[0] == {"day": date(2026, 1, 28), "id": 1, "n": 7, "word": "x y"}
-    assert found[3] == {"day": None, "id": 2, "n": None, "word": None}
+    assert found[0] == {"day": date(2026, 1, 28), "id": 1, "n": 7, "word": "x y", "at": NOON}
+    assert found[3] == {"day": None, "id": 2, "n": None, "word": None, "at": None}
 
 
 def test_what_a_file_lacks_is_null_at_any_depth_and_narrower_types_are_widened(store: ObjectStore) -> None:
