@@ -252,6 +252,31 @@ def test_rows_that_change_their_partition_are_replaced_too(tmp_path: Path, templ
     assert found == {1000: "2026-02-01T00:00:00.250Z", 1001: "2026-02-01T00:00:00.250Z", 1002: None}
 
 
+def test_old_rows_are_found_where_statistics_say_nothing_about_the_file(tmp_path: Path) -> None:
+    many = [{"name": f"column_{number}", "type": "string"} for number in range(40)]
+    lake = Lake(tmp_path, sink_settings=FILE, schema={"fields": [*FIELDS, *many]})
+    long = "/".join(f"level={number}-{'x' * 120}" for number in range(6))
+    for name in ("a", "b"):
+        lake.arrive(f"{long}/{name}.ndjson")
+    assert lake.run().ok
+    rewrite(lake, f"{long}/a.ndjson", [1000])
+    report = replay(lake, "a.ndjson")
+    assert (report.rows_removed, report.rows_written) == (10, 1)
+    assert_same(lake.ids(), [*range(10, 20), 1000])
+
+
+def test_old_rows_are_found_by_names_longer_than_the_statistics(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, sink_settings=FILE)
+    long = "/".join(f"level={number}-{'x' * 120}" for number in range(6))
+    for name in ("a", "b", "\U0010ffff"):
+        lake.arrive(f"{long}/{name * 3}.ndjson")
+        assert lake.run().ok
+    for number, name in enumerate(("a", "\U0010ffff")):
+        rewrite(lake, f"{long}/{name * 3}.ndjson", [1000 + number])
+        replay(lake, f"{name * 3}.ndjson")
+    assert_same(lake.ids(), [*range(10, 20), 1000, 1001])
+
+
 def test_without_the_column_it_is_refused_with_the_key_and_the_alternative(tmp_path: Path) -> None:
     lake = ingested(tmp_path, {})
     with pytest.raises(TidegateError, match=r"'_source_file' in sink.metadata_columns.*watermark set"):
