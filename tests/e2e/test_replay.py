@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +19,7 @@ from tidegate.errors import SourceError
 from tidegate.planning.plan import Unit
 from tidegate.planning.selecting import Selection
 from tidegate.runs.lanes import InProcessLane, Lane
-from tidegate.runs.place import open_place
+from tidegate.runs.place import Clock, open_place, utc_now
 from tidegate.runs.replay_choice import other_locations
 from tidegate.runs.replaying import Replay
 from tidegate.runs.running import Running
@@ -39,12 +40,13 @@ def replay(
     drop_missing: bool = False,
     confirm: Callable[[ReplayReport], bool] = lambda report: True,
     lane: Lane | None = None,
+    clock: Clock = utc_now,
 ) -> ReplayReport:
     """What ``tidegate.replay`` does, without Spark."""
     project = lake.project
     pipeline = project.pipelines[0]
     place = open_place(project, pipeline, pipeline.sources[0], 2)
-    carried = Replay(place, lane or InProcessLane(), others=other_locations(project, place))
+    carried = Replay(place, lane or InProcessLane(), others=other_locations(project, place), clock=clock)
     return carried.run(Selection(files, partition), confirm, drop_missing=drop_missing)
 
 
@@ -92,7 +94,7 @@ def entries(lake: Lake) -> int:
 
 
 def left_in_work_area(lake: Lake) -> list[Path]:
-    return [path for path in (lake.root / "lake/events/_tidegate/events/default/work").rglob("*") if path.is_file()]
+    return list((lake.root / "lake/events/_tidegate/events/default/work").iterdir())
 
 
 def test_exactly_the_rows_of_the_matched_files_are_replaced_in_one_commit(lake: Lake) -> None:
@@ -180,8 +182,27 @@ def test_rows_of_gone_files_can_go_without_anything_to_read(lake: Lake) -> None:
 def test_nothing_happens_without_agreement_or_without_files(lake: Lake) -> None:
     before = entries(lake)
     assert not replay(lake, "**/*.gz", confirm=lambda report: False).applied
-    assert not replay(lake, "**/no-such-file", confirm=lambda report: pytest.fail("there is nothing to ask")).applied
+    with pytest.raises(TidegateError, match=r"there is no file that is meant by files no-such-file"):
+        replay(lake, "no-such-file")
     assert entries(lake) == before
+
+
+def test_files_that_are_all_unfinished_leave_nothing_to_ask(lake: Lake) -> None:
+    lake.arrive(f"{DAY}/hour=12/3.ndjson.gz")
+    report = replay(lake, "3.*", confirm=lambda planned: pytest.fail("there is nothing to ask"))
+    assert (report.applied, report.left_to_run.files) == (False, 1)
+
+
+def test_what_a_killed_replay_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    lake = ingested(tmp_path, FILE)
+    left = lake.root / "lake/events/_tidegate/events/default/work/killed/x.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"rows")
+    replay(lake, "0.*")
+    assert left.exists()
+    replay(lake, "0.*", clock=lambda: datetime.now(UTC) + timedelta(hours=25))
+    assert not left.exists()
+    lake.assert_exactly_once()
 
 
 def test_a_deleted_row_comes_back(lake: Lake) -> None:

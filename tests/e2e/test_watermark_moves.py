@@ -167,6 +167,19 @@ def test_what_is_no_path_of_the_source_is_refused(lake: Lake, path: str) -> None
         set_watermark(lake.config, "events", to=path)
 
 
+def test_with_several_sources_one_is_to_be_named(lake: Lake) -> None:
+    config = json.loads(lake.config.read_text())
+    pipeline = config["pipelines"]["events"]
+    sources = {name: {"source_uri": f"{name}/", "use_watermark": True} for name in ("asia", "europe")}
+    (lake.root / "two.yml").write_text(
+        json.dumps(
+            {"pipelines": {"events": {"sources": sources, "schema": pipeline["schema"], "sink": pipeline["sink"]}}}
+        )
+    )
+    with pytest.raises(TidegateError, match=r"several sources - name one of them: asia, europe"):
+        reset_watermark(lake.root / "two.yml", "events")
+
+
 def test_a_full_address_below_the_source_is_its_path(lake: Lake) -> None:
     uri = lake.project.pipelines[0].sources[0].location.uri
     assert set_watermark(lake.config, "events", to=f"{uri}/{HOUR}/2.ndjson").after == f"{HOUR}/2.ndjson"

@@ -76,12 +76,21 @@ def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -
     yield from (_fate(path, each) for path, each in unfinished[:EXAMPLES])
     if len(unfinished) > EXAMPLES:
         yield f"{len(unfinished) - EXAMPLES:,} more that failed or are in progress are forgotten"
+    stays = sum(_is_moved(before, after, path) for path, _ in before.unfinished() if path in after.files)
+    if stays:
+        yield f"{stays:,} that failed or are in progress above the new watermark stay as they are"
     islands = sum(is_due(path) for path, each in dropped if isinstance(each, Finished))
     if islands:
         yield f"{islands:,} that finished above a gap are no longer remembered by name"
     lost = sum(not is_due(path) for path in _remembered(before) - _remembered(after))
     if lost:
         yield f"{lost:,} names leave the late window: what comes late beside them is not noticed any more"
+
+
+def _is_moved(before: PathState, after: PathState, path: str) -> bool:
+    """Whether the watermark of the file's partition is another one."""
+    partition, _ = split(path)
+    return before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition)
 
 
 def _remembered(state: PathState) -> set[str]:

@@ -35,7 +35,7 @@ from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.specs import Location
 from tidegate.state.files import Change, Coverage, Replacement
 from tidegate.state.opened import Opened
-from tidegate.storage.opening import open_store
+from tidegate.storage.opening import open_store, remove_empty_directories
 from tidegate.watermarks.codec import embedded, encode
 from tidegate.watermarks.outcomes import Changed, FileOutcome, Refused
 from tidegate.watermarks.path_state import PathState
@@ -74,6 +74,11 @@ class Replay:
         opened = self._opened()
         state = state_of(opened)
         choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
+        if not (choice.files or choice.due or choice.missing):
+            raise TidegateError(
+                f"{self._place.key}: there is no file that is meant by {selection}",
+                "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",
+            )
         report = self._report(selection, choice, opened, drop_missing=drop_missing)
         if choice.is_empty or not confirm(report):
             return report
@@ -185,10 +190,12 @@ class Replay:
         table, key = self._place.pipeline.sink.table, self._place.key
         self._clean(f"{key.directory}/work", self._clock() - WORK_KEPT)
         directory = f"{key.directory}/work/{uuid4()}"
+        location = Location(f"{table.uri}/{quote(directory)}", table.options)
         try:
-            yield Location(f"{table.uri}/{quote(directory)}", table.options)
+            yield location
         finally:
             self._clean(directory, None)
+            remove_empty_directories(location)
 
     def _clean(self, directory: str, before: datetime | None) -> None:
         store = self._place.table_store
