@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tidegate.corrections import ReplayReport, WatermarkMove
 from tidegate.errors import ConfigError
 from tidegate.ledger_reports import FilesReport, LedgerCompaction, LedgerExport, WatermarkHistory
 from tidegate.observe.events import Emit, Notice, ignore
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
+
+
+def agreed(planned: object) -> bool:
+    """Agrees to whatever is planned."""
+    return True
 
 
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
@@ -204,6 +210,76 @@ def recover(
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(recover_place(place, accept) for place in places_named(places, source))
+
+
+def set_watermark(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    to: str,
+    confirm: Callable[[WatermarkMove], bool] = agreed,
+) -> WatermarkMove:
+    """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
+
+    The position is committed by the ordinary protocol and no row is touched: files below a watermark that moved up
+    are never read, files above one that moved down are read again. ``CommitLost`` when another run was first.
+    """
+    from tidegate.runs.looking import place_named
+    from tidegate.runs.moving import move_watermark, target_of
+
+    place = place_named(_places(load(config, pipeline=pipeline), pipeline), source)
+    return move_watermark(place, target_of(place.source, to), datetime.now(UTC), confirm)
+
+
+def reset_watermark(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    partition: str | None = None,
+    confirm: Callable[[WatermarkMove], bool] = agreed,
+) -> WatermarkMove:
+    """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
+    from tidegate.runs.looking import place_named
+    from tidegate.runs.moving import Target, move_watermark
+
+    place = place_named(_places(load(config, pipeline=pipeline), pipeline), source)
+    target = Target(None if partition is None else partition.strip("/"))
+    return move_watermark(place, target, datetime.now(UTC), confirm)
+
+
+def replay(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    files: str | None = None,
+    partition: str | None = None,
+    drop_missing: bool = False,
+    confirm: Callable[[ReplayReport], bool] = agreed,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> ReplayReport:
+    """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
+
+    ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
+    ``sink.metadata_columns``. A file that cannot be read raises and nothing changes. With ``drop_missing`` the rows of
+    files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
+    """
+    from tidegate.planning.selecting import Selection
+    from tidegate.runs.looking import place_named
+    from tidegate.runs.replay_choice import other_locations
+    from tidegate.runs.replaying import Replay
+    from tidegate.runs.stopping import stops_on_signals
+
+    selection = Selection(files, None if partition is None else partition.strip("/"))
+    flag = stop or threading.Event()
+    project = load(config)
+    place = place_named(_places(project, pipeline), source)
+    with _lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
+        carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)
+        return carried.run(selection, confirm, drop_missing=drop_missing)
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

@@ -14,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake
+from tidegate.errors import TableError
 from tidegate.specs import Location
 from tidegate.state.log import DeltaLog, entry_path
 from tidegate.state.memory import encode
@@ -215,3 +216,20 @@ def test_a_checkpoint_changes_nothing_that_is_seen(bench: Bench) -> None:
     bench.create()
     bench.port().checkpoint()
     assert bench.snapshot().facts.version == 0
+
+
+def test_rows_are_replaced_only_on_top_of_the_snapshot_they_were_looked_for_in(bench: Bench) -> None:
+    bench.create()
+    old = bench.snapshot()
+    rows = pa.table({"id": [1], "source": ["new"]}, schema=SCHEMA)
+    if bench.lake.location.uri.startswith("memory:"):
+        with pytest.raises(TableError, match="holds files, not rows"):
+            bench.port().replace(old, "id = 1", rows.to_reader(), note(2))
+        return
+    bench.port().append(old, [bench.add()], note(1, "other"))
+    with pytest.raises(TableError):
+        bench.port().replace(old, "id = 1", rows.to_reader(), note(2))
+    assert bench.lake.ids("s") == [1, 1]
+    bench.port().replace(bench.snapshot(), "id = 1", rows.to_reader(), note(2))
+    assert (bench.lake.ids("s"), bench.lake.ids("new")) == ([], [1])
+    assert bench.snapshot().transaction_version("app") == 2

@@ -14,6 +14,7 @@ LAYERS = (
     {"watermarks"},
     {"planning"},
     {"reports", "ledger_reports"},
+    {"reports", "corrections"},
     {"observe"},
     {"schema"},
     {"storage"},

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from tidegate.specs import ProjectSpec
 
 
-@click.group(cls=Group, examples=["tidegate watermark show pipelines.yml -p events"])
+@click.group(
+    cls=Group,
+    examples=[
+        "tidegate watermark show pipelines.yml -p events",
+        "tidegate watermark reset pipelines.yml -p events --all --dry-run",
+    ],
+)
 def watermark() -> None:
-    """Look at the recorded watermarks."""
+    """Look at the recorded watermarks, and move them."""
 
 
 @watermark.command(

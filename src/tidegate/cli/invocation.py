@@ -22,7 +22,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate import ledger_reports, reports
+    from tidegate import corrections, ledger_reports, reports
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
@@ -84,6 +84,43 @@ class Api(Protocol):
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...
+
+    def set_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        to: str,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove: ...
+
+    def reset_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        partition: str | None,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove: ...
+
+    def replay(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        files: str | None,
+        partition: str | None,
+        drop_missing: bool,
+        confirm: Callable[[corrections.ReplayReport], bool],
+        emit: Emit,
+        stop: threading.Event,
+    ) -> corrections.ReplayReport: ...
 
     def list_letters(
         self,

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, files_command, groups, history_command
+from tidegate.cli import commands, files_command, groups, history_command, replay_command, watermark_commands
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 
@@ -33,13 +33,15 @@ for _command in (
     groups.watermark,
     dlq,
     files_command.files,
+    replay_command.replay,
     groups.config,
     commands.doctor,
     commands.recover,
     commands.version,
 ):
     cli.add_command(_command)
-groups.watermark.add_command(history_command.history)
+for _command in (history_command.history, watermark_commands.set_watermark, watermark_commands.reset_watermark):
+    groups.watermark.add_command(_command)
 
 
 def main() -> NoReturn:

@@ -145,6 +145,15 @@ def _moment(state: SourceState) -> datetime | None:
     return datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
 
 
+def place_named(places: Sequence[Place], source: str | None) -> Place:
+    """The one place of that source name; without a name, the only one there is."""
+    chosen = places_named(places, source)
+    if len(chosen) > 1:
+        known = ", ".join(place.source.name for place in chosen)
+        raise TidegateError("the pipeline has several sources", f"name one of them: {known}")
+    return chosen[0]
+
+
 def places_named(places: Sequence[Place], source: str | None) -> tuple[Place, ...]:
     """Those of one source name, or all; an unknown name is an error that lists the known ones."""
     chosen = tuple(place for place in places if source in (None, place.source.name))

@@ -17,11 +17,14 @@ from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, Tracking
 from tidegate.state.dead_letters import KIND, DeadLetterTable
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.remembered import RememberedPaths
 from tidegate.state.store import PositionStore, open_delta
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
+from tidegate.watermarks.codec import decode
+from tidegate.watermarks.path_state import PathState
 
 FILES_PER_PLAN = 100_000
 UNIT_BYTES = 64 * 1024 * 1024
@@ -107,3 +110,8 @@ def _tracker(key: SourceKey, source: PathSource, source_store: ObjectStore, tabl
             return PathTracker(key.pipeline, source, source_store)
         case Tracking.SET:
             return SetTracker(key.pipeline, source, source_store, RememberedPaths(table_store, key))
+
+
+def watermarks_of(opened: Opened) -> PathState:
+    """The recorded watermarks of an opened position, fresh ones on a first run; ``StateError`` for a set's state."""
+    return PathState() if opened.state is None else decode(opened.state)

@@ -21,9 +21,9 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Committed, Notice
 from tidegate.state import compacting, debts, marks
-from tidegate.state.arrow import schema_json
+from tidegate.state.arrow import arrow_schema, schema_json
 from tidegate.state.documents import Document, Parent, digest
-from tidegate.state.features import check_table
+from tidegate.state.features import check_replaceable, check_table
 from tidegate.state.files import Change
 from tidegate.state.fitting import check_change, columns_to_add
 from tidegate.state.log import LogEntry
@@ -129,6 +129,8 @@ class _Attempt:
             return None
         facts = snapshot.facts
         check_table(facts, self.site.uri)
+        if self.change.replacement is not None:
+            check_replaceable(facts, self.site.uri)
         if self.table_id not in (None, facts.table_id):
             raise self._replaced(f"it is now table {facts.table_id}")
         self.table_id, self.schema_json = facts.table_id, facts.schema_json
@@ -185,16 +187,29 @@ class _Attempt:
                 f"{key}: there is no table at {self.site.uri} and no schema to create it with",
                 "declare a schema, or fix the state with the cold-start document instead",
             )
+        if snapshot is None and self.change.replacement is not None:
+            raise TableError(
+                f"{key}: there is no table at {self.site.uri} to replace rows of", "run the pipeline first"
+            )
         self._sent = True
         try:
             failpoint("state.commit.before")
-            if snapshot is None:
-                self.site.delta.create(self.change.schema, self.change.partition_columns, self._adds, note)
-            else:
-                self.site.delta.append(snapshot, self._adds, note)
+            self._write(snapshot, note)
             failpoint("state.commit.after")
         except Exception as error:
             self._problem = error
+
+    def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
+        """The one commit: a new table, more files, or other rows in the place of some."""
+        delta, replacement = self.site.delta, self.change.replacement
+        if snapshot is None:
+            delta.create(self.change.schema, self.change.partition_columns, self._adds, note)
+        elif replacement is None:
+            delta.append(snapshot, self._adds, note)
+        else:
+            columns = arrow_schema(snapshot.facts.schema_json)
+            with replacement.rows(columns) as rows:
+                delta.replace(snapshot, replacement.predicate, rows, note)
 
     def _resolve(self) -> LogEntry | None:
         """Step d: what the log says."""

@@ -57,12 +57,7 @@ class DeltaLakeTable:
 
     @property
     def _options(self) -> dict[str, str]:
-        """What the library needs to reach the place: the same names, times and endpoint as the store."""
-        scheme = split_uri(self._location.uri)[0]
-        if scheme == "file":
-            return {}
-        http = {name: str(value) for name, value in client_settings(self._location.options).items()}
-        return http | of_scheme(self._location.options, scheme)
+        return library_options(self._location)
 
     def snapshot(self) -> Snapshot | None:
         table = self._load()
@@ -137,6 +132,20 @@ class DeltaLakeTable:
                 post_commithook_properties=_no_hooks(),
             )
 
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        from deltalake import write_deltalake
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("replace rows of"):
+            write_deltalake(
+                base.table,
+                rows,
+                mode="overwrite",
+                predicate=predicate,
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=_no_hooks(),
+            )
+
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow
         from deltalake import CommitProperties, Schema
@@ -166,21 +175,33 @@ class DeltaLakeTable:
         except TidegateError:
             raise
         except TableNotFoundError as error:
-            raise _Missing(f"{problem}: {self._said(error)}") from error
+            raise _Missing(f"{problem}: {said(error, self._location)}") from error
         except OSError as error:
-            raise StorageUnavailable(f"{problem}: {self._said(error)}", "check the storage and try again") from error
+            raise StorageUnavailable(
+                f"{problem}: {said(error, self._location)}", "check the storage and try again"
+            ) from error
         except (DeltaError, ValueError, TypeError) as error:
-            raise TableError(f"{problem}: {self._said(error)}", "see the table's history") from error
+            raise TableError(f"{problem}: {said(error, self._location)}", "see the table's history") from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise
-            raise StorageUnavailable(f"{problem}: {self._said(error)}", "try again") from error
+            raise StorageUnavailable(f"{problem}: {said(error, self._location)}", "try again") from error
 
-    def _said(self, error: BaseException) -> str:
-        """A foreign error on one line, unless it holds a secret."""
-        text = " ".join(str(error).split())[:500]
-        hidden = any(secret in str(error) for secret in secrets(self._location.options))
-        return type(error).__name__ if hidden else f"{text} ({type(error).__name__})"
+
+def said(error: BaseException, location: Location) -> str:
+    """A foreign error on one line, unless it holds a secret."""
+    text = " ".join(str(error).split())[:500]
+    hidden = any(secret in str(error) for secret in secrets(location.options))
+    return type(error).__name__ if hidden else f"{text} ({type(error).__name__})"
+
+
+def library_options(location: Location) -> dict[str, str]:
+    """What the library needs to reach the place: the same names, times and endpoint as the store."""
+    scheme = split_uri(location.uri)[0]
+    if scheme == "file":
+        return {}
+    http = {name: str(value) for name, value in client_settings(location.options).items()}
+    return http | of_scheme(location.options, scheme)
 
 
 class _Missing(TableError):

@@ -108,6 +108,21 @@ def check_table(facts: TableFacts, uri: str) -> None:
         raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _DATAFRAME_LANE)
 
 
+def check_replaceable(facts: TableFacts, uri: str) -> None:
+    """Raise :class:`UnsupportedTable` where rows must not be taken out of this table by the Delta library."""
+    if facts.properties.get("delta.appendOnly", "").lower() == "true":
+        raise UnsupportedTable(
+            f"rows of table {uri} cannot be replaced: delta.appendOnly is set",
+            "take the property off while you replay: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')",
+        )
+    if "deletionVectors" in {*facts.protocol.reader_features, *facts.protocol.writer_features}:
+        raise UnsupportedTable(
+            f"rows of table {uri} cannot be replaced: it has the feature 'deletionVectors', and whether the Delta "
+            "library honours every vector is not proven",
+            "drop the feature (ALTER TABLE ... DROP FEATURE deletionVectors), or delete and reload the rows with Spark",
+        )
+
+
 def check_protocol(data: Mapping[str, Any], uri: str) -> None:
     """The same for a bare ``protocol`` action, for tables that the library cannot even load."""
     protocol = TableProtocol(

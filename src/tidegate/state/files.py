@@ -1,8 +1,8 @@
-"""What a run hands over to be committed: data files, what they cover, and the state that follows."""
+"""What a run hands over to be committed: data files or replaced rows, what they cover, the state that follows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,19 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """Rows that leave the table in this commit, and the rows that take their place.
+
+    ``predicate`` is SQL over the table's columns; a row for which it is null stays. ``rows`` is called for every
+    attempt with the table's columns as they are then, and gives the new rows in exactly these; each of them must
+    fulfil the predicate.
+    """
+
+    predicate: str
+    rows: Callable[[pa.Schema], pa.RecordBatchReader]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One step of a source: these files become visible and this state becomes the position, together.
 
@@ -94,7 +107,8 @@ class Change:
     ``schema`` holds the columns as written, partition columns included; a change without data files may go
     without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
     each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
-    the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers.
+    the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
+    ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
     """
 
     state: State
@@ -108,3 +122,4 @@ class Change:
     debts: tuple[Mapping[str, Any], ...] = ()
     action: str = "run"
     letters: int = 0
+    replacement: Replacement | None = None

@@ -24,6 +24,8 @@ MAX_FILES = 10_000
 
 def check_change(change: Change, previous: frozenset[str]) -> None:
     """Refuse a change that no table could take: too many files, or one of them twice."""
+    if change.replacement is not None and change.data_files:
+        raise TableError("a change replaces rows and brings data files", "commit them one after the other")
     if len(change.data_files) > MAX_FILES:
         raise TableError(
             f"{len(change.data_files)} data files in one commit, at most {MAX_FILES} are allowed",
@@ -77,7 +79,7 @@ def columns_to_add(facts: TableFacts, change: Change, mode: Evolution) -> tuple[
         if change.data_files:
             raise TableError("data files without a schema cannot be committed", "hand over their schema")
         return ()
-    if change.data_files:
+    if change.data_files or change.replacement:
         check_partitioning(facts.partition_columns, change.partition_columns)
     from tidegate.schema.evolution import evolve
 

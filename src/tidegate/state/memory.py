@@ -160,6 +160,13 @@ class MemoryDelta:
                     raise Conflict(f"cannot append: {reason} at version {version}", "load again") from error
                 version += 1
 
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Always refused: without Parquet there are no rows to tell apart."""
+        raise TableError(
+            f"rows of {self._store.location.uri} cannot be replaced: a table in memory holds files, not rows",
+            "replay into a table on disk or in object storage",
+        )
+
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow
 

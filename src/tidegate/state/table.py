@@ -1,4 +1,4 @@
-"""The port to one Delta table: a fresh snapshot, and the four things that may be written.
+"""The port to one Delta table: a fresh snapshot, and the five things that may be written.
 
 Guarantees that every adapter gives, and one contract suite checks:
 
@@ -6,6 +6,8 @@ Guarantees that every adapter gives, and one contract suite checks:
 - ``append`` makes all of its actions visible in one commit or none. Since ``base``: a commit with one of the
   same application ids, a change of metadata or protocol, and removed data are refused; appends of others and
   rewrites that change no data are not in the way.
+- ``replace`` takes rows out and puts others in, in one commit or not at all; it is refused when anything was
+  committed since ``base``, so that no rewrite of somebody else can bring removed rows back.
 - ``create`` never replaces a table: of two creators one is refused.
 - ``add_columns`` is refused when anything was committed since ``base``.
 - **An exception tells nothing** about whether the commit is durable.
@@ -89,6 +91,9 @@ class DeltaTablePort(Protocol):
 
     def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
         """Append files, possibly none, to the table seen in ``base``."""
+
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Remove the rows of ``base`` that fulfil ``predicate`` and add ``rows``, which all fulfil it."""
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         """Add nullable columns to the table seen in ``base``."""

@@ -7,6 +7,7 @@ path is the path as it is on disk, relative to the file it was written in.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -71,6 +72,16 @@ def open_store(location: Location) -> ObjectStore:
             return MemoryStore(location, space(authority), path)
         case _:
             return _remote(location, scheme, authority, path)
+
+
+def remove_empty_directories(location: Location) -> None:
+    """Take away the local directories at and below ``location`` that hold nothing; object stores have none."""
+    scheme, _, path = split_uri(location.uri)
+    if scheme != "file":
+        return
+    for directory, _, _ in os.walk(f"/{path}", topdown=False):
+        with suppress(OSError):
+            os.rmdir(directory)
 
 
 def _remote(location: Location, scheme: str, authority: str, path: str) -> ObjectStore:

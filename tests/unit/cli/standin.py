@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tidegate import ledger_reports, reports
+from tidegate import corrections, ledger_reports, reports
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -154,6 +154,37 @@ HISTORY = (
         complete=False,
     ),
     ledger_reports.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+)
+
+MOVE = corrections.WatermarkMove(
+    "events",
+    "asia",
+    "watermark set",
+    "date=2026-01-28",
+    "date=2026-01-28/0007.ndjson.gz",
+    "date=2026-01-28/0003.ndjson.gz",
+    corrections.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
+    corrections.FileSet(),
+    ("rows of files that are read again are in the table twice afterwards",),
+    13,
+    18,
+)
+
+REPLAY = corrections.ReplayReport(
+    "events",
+    "asia",
+    "file:///lake/events",
+    "files date=2026-01-28/*",
+    corrections.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
+    corrections.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
+    corrections.FileSet(),
+    drop_missing=False,
+    rows_removed=2000,
+    rows_written=1990,
+    notes=(),
+    version=13,
+    table_version=18,
+    seconds=4.2,
 )
 
 CHECKS = (
@@ -315,6 +346,46 @@ class StandIn:
     ) -> tuple[reports.Check, ...]:
         self._called("recover", config, pipeline, source, accept)
         return self.checks
+
+    def set_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        to: str,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove:
+        self._called("set_watermark", config, pipeline, source, to)
+        return replace(MOVE, applied=confirm(MOVE))
+
+    def reset_watermark(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        partition: str | None,
+        confirm: Callable[[corrections.WatermarkMove], bool],
+    ) -> corrections.WatermarkMove:
+        self._called("reset_watermark", config, pipeline, source, partition)
+        return replace(MOVE, action="watermark reset", applied=confirm(MOVE))
+
+    def replay(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        files: str | None,
+        partition: str | None,
+        drop_missing: bool,
+        confirm: Callable[[corrections.ReplayReport], bool],
+        emit: events.Emit,
+        stop: threading.Event,
+    ) -> corrections.ReplayReport:
+        self._called("replay", config, pipeline, source, files, partition, drop_missing)
+        return replace(REPLAY, applied=confirm(REPLAY))
 
     def list_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
         self._called("list_letters", config, pipeline, source, choice)

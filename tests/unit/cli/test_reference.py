@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import errors, ledger_reports, reports
+from tidegate import corrections, errors, ledger_reports, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -80,6 +80,14 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
     assert documented == {0, UNEXPECTED, INTERRUPTED} | {kind.exit_code for kind in kinds}
 
 
+NEEDED = {
+    "tidegate watermark set": ["--to", "d=1/a", "--yes"],
+    "tidegate watermark reset": ["--all", "--yes"],
+    "tidegate replay": ["--files", "*", "--yes"],
+}
+"""Arguments that a command does not go without."""
+
+
 def json_blocks(section: str) -> list[Any]:
     return [json.loads(block) for block in re.findall(r"```json\n(.*?)```", SECTIONS[section], re.DOTALL)]
 
@@ -104,6 +112,11 @@ def names(kind: Any) -> set[str]:
         ("tidegate files", ("files", 0, "ranges", 0), ledger_reports.FileRange),
         ("tidegate files", ("totals",), ledger_reports.FileTotals),
         ("tidegate files", ("gaps", 0), ledger_reports.LedgerGap),
+        ("tidegate watermark set", (), corrections.WatermarkMove),
+        ("tidegate watermark set", ("read_again",), corrections.FileSet),
+        ("tidegate watermark reset", (), corrections.WatermarkMove),
+        ("tidegate replay", (), corrections.ReplayReport),
+        ("tidegate replay", ("replayed",), corrections.FileSet),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
@@ -137,6 +150,7 @@ def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> 
     arguments = [*name.split()[1:], "--json"]
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
+    needed += NEEDED.get(name, [])
     result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
     assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
 

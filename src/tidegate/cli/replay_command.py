@@ -1,0 +1,91 @@
+"""``replay``: the rows of chosen files are read again and replaced, after a look at what that means."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.confirming import Asking, confirm_options
+from tidegate.cli.invocation import Invocation, print_json
+from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
+
+if TYPE_CHECKING:
+    from tidegate.corrections import ReplayReport
+    from tidegate.observe.events import Emit, Event
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate replay t.yml -p events --files 'date=2026-01-28/**/*.gz' --dry-run",
+        "tidegate replay t.yml -p events --files date=2026-01-28/0007.ndjson.gz",
+        "tidegate replay t.yml -p events -s asia --partition date=2026-01-28 --yes",
+    ],
+)
+@config_argument
+@pipeline_option(required=True)
+@click.option("-s", "--source", metavar="SOURCE", help="The source; may be left out if the pipeline has one.")
+@click.option("--files", metavar="PATTERN", help="The files that this pattern matches (*, ?, [..], **).")
+@click.option("--partition", metavar="DIR", help="Instead: all files below this directory of the source.")
+@click.option("--drop-missing", is_flag=True, help="Remove the rows of files that are gone, too.")
+@confirm_options
+@json_option
+@click.pass_obj
+def replay(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    files: str | None,
+    partition: str | None,
+    drop_missing: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Read finished files again and replace their rows.
+
+    In one commit the old rows of these files leave the table and the new ones come in. Rows are found by the
+    column _source_file (sink.metadata_columns). A file that cannot be read stops it; nothing changes then.
+    """
+    if (files is None) == (partition is None):
+        raise click.UsageError("give --files PATTERN or --partition DIR")
+    asking = Asking(invocation, dry_run, yes)
+    from tidegate.cli.correction_view import render_replay, render_replay_end
+
+    ask = asking.about("Replace these rows?", render_replay)
+    with ExitStack() as progress:
+        listeners: list[Emit] = []
+
+        def agrees(planned: ReplayReport) -> bool:
+            """Progress begins after the question, or it would be drawn over it."""
+            agreed = ask(planned)
+            if agreed:
+                listeners.append(progress.enter_context(invocation.listening()))
+            return agreed
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+
+        report = invocation.functions().replay(
+            config,
+            pipeline,
+            source,
+            files=files,
+            partition=partition,
+            drop_missing=drop_missing,
+            confirm=agrees,
+            emit=emit,
+            stop=threading.Event(),
+        )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        page = render_replay_end(report)
+        invocation.show(page if asking.asked else (*render_replay(report), *page))
+    return asking.exit_code

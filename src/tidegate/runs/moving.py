@@ -1,0 +1,136 @@
+"""Setting a watermark, or forgetting a position, because a person says so.
+
+The consequences are worked out first, from the recorded state and a listing, and shown to whoever has to agree. The
+new state is then committed by the ordinary protocol: of two at once one is told that the other was first. Rows are
+never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.corrections import FileSet, WatermarkMove
+from tidegate.errors import TidegateError
+from tidegate.planning.consequences import Consequences, Found, consequences
+from tidegate.planning.discovery import accepts
+from tidegate.runs.place import Place, watermarks_of
+from tidegate.specs import PathSource
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.watermarks.codec import embedded, encode
+from tidegate.watermarks.moving import blank, moved_to, without
+from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.paths import SourceFile, join, split
+
+Confirm = Callable[[WatermarkMove], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a watermark goes: to ``name`` in ``partition``; without a name it is forgotten, without both all is."""
+
+    partition: str | None = None
+    name: str | None = None
+
+    @property
+    def action(self) -> str:
+        """What made the change, for the document and the ledger."""
+        return "watermark reset" if self.name is None else "watermark set"
+
+    def state(self, source: PathSource, before: PathState, now: datetime) -> PathState:
+        """The state after the move."""
+        if self.partition is None:
+            return blank(now)
+        if self.name is None:
+            return without(source, before, self.partition, now)
+        return moved_to(source, before, self.partition, self.name, now)
+
+
+def target_of(source: PathSource, path: str) -> Target:
+    """The target that ``path`` names: relative to the source's location, or below it."""
+    relative = path.removeprefix(f"{source.location.uri}/")
+    levels = relative.split("/")
+    if "://" in relative or not all(levels) or {".", ".."} & set(levels):
+        raise TidegateError(
+            f"{path!r} is not a file of source {source.name!r}",
+            f"give its path below {source.location.uri}, for instance date=2026-01-28/hour=14/0007.ndjson.gz",
+        )
+    return Target(*split(relative))
+
+
+def move_watermark(place: Place, target: Target, now: datetime, confirm: Confirm) -> WatermarkMove:
+    """Move the watermark if ``confirm`` agrees to what it would mean; what was done, or would have been.
+
+    ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
+    """
+    opened = place.positions.open()
+    if opened.state is None or opened.table_version < 0:
+        raise TidegateError(
+            f"{place.key}: nothing is recorded yet, so there is no watermark to move",
+            "run the pipeline first; partition_filter bounds what a first run reads",
+        )
+    before = watermarks_of(opened)
+    after = target.state(place.source, before, now)
+    move = _foreseen(place, target, opened, before, after, now)
+    if after == before or not confirm(move):
+        return move
+    state = encode(after)
+    change = Change(state=state, embedded=embedded(state), action=target.action)
+    done = place.positions.commit(opened, change)
+    return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def _foreseen(
+    place: Place, target: Target, opened: Opened, before: PathState, after: PathState, now: datetime
+) -> WatermarkMove:
+    found = consequences(place.source, before, after, _listed(place, target), now)
+    return WatermarkMove(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        action=target.action,
+        partition=target.partition,
+        before=_watermark(before, target.partition),
+        after=_watermark(after, target.partition),
+        read_again=_file_set(found.again),
+        never_read=_file_set(found.never),
+        notes=(*opened.warnings, *found.notes, *_remarks(place, target, before, after, found)),
+        version=opened.version,
+        table_version=opened.table_version,
+    )
+
+
+def _listed(place: Place, target: Target) -> Iterator[SourceFile]:
+    """Every file that the move may be about, as a stream."""
+    for info in place.source_store.list(target.partition or ""):
+        meant = target.partition is None or split(info.path)[0] == target.partition
+        if meant and accepts(place.source, info.path) is None:
+            yield SourceFile(info.path, info.size, info.etag)
+
+
+def _file_set(found: Found) -> FileSet:
+    return FileSet(found.files, found.bytes, tuple(found.examples))
+
+
+def _watermark(state: PathState, partition: str | None) -> str | None:
+    if partition is None:
+        return state.value
+    name = state.partition_watermarks.get(partition)
+    return None if name is None else join(partition, name)
+
+
+def _remarks(place: Place, target: Target, before: PathState, after: PathState, found: Consequences) -> Iterator[str]:
+    if after == before:
+        yield "the watermark is there already: nothing changes"
+    if found.again.files:
+        yield (
+            "rows of files that are read again are then in the table twice, unless you remove them first; to replace"
+            " the rows of files instead, use `tidegate replay`"
+        )
+    if found.never.files:
+        yield "files that are passed over stay out of the table; only `tidegate replay` reads them then"
+    if target.name is not None and not found.listed:
+        yield f"there is no file in partition {target.partition or '(top level)'!r} of the source"
+    if target.partition is None and place.source.partition_filter is not None:
+        yield "partition_filter bounds the next run like a first one: older partitions are not read again"

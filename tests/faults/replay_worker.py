@@ -1,0 +1,33 @@
+"""A replay without Spark in a process of its own, to be killed: ``python replay_worker.py CONFIG PATTERN``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tidegate import TidegateError, load
+from tidegate.planning.selecting import Selection
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.place import open_place
+from tidegate.runs.replaying import Replay
+
+
+def replay(config: Path, pattern: str) -> bool:
+    """Whether the rows of these files were replaced."""
+    project = load(config)
+    pipeline = project.pipelines[0]
+    place = open_place(project, pipeline, pipeline.sources[0], 2)
+    return Replay(place, InProcessLane()).run(Selection(pattern), lambda planned: True).applied
+
+
+def main() -> int:
+    """0 when the rows were replaced."""
+    try:
+        return 0 if replay(Path(sys.argv[1]), sys.argv[2]) else 1
+    except TidegateError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""A watermark moved from the command line, killed or overtaken at the commit: it moved, or nothing happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.lake import Lake, assert_same
+from tidegate import show_watermarks
+
+HOUR = "date=2026-01-28/hour=12"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path)
+    for number in range(4):
+        lake.arrive(f"{HOUR}/{number}.ndjson")
+    assert lake.run().ok
+    return lake
+
+
+def moving(lake: Lake, to: str, failpoints: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tidegate", "watermark", "set", str(lake.config), "-p", "events", "--yes"]
+    env = {**os.environ, "TIDEGATE_FAILPOINTS": failpoints}
+    return subprocess.Popen([*command, "--to", f"{HOUR}/{to}"], env=env, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("place", "doubled"), [("state.commit.before", []), ("state.commit.after", range(20, 40))])
+def test_a_killed_move_happened_or_did_not(lake: Lake, place: str, doubled: range | list[int]) -> None:
+    process = moving(lake, "1.ndjson", f"{place}=kill")
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    for _ in range(2):
+        assert lake.run().ok
+        assert_same(lake.ids(), [*range(40), *doubled])
+
+
+def test_a_move_that_slept_through_another_is_told_so_and_changes_nothing(lake: Lake) -> None:
+    sleeper = moving(lake, "1.ndjson", "state.commit.before=stop")
+    try:
+        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        other = moving(lake, "2.ndjson")
+        other.communicate(timeout=60)
+        assert other.returncode == 0
+        os.kill(sleeper.pid, signal.SIGCONT)
+        _, told = sleeper.communicate(timeout=60)
+    finally:
+        sleeper.kill()
+    assert sleeper.returncode == 6
+    assert "position 2 was taken by attempt" in told
+    assert show_watermarks(lake.config, "events")[0].value == f"{HOUR}/2.ndjson"
