@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from servers.s3 import Server
 from support.lake import FIELDS, Lake, assert_same
-from tidegate import ReplayReport, TidegateError, load, plan, set_watermark, show_watermarks
+from tidegate import ReplayReport, TidegateError, api, load, plan, set_watermark, show_watermarks
 from tidegate.errors import SourceError
 from tidegate.planning.plan import Unit
 from tidegate.planning.selecting import Selection
@@ -123,7 +123,11 @@ def test_the_document_says_that_it_was_a_replay_and_what_was_read(lake: Lake) ->
     replay(lake, partition=f"{DAY}/hour=12")
     documents = sorted((lake.root / "lake/events/_tidegate/events/default").glob("*.json"))
     document = json.loads(documents[-1].read_text())
-    assert (document["action"], document["version"], document["rows"]) == ("replay", 2, {"written": 30})
+    assert (document["action"], document["version"], document["rows"]) == (
+        "replay",
+        2,
+        {"written": 30, "open_letters": 0},
+    )
     assert [each["file"] for each in document["coverage"]] == [f"{DAY}/hour=12/{n}.ndjson.gz" for n in range(3)]
 
 
@@ -136,25 +140,43 @@ def test_a_partition_is_everything_below_that_directory(lake: Lake, partition: s
     assert_same(lake.ids(), [1011, *range(10, 30), *hour_12, *range(40, 60)])
 
 
-def test_a_bad_line_refuses_the_replay_with_its_place_and_changes_nothing(lake: Lake) -> None:
+def test_a_file_that_cannot_be_read_refuses_the_replay_and_changes_nothing(lake: Lake) -> None:
     before = entries(lake)
     rewrite(lake, f"{DAY}/hour=11/0.ndjson.gz", [1000])
-    lake.write(f"{DAY}/hour=11/1.ndjson.gz", '{"id": 1}\n{"id": "x"}\n')
-    with pytest.raises(SourceError, match=r"hour=11/1.ndjson.gz cannot be read again: line 2"):
+    (lake.root / "data" / DAY / "hour=11" / "1.ndjson.gz").write_bytes(b"no gzip")
+    with pytest.raises(SourceError, match=r"hour=11/1.ndjson.gz cannot be read again"):
         replay(lake, partition=f"{DAY}/hour=11")
     assert entries(lake) == before
     lake.assert_exactly_once()
     assert left_in_work_area(lake) == []
 
 
+def test_bad_lines_become_letters_and_those_from_before_are_answered(lake: Lake) -> None:
+    path = f"{DAY}/hour=11/1.ndjson.gz"
+    lake.write(path, '{"id": 1}\n{"id": "x"}\n')
+    replay(lake, partition=f"{DAY}/hour=11")
+    (letter,) = api.list_letters(lake.config, "events")
+    assert (letter.file, letter.line) == (path, 2)
+    lake.write(path, '{"id": 1}\n{"id": 2}\n{"id": "y"}\n')
+    replay(lake, partition=f"{DAY}/hour=11")
+    (letter,) = api.list_letters(lake.config, "events")
+    assert letter.line == 3
+    assert_same(lake.ids(), [*range(10), 1, 2, *range(20, 60)])
+    (status,) = api.status(lake.config)
+    assert status.open_letters == 1
+
+
 def test_files_that_are_not_finished_are_named_and_left_to_the_next_run(lake: Lake) -> None:
-    lake.write(f"{DAY}/hour=12/3.ndjson.gz", "not JSON\n")
+    lake.arrive(f"{DAY}/hour=12/3.ndjson.gz")
+    whole = (lake.root / "data" / DAY / "hour=12" / "3.ndjson.gz").read_bytes()
+    (lake.root / "data" / DAY / "hour=12" / "3.ndjson.gz").write_bytes(whole[:-4])
     lake.run()
     lake.arrive(f"{DAY}/hour=12/4.ndjson.gz")
     report = replay(lake, "**/[234].ndjson.gz")
     assert report.left_to_run.examples == (f"{DAY}/hour=12/3.ndjson.gz", f"{DAY}/hour=12/4.ndjson.gz")
     assert report.replayed.files == 2
     assert_same(lake.ids(), range(60))
+    (lake.root / "data" / DAY / "hour=12" / "3.ndjson.gz").write_bytes(whole)
     lake.run()
     lake.assert_exactly_once()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.lake import Lake
-from tidegate import doctor, plan, recover, show_watermarks, status
+from tidegate import doctor, list_letters, plan, recover, show_watermarks, status
 from tidegate.errors import StateError
 from tidegate.observe.events import LateFilesFound, WatermarkStateChanged
 from tidegate.planning.reasons import Reason
@@ -130,24 +130,35 @@ def test_a_file_that_changed_after_it_was_read_is_reported_and_not_read_again(la
     lake.assert_exactly_once()
 
 
-def test_a_bad_file_is_tried_so_often_and_read_once_it_is_repaired(lake: Lake) -> None:
+def test_a_bad_file_is_tried_so_often_and_then_becomes_a_letter(lake: Lake) -> None:
     lake.source_settings = {"use_watermark": False, "max_attempts": 2}
-    lake.write("a/bad.ndjson", "no json\n")
+    bad = lake.write("a/bad.ndjson.gz", "")
+    bad.write_bytes(b"no gzip")
     first = lake.run().sources[0]
-    assert [(each.path, each.attempts) for each in first.failed] == [("a/bad.ndjson", 1)]
+    assert [(each.path, each.attempts) for each in first.failed] == [("a/bad.ndjson.gz", 1)]
     assert first.files == 6
     lake.arrive("a/0.ndjson", 1)
-    assert lake.run().sources[0].failed[0].attempts == 2
+    second = lake.run().sources[0]
+    assert (second.failed, second.dead_files) == ((), 1)
     assert lake.run().sources[0].commits == 0
-    assert skipped(lake)[Reason.GIVEN_UP.value] == 1
-    lake.arrive("a/bad.ndjson", 3)
+    (letter,) = list_letters(lake.config, "events")
+    assert letter.file == "a/bad.ndjson.gz"
+    lake.assert_exactly_once()
+
+
+def test_a_bad_file_is_read_once_it_is_repaired(lake: Lake) -> None:
+    bad = lake.write("a/bad.ndjson.gz", "")
+    bad.write_bytes(b"no gzip")
+    assert len(lake.run().sources[0].failed) == 1
+    lake.arrive("a/bad.ndjson.gz", 3)
     assert lake.run().ok
     assert status(lake.config)[0].failed == ()
     lake.assert_exactly_once()
 
 
 def test_a_bad_file_that_is_removed_is_forgotten(lake: Lake) -> None:
-    bad = lake.write("a/bad.ndjson", "no json\n")
+    bad = lake.write("a/bad.ndjson.gz", "")
+    bad.write_bytes(b"no gzip")
     lake.run()
     bad.unlink()
     assert lake.run().ok

@@ -97,7 +97,7 @@ def _discarded(place: Place, opened: Opened, choice: Choice) -> _Answer:
     report = _report(place, len(letters))
     if not letters:
         return _Answer(None, report)
-    answers = _answers(place, letters, DISCARDED, uuid7())
+    answers = answered(place, letters, DISCARDED, uuid7())
     change = _change(opened, place, answers, -len(letters), "dlq discard")
     return _Answer(change, replace(report, answered=len(letters)))
 
@@ -120,7 +120,7 @@ def _retried(place: Place, opened: Opened, choice: Choice, lane: Callable[[], La
     if not good:
         return _Answer(None, told)
     new = Letters.of(whole.results)
-    answers = _answers(place, good, RETRIED, run, fingerprint(columns.fields))
+    answers = answered(place, good, RETRIED, run, fingerprint(columns.fields))
     together = Letters((*new.files, *answers.files), new.count)
     change = replace(
         _change(opened, place, together, new.count - len(good), "dlq retry"),
@@ -180,7 +180,8 @@ def _columns(place: Place, opened: Opened, emit: Emit) -> Columns:
     return resolve_columns(place, opened, plan, emit)
 
 
-def _answers(place: Place, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> Letters:
+def answered(place: Place, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> Letters:
+    """Answers to letters, written, for a commit to bring along."""
     box = letterbox(place, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)

@@ -2,7 +2,8 @@
 
 The files are read by the ordinary tasks into a work area below the table that no commit refers to. From there the
 rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. A file
-that cannot be read refuses the whole replay, and nothing changes.
+that cannot be read refuses the whole replay, and nothing changes. Bad lines become dead letters as in a run, and the
+letters that the files had before are answered.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ from tidegate.planning.reasons import EXAMPLES
 from tidegate.planning.selecting import Selection, sorted_by_state
 from tidegate.runs.batches import coverage_of, left_of
 from tidegate.runs.columns import Columns, resolve_columns
+from tidegate.runs.dead_lettering import Letters
 from tidegate.runs.lanes import Lane, deal
+from tidegate.runs.letters import Choice as LetterChoice
+from tidegate.runs.letters import answered, chosen
 from tidegate.runs.place import UNIT_BYTES, Clock, Place, utc_now, watermarks_of
 from tidegate.runs.replay_choice import Choice, check_rows_are_told_apart, choose, file_set
 from tidegate.runs.source_pass import SLOTS_PER_CORE, TRIES_AGAINST_OTHERS
+from tidegate.schema.letter import REPLAYED
+from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.sink.written_rows import FILE_BYTES, rows_of
 from tidegate.specs import Location
@@ -67,6 +73,7 @@ class Replay:
         self._stop = stop or threading.Event()
         self._clock = clock
         self._names = (place.pipeline.name, place.source.name)
+        self._run = uuid7()
 
     def run(self, selection: Selection, confirm: Confirm, *, drop_missing: bool = False) -> ReplayReport:
         """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
@@ -128,7 +135,7 @@ class Replay:
 
     def _task(self, columns: Columns, work: Location) -> ReadTask:
         """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
-        task = columns.task(self._place.pipeline, self._place.source, deadline=None)
+        task = columns.task(self._place.pipeline, self._place.source, None, self._run)
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
 
@@ -162,15 +169,30 @@ class Replay:
         while True:
             opened = self._opened()
             state = encode(self._still_finished(watermarks_of(opened), choice))
+            whole = replace(self._with_letters(change, choice, results), state=state, embedded=embedded(state))
             tries += 1
             try:
                 failpoint("runs.commit.before")
-                done = self._place.positions.commit(opened, replace(change, state=state, embedded=embedded(state)))
+                done = self._place.positions.commit(opened, whole)
                 failpoint("runs.commit.after")
                 return done
             except CommitLost:
                 if tries == TRIES_AGAINST_OTHERS or self._stop.is_set():
                     raise
+
+    def _with_letters(self, change: Change, choice: Choice, results: Sequence[UnitResult]) -> Change:
+        """The change with the letters that the files bring now, and answers to those they brought before."""
+        new = Letters.of(results)
+        paths = {*(file.path for file in choice.files), *choice.dropped}
+        before = [letter for letter in chosen(self._place, LetterChoice()) if letter.file in paths]
+        answers = answered(self._place, before, REPLAYED, self._run)
+        together = Letters((*new.files, *answers.files), new.count)
+        return replace(
+            change,
+            dead_letter_files=together.data_files,
+            debts=together.debts(self._place),
+            letters=new.count - len(before),
+        )
 
     def _still_finished(self, state: PathState, choice: Choice) -> PathState:
         """The state as it is now, unless it says by now that one of the files is to be read."""

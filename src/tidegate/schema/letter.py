@@ -16,7 +16,7 @@ from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
-RETRIED, DISCARDED = "retried", "discarded"
+RETRIED, DISCARDED, REPLAYED = "retried", "discarded", "replayed"
 
 
 @dataclass(frozen=True, slots=True)

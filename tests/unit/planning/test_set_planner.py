@@ -6,7 +6,7 @@ import json
 
 from laws.world import NOW, SIZING, files, source
 from tidegate.planning.discovery import PathListing
-from tidegate.planning.plan import FileSlice, Plan
+from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Skipped
 from tidegate.planning.set_planner import plan_set
 from tidegate.watermarks.path_set import SetState
@@ -40,7 +40,7 @@ def test_unfinished_files_go_on_and_given_up_ones_wait() -> None:
     assert slices(made) == [FileSlice("half", 100, None, 7, rounds=2), FileSlice("tried", 100, None, attempts=2)]
     made = plan(PathListing(there[1:]), tried=Failed(3, "bad", 100))
     assert (made.units, skipped(made), made.waits) == ((), {Reason.GIVEN_UP: 1}, True)
-    assert made.notes == ("tried failed 3 times: bad; it is read again when it changes",)
+    assert made.given_up == (GivenUp(FileSlice("tried", 100, None, attempts=3), "failed 3 times: bad"),)
     assert slices(plan(PathListing((SourceFile("tried", 99),)), tried=Failed(3, "bad", 100))) == [
         FileSlice("tried", 99)
     ]
@@ -49,7 +49,7 @@ def test_unfinished_files_go_on_and_given_up_ones_wait() -> None:
 def test_a_file_that_changed_after_a_part_of_it_was_read_is_held_back() -> None:
     made = plan(PathListing((SourceFile("half", 99),)), half=RecordsRead(7, 100))
     assert (made.units, skipped(made)) == ((), {Reason.CHANGED: 1})
-    assert "put the original back" in made.notes[0]
+    assert made.given_up[0].slice == FileSlice("half", 99, None, 7, rounds=1)
 
 
 def test_too_many_unfinished_files_hold_new_ones_back_and_nothing_else() -> None:
