@@ -83,15 +83,16 @@ def show_watermarks(config: Config, pipeline: str, source: str | None = None) ->
 def recover(
     config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``) goes on past it.
+    """What stops the sources of a pipeline, and what is left of a state that cannot be read.
 
-    Accepting records the position anew by an empty commit; it reads, writes and removes no rows.
+    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``) goes on past it: the position is
+    recorded anew by an empty commit, which reads, writes and removes no rows.
     """
     from tidegate.runs.looking import places_named
     from tidegate.runs.recovering import recover as recover_place
 
     places = _places(load(config, pipeline=pipeline), pipeline)
-    return tuple(recover_place(place, accept) for place in places_named(places, source))
+    return tuple(check for place in places_named(places, source) for check in recover_place(place, accept))
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

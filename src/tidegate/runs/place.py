@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
@@ -16,9 +17,10 @@ from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.store import PositionStore
+from tidegate.state.winner import StateUnreadable, way_out
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.codec import decode
+from tidegate.watermarks.codec import decode, is_newer
 from tidegate.watermarks.path_state import PathState
 
 FILES_PER_PLAN = 100_000
@@ -87,5 +89,15 @@ def open_place(
 
 
 def state_of(opened: Opened) -> PathState:
-    """The recorded state of an opened position; a fresh one on a first run."""
-    return PathState() if opened.state is None else decode(opened.state)
+    """The recorded state of an opened position, a fresh one on a first run; stops at one that has no such form."""
+    if opened.state is None:
+        return PathState()
+    try:
+        return decode(opened.state)
+    except StateError as error:
+        if is_newer(opened.state):
+            raise
+        raise StateUnreadable(
+            f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was written",
+            way_out(opened.key),
+        ) from error

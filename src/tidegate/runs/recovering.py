@@ -2,48 +2,240 @@
 
 Without an acceptance this only explains. With one, the position is opened past that stop and recorded anew by an
 empty commit of the ordinary protocol, so that the next run finds it in order. Rows are never touched.
+
+A state that cannot be read is looked for rung by rung (``state.ladder``). Going on from an earlier one reads again what
+the positions since have read, as far as their documents do not say what that was; it never leaves anything out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from tidegate.errors import TidegateError
+from tidegate.errors import StateError, TidegateError
+from tidegate.observe.wording import count
 from tidegate.reports import Check
-from tidegate.runs.place import Place
-from tidegate.state.files import Change
+from tidegate.runs.place import Clock, Place, state_of, utc_now
+from tidegate.state.files import Change, Coverage
+from tidegate.state.ladder import Ladder, Rung
+from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
-from tidegate.watermarks.codec import embedded
+from tidegate.state.winner import StateUnreadable, Winner
+from tidegate.watermarks.codec import decode, embedded, encode, is_newer
+from tidegate.watermarks.covering import covered
+from tidegate.watermarks.outcomes import Covered
+from tidegate.watermarks.path_state import PathState
 
-ACCEPTED = (Accept.IDENTITY.value, Accept.RESTORE.value)
+EXAMPLES = 10
 
 
-def recover(place: Place, accept: Collection[str] = ()) -> Check:
+class Choice(StrEnum):
+    """What a person can accept; the first two are stops of OPEN."""
+
+    IDENTITY = Accept.IDENTITY.value
+    RESTORE = Accept.RESTORE.value
+    MIRROR = "mirror"
+    PREVIOUS = "previous"
+    DOUBLES = "doubles"
+
+
+ACCEPTED = tuple(choice.value for choice in Choice)
+
+
+def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
+    choices = frozenset(Choice(each) for each in accept)
     name = str(place.key)
     try:
         opened = place.positions.open(read_only=True)
+        state_of(opened)
+    except StateUnreadable as error:
+        return _Unreadable(place, choices, clock).told(error)
     except TidegateError as error:
-        if not accept:
-            return Check(name, "fail", error.problem, error.remedy)
-        return _accepted(place, tuple(Accept(each) for each in accept))
+        if not choices & {Choice.IDENTITY, Choice.RESTORE}:
+            return (Check(name, "fail", error.problem, error.remedy),)
+        return (_accepted(place, _stops(choices)),)
     where = (
         "nothing recorded yet"
         if opened.first_run
         else f"position {opened.version}, table version {opened.table_version}"
     )
-    return Check(name, "ok", f"in order: {where}; nothing to accept")
+    return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
 
 
-def _accepted(place: Place, accept: tuple[Accept, ...]) -> Check:
+def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
+    return tuple(each for each in Accept if each.value in choices)
+
+
+def _usable(state: Mapping[str, Any]) -> bool:
+    """Whether the state can be understood; one that a newer program wrote raises."""
+    try:
+        decode(state)
+    except StateError:
+        if is_newer(state):
+            raise
+        return False
+    return True
+
+
+def _accepted(place: Place, stops: tuple[Accept, ...]) -> Check:
     name = str(place.key)
     try:
-        opened = place.positions.open(accept)
+        opened = place.positions.open(stops)
         if opened.state is None:
             return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
-        state = dict(opened.state)
-        after = place.positions.commit(opened, Change(state=state, embedded=embedded(state)))
+        state_of(opened)
+        after = _record(place, opened, dict(opened.state))
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
-    told = f"accepted ({', '.join(accept)}): position {opened.version} recorded anew as {after.version}"
-    return Check(name, "ok", f"{told}, table version {after.table_version}; no row was touched")
+    return Check(name, "ok", f"accepted ({', '.join(stops)}): {_told(opened, after)}")
+
+
+def _record(place: Place, opened: Opened, state: Mapping[str, object]) -> Opened:
+    return place.positions.commit(opened, Change(state=state, embedded=embedded(state), action="recover"))
+
+
+def _told(opened: Opened, after: Opened) -> str:
+    recorded = f"position {opened.version} recorded anew as {after.version}, table version {after.table_version}"
+    return f"{recorded}; no row was touched"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilt:
+    """A state to go on from; ``unknown`` are the positions since whose reading nothing tells."""
+
+    winner: Winner
+    state: PathState
+    added: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+
+class _Unreadable:
+    """A source whose newest state cannot be read."""
+
+    def __init__(self, place: Place, choices: frozenset[Choice], clock: Clock) -> None:
+        self._place, self._choices, self._clock = place, choices, clock
+        self._name = str(place.key)
+
+    def told(self, error: TidegateError) -> tuple[Check, ...]:
+        """What was found, and what was done about it."""
+        try:
+            ladder = self._place.positions.ladder(_usable)
+            rebuilt = self._rebuilt(ladder)
+            if Choice.MIRROR in self._choices and ladder.mirror is not None:
+                return self._from_mirror(ladder, ladder.mirror)
+            if (
+                Choice.PREVIOUS in self._choices
+                and rebuilt
+                and (not rebuilt.unknown or Choice.DOUBLES in self._choices)
+            ):
+                return self._from_earlier(ladder, rebuilt)
+            return self._explained(error, ladder, rebuilt)
+        except TidegateError as problem:
+            return (Check(self._name, "fail", problem.problem, problem.remedy),)
+
+    def _rebuilt(self, ladder: Ladder) -> _Rebuilt | None:
+        """The newest usable state, and what the positions since are known to have read."""
+        base = ladder.base
+        if base is None or base.winner is None:
+            return None
+        state = decode(base.winner.state)
+        since = {rung.version: rung.coverage for rung in ladder.rungs if rung.version > base.version}
+        commits: list[tuple[int, tuple[Coverage, ...]]] = []
+        for version in range(base.version + 1, ladder.version + 1):
+            coverage = since.get(version)
+            if coverage is None:
+                break
+            commits.append((version, coverage))
+        carried = self._carried_forward(state, [coverage for _, coverage in commits])
+        added = () if carried is None else tuple(version for version, _ in commits)
+        unknown = tuple(range(base.version + 1 + len(added), ladder.version + 1))
+        return _Rebuilt(base.winner, carried or state, added, unknown)
+
+    def _carried_forward(self, state: PathState, commits: list[tuple[Coverage, ...]]) -> PathState | None:
+        """The state after those commits, None where there is none or they do not follow on it."""
+        if not commits:
+            return None
+        now = self._clock()
+        listing = self._place.discover(state, now, polls=0)
+        ranges = [
+            [Covered(each.file, each.size, each.etag, each.start, each.end, each.eof) for each in coverage]
+            for coverage in commits
+        ]
+        try:
+            return covered(self._place.source, state, ranges, listing.files, now)
+        except StateError:
+            return None
+
+    def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
+        opened = self._place.positions.open_rebuilt(ladder, winner, _stops(self._choices))
+        after = _record(self._place, opened, dict(winner.state))
+        return (Check(self._name, "ok", f"went on from the mirror: {_told(opened, after)}"), *self._warned(opened))
+
+    def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
+        doubles = self._could_double(rebuilt)
+        opened = self._place.positions.open_rebuilt(ladder, rebuilt.winner, _stops(self._choices))
+        after = _record(self._place, opened, encode(rebuilt.state))
+        told = Check(self._name, "ok", f"went on from {_basis(rebuilt)}: {_told(opened, after)}")
+        return (told, *doubles, *self._warned(opened))
+
+    def _warned(self, opened: Opened) -> tuple[Check, ...]:
+        return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)
+
+    def _explained(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
+        head = Check(self._name, "fail", error.problem, self._way_on(ladder, rebuilt))
+        rungs = tuple(_rung_check(self._name, rung) for rung in ladder.rungs)
+        shown = Check(f"{self._name} mirror", "ok" if ladder.mirror else "warn", ladder.mirror_found)
+        doubles = () if rebuilt is None else self._could_double(rebuilt)
+        return (head, *rungs, shown, *doubles)
+
+    def _way_on(self, ladder: Ladder, rebuilt: _Rebuilt | None) -> str:
+        ways = ["put the documents back from a backup"]
+        if ladder.mirror is not None:
+            ways.append(
+                "`--accept mirror` goes on from the state that the mirror shows, which is that of this position"
+            )
+        if rebuilt is not None and not rebuilt.unknown:
+            ways.append(f"`--accept previous` goes on from {_basis(rebuilt)}, which misses nothing and doubles nothing")
+        elif rebuilt is not None:
+            ways.append(
+                f"`--accept previous --accept doubles` goes on from {_basis(rebuilt)}; what "
+                f"{_positions(rebuilt.unknown)} read is read again, and its rows are then in the table twice"
+            )
+        else:
+            ways.append("no earlier state is left either: write into a new table_uri")
+        return "; or ".join(ways)
+
+    def _could_double(self, rebuilt: _Rebuilt) -> tuple[Check, ...]:
+        """The files that the unknown positions may have read: those that would be read next."""
+        if not rebuilt.unknown:
+            return ()
+        now = self._clock()
+        listing = self._place.discover(rebuilt.state, now, polls=0)
+        plan = self._place.plan(rebuilt.state, rebuilt.winner.parent.version, listing, now)
+        paths = [each.path for unit in plan.units for each in unit.slices]
+        if not paths:
+            text = "no file: nothing at the source lies above that state any more"
+        else:
+            more = f" and {count(len(paths) - EXAMPLES, 'more', 'more')}" if len(paths) > EXAMPLES else ""
+            listed = "" if plan.complete else "at least "
+            text = f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
+        detail = f"{_positions(rebuilt.unknown)} cannot be proven; read again and possibly doubled: {text}"
+        return (Check(f"{self._name} doubles", "warn", f"{detail}; nothing is left out"),)
+
+
+def _rung_check(name: str, rung: Rung) -> Check:
+    return Check(f"{name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
+
+
+def _basis(rebuilt: _Rebuilt) -> str:
+    added = f" and what {_positions(rebuilt.added)} read" if rebuilt.added else ""
+    return f"the state of position {rebuilt.winner.parent.version}{added}"
+
+
+def _positions(versions: tuple[int, ...]) -> str:
+    if len(versions) == 1:
+        return f"position {versions[0]}"
+    return f"positions {versions[0]} to {versions[-1]}"

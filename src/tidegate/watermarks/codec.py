@@ -92,6 +92,12 @@ def decode(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
     return _Decoding(root, source_uri.rstrip("/")).state()
 
 
+def is_newer(data: Mapping[str, object]) -> bool:
+    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
+    version = data.get("schema_version")
+    return isinstance(version, int) and version > SCHEMA_VERSION
+
+
 class _Decoding:
     """Reads one document; ``base`` is the URI that older formats put before every path."""
 
