@@ -95,9 +95,7 @@ class TestOnePositionIsReadWhateverIsLeftOfIt:
 
     @pytest.mark.parametrize("note", ["whole", "damaged"])
     @pytest.mark.parametrize("loser", [False, True])
-    def test_and_without_it_as_long_as_document_and_note_are_there(
-        self, filled: Lake, note: str, loser: bool
-    ) -> None:
+    def test_and_without_it_as_long_as_document_and_note_are_there(self, filled: Lake, note: str, loser: bool) -> None:
         if loser:
             self.lose_beside(filled)
         spoil_note(filled, note)
