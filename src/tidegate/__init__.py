@@ -5,9 +5,10 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import adopt, demo, doctor, load, plan, recover, run, show_watermarks, status
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports import (
+    Adoption,
     Check,
     DemoReport,
     FailedFile,
@@ -40,6 +41,7 @@ from tidegate.specs import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adoption",
     "Check",
     "Compression",
     "ConfigError",
@@ -68,6 +70,7 @@ __all__ = [
     "TidegateError",
     "WatermarkView",
     "__version__",
+    "adopt",
     "demo",
     "doctor",
     "load",

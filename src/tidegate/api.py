@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
-from tidegate.reports import Check, DemoReport, DemoStep, RunReport, SourcePlan, SourceStatus, WatermarkView
+from tidegate.reports import Adoption, Check, DemoReport, DemoStep, RunReport, SourcePlan, SourceStatus, WatermarkView
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
@@ -93,6 +93,30 @@ def recover(
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(check for place in places_named(places, source) for check in recover_place(place, accept))
+
+
+def adopt(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    dry_run: bool = False,
+    quiet_for: float = 600.0,
+    fresh: bool = False,
+    read_skipped: bool = False,
+) -> tuple[Adoption, ...]:
+    """Take over the positions that Blizzard left in a pipeline's table; what speaks against it is in the report.
+
+    It must not have moved for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never read,
+    ``read_skipped`` leaves the files to be read that it passed over in partitions of which it noted nothing.
+    """
+    from tidegate.runs.adopting import Wish
+    from tidegate.runs.adopting import adopt as adopt_place
+    from tidegate.runs.looking import places_named
+
+    wish = Wish(dry_run, quiet_for, fresh, read_skipped)
+    places = _places(load(config, pipeline=pipeline), pipeline)
+    return tuple(adopt_place(place, wish) for place in places_named(places, source))
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

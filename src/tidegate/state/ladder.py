@@ -115,7 +115,9 @@ class _Looking:
         except StateUnreadable:
             return Rung(version, None, False, f"{found}; the state in the log is damaged too")
         if winner is None:
-            return Rung(version, None, False, f"{found}; what is there does not prove who won")
+            readable = any(stored.document is not None for stored in evidence.stored.values())
+            told = "what is there does not prove who won" if readable else "no state is left"
+            return Rung(version, None, False, f"{found}; {told}")
         if not (winner.state and self._usable(winner.state)):
             return Rung(version, winner, False, f"{found}; its state cannot be understood")
         return Rung(version, winner, True, f"{found}; {_source(winner, entry)}")
