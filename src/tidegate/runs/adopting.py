@@ -170,6 +170,7 @@ class _Adopting:
             yield Check("earlier partitions", "ok", f"{below}: the old form had one watermark for all")
         yield from _finding("left out", result.left_out, _LEFT_OUT, "`--read-skipped` reads them")
         yield from _finding("in progress below the watermark", result.resumed, _RESUMED)
+        yield from _finding("in a gap", result.gaps, _IN_A_GAP)
         yield from _finding("in progress and gone", result.gone, "in progress and not at the source any more")
         sized = tuple(path for path, _ in result.state.unfinished() if path not in result.gone)
         if sized:
@@ -225,6 +226,7 @@ _LEFT_OUT = (
     "at or below its watermark in partitions that it has no entry for: they count as read, whether they were or not"
 )
 _RESUMED = "read in part and passed over by its watermark: the rest is read by the next run"
+_IN_A_GAP = "below one that it had begun or finished, and not read: the next run reads them"
 _IN_NO_COMMIT = "in the table's folder and in no commit of the log: their rows are not in the table"
 
 

@@ -30,13 +30,14 @@ class Settled:
 
     ``left_out`` are files that count as read although no entry says so: the old program never came back to them.
     ``resumed`` are in progress at or below a watermark, where it would not have gone on. ``gone`` are in progress and
-    not at the source any more.
+    not at the source any more. ``gaps`` are unread and lie below a file that it had begun or finished.
     """
 
     state: PathState
     left_out: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 def paths_in(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,6 +111,7 @@ def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: boo
         left_out,
         tuple(path for path in in_progress if _is_passed(state, path)),
         tuple(path for path in in_progress if path not in at_source),
+        _gaps(state, listed),
     )
 
 
@@ -136,6 +138,19 @@ def _without_entry(state: PathState, listed: Sequence[SourceFile]) -> tuple[str,
         if not known and sort_key(file.path) <= watermark and (begun is None or name < begun):
             found.append(file.path)
     return tuple(found)
+
+
+def _gaps(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
+    """The files above a partition's watermark and below the greatest one that is begun or finished."""
+    greatest = _last_names(tuple(state.files))
+    gaps = []
+    for file in listed:
+        partition, name = split(file.path)
+        begun = greatest.get(partition)
+        above = name > state.partition_watermarks.get(partition, "")
+        if begun is not None and above and name < begun and file.path not in state.files:
+            gaps.append(file.path)
+    return tuple(gaps)
 
 
 def _last_names(paths: Sequence[str]) -> dict[str, str]:

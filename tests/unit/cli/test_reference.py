@@ -98,6 +98,7 @@ def names(kind: Any) -> set[str]:
         ("tidegate status", ("sources", 0), reports.SourceStatus),
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
         ("tidegate doctor", ("checks", 0), reports.Check),
+        ("tidegate adopt", ("adoptions", 0), reports.Adoption),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],
@@ -130,6 +131,7 @@ def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> 
     arguments = [*name.split()[1:], "--json"]
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
+    needed += ["--yes"] if "| `--yes` |" in SECTIONS[name] else []
     result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
     assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
 
