@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from deltalake import DeltaTable
 
 from support.lake import Lake
 from tidegate import Check, recover
+from tidegate.cli import commands
 from tidegate.cli.main import cli
+from tidegate.runs.recovering import ACCEPTED
 from tidegate.state.documents import digest, encoded
 
 STATE = "lake/events/_tidegate/events/default"
@@ -274,3 +277,9 @@ def test_the_command_ends_with_1_while_stopped_and_with_0_after(lake: Lake, caps
     code, found = recovered("--accept", "mirror")
     assert (code, found["ok"]) == (0, True)
     assert recovered()[0] == 0
+
+
+def test_the_command_offers_every_choice() -> None:
+    (accept,) = [each for each in commands.recover.params if each.name == "accept"]
+    assert isinstance(accept.type, click.Choice)
+    assert tuple(accept.type.choices) == ACCEPTED
