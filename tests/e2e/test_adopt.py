@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pty
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -226,6 +229,14 @@ class TestTheTransactionInTheLog:
         committed(lake, f"{DAY}/b.ndjson", app_id=mixed)
         assert "about another place: it names s3://bucket/other/a.ndjson" in (adopted(lake).error or "")
 
+    def test_two_sources_of_one_table_find_each_its_own(self, lake: Lake) -> None:
+        two_days(lake)
+        committed(lake, "date=2026-01-27/a.ndjson", app_id=in_log(uri(lake, "date=2026-01-27/a.ndjson")))
+        committed(lake, app_id=in_log("s3://bucket/other/z.ndjson"))
+        assert adopted(lake).watermark == "date=2026-01-27/a.ndjson"
+        assert lake.run().ok
+        lake.assert_exactly_once()
+
     def test_damaged_it_is_an_error(self, lake: Lake) -> None:
         two_days(lake)
         committed(lake, f"{DAY}/a.ndjson", app_id="blizzard:not base64!")
@@ -405,3 +416,21 @@ def test_the_command_shows_asks_and_takes_over(lake: Lake, capsys: pytest.Captur
     code, text = called("--yes", "--quiet-for", "0", "--json")
     (report,) = json.loads(text)["adoptions"]
     assert (code, report["adopted"], report["in_progress"]) == (0, True, {f"{DAY}/b.ndjson": 4})
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked_after_having_seen_it(lake: Lake, answer: str) -> None:
+    two_days(lake)
+    committed(lake, f"{DAY}/a.ndjson")
+    noted(lake, FORMS["a string"])
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tidegate", "adopt", str(lake.config), "-p", "events", "--quiet-for", "0"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.write(ours, f"{answer}\n".encode())
+    shown, asked = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert "Take it over?" in asked
+    assert "nothing was written yet" in shown
+    taken = DeltaTable(str(table(lake))).transaction_version("tidegate/events/default")
+    assert (process.returncode, taken) == ((0, 1) if answer == "y" else (1, None))

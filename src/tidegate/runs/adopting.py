@@ -7,7 +7,7 @@ afterwards would be doubled or lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from tidegate.sources.files.discovery import discover
 from tidegate.state import legacy
 from tidegate.state.files import Change
 from tidegate.state.leftovers import Contents, contents, unreferenced
-from tidegate.state.legacy import COMMITTER, Look, OldCommit, Trace
+from tidegate.state.legacy import Look, OldCommit, Trace
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.table import Snapshot
@@ -101,18 +101,15 @@ class _Adopting:
     def _older(self) -> Older:
         """The state to take over, with the report told where it comes from."""
         bases = _bases(self._place.source.location.uri)
-        commits = legacy.old_commits(self._store)
-        in_log = self._in_log(commits, bases)
+        in_log = self._in_log(bases)
         file = legacy.checkpoint_file(self._store, self._key)
-        trace, remarks = _chosen(file, in_log, commits, bases)
+        trace, remarks = self._chosen(file, in_log, bases)
         if self._wish.fresh:
             return self._fresh(trace)
         if trace is None:
-            raise self._nothing(commits)
+            raise self._nothing()
         older = read_older(trace.data, bases)
-        self.report = replace(
-            self.report, trace=trace.found, form=older.form, written=trace.written, findings=tuple(remarks)
-        )
+        self.report = replace(self.report, trace=trace.found, form=older.form, written=trace.written, findings=remarks)
         return older
 
     def _fresh(self, trace: Trace | None) -> Older:
@@ -125,9 +122,9 @@ class _Adopting:
         self.report = replace(self.report, trace="none of this source", form="it starts at the beginning")
         return Older(PathState(), self.report.form)
 
-    def _in_log(self, commits: Sequence[OldCommit], bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
+    def _in_log(self, bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
         """The newest checkpoint in the log that is about this source; one of two sources at once is refused below."""
-        for commit in commits:
+        for commit in legacy.old_commits(self._store):
             data = legacy.decoded(commit) if commit.is_writers else {}
             paths = paths_in(data)
             if paths and any(is_about(path, bases) for path in paths):
@@ -135,8 +132,34 @@ class _Adopting:
                 return commit, Trace(f"the transaction of Blizzard in {where}", commit.written, data)
         return None
 
-    def _nothing(self, commits: Sequence[OldCommit]) -> StateError:
-        others = [*legacy.other_checkpoint_files(self._store, self._key), *_abouts(commits)]
+    def _chosen(
+        self, file: Trace | None, in_log: tuple[OldCommit, Trace] | None, bases: Sequence[str]
+    ) -> tuple[Trace | None, tuple[Check, ...]]:
+        """The trace to believe where there are two, and what is to be said about the other.
+
+        What the log says was committed with its rows. The checkpoint file is believed only if the committer of staged
+        files came after the last such transaction: then the log's is left over from before.
+        """
+        if file is None or in_log is None:
+            return (file if in_log is None else in_log[1]), ()
+        commit, trace = in_log
+        ours, theirs = (read_older(each.data, bases).state.value for each in (trace, file))
+        if ours == theirs:
+            return trace, ()
+        staged = legacy.newest_staged(self._store)
+        later = staged is not None and staged.table_version > commit.table_version
+        ahead = theirs is not None and (ours is None or sort_key(theirs) > sort_key(ours))
+        if later and ahead:
+            text = f"{trace.found} ends at {ours}, before the staged commits; {file.found} at {theirs}, which is taken"
+            return file, (Check("two traces", "warn", text),)
+        text = f"{file.found} ends at {theirs}, the log at {ours}; the log is taken: its rows were committed with it"
+        return trace, (Check("two traces", "warn", text),)
+
+    def _nothing(self) -> StateError:
+        others = [
+            *legacy.other_checkpoint_files(self._store, self._key),
+            *_abouts(legacy.old_commits(self._store)),
+        ]
         if not others:
             return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
         return StateError(
@@ -230,7 +253,7 @@ _IN_A_GAP = "below one that it had begun or finished, and not read: the next run
 _IN_NO_COMMIT = "in the table's folder and in no commit of the log: their rows are not in the table"
 
 
-def _abouts(commits: Sequence[OldCommit]) -> list[str]:
+def _abouts(commits: Iterable[OldCommit]) -> list[str]:
     """What the transactions of the old program are about, each place once."""
     found: dict[str, None] = {}
     for commit in commits:
@@ -245,33 +268,6 @@ def _bases(uri: str) -> tuple[str, ...]:
     if plain.startswith("file://"):
         return plain, plain.removeprefix("file://")
     return (plain, f"s3a://{plain.removeprefix('s3://')}") if plain.startswith("s3://") else (plain,)
-
-
-def _chosen(
-    file: Trace | None,
-    in_log: tuple[OldCommit, Trace] | None,
-    commits: Sequence[OldCommit],
-    bases: Sequence[str],
-) -> tuple[Trace | None, list[Check]]:
-    """The trace to believe where there are two, and what is to be said about the other.
-
-    What the log says was committed with its rows. The checkpoint file is believed only if the committer of staged
-    files came after the last such transaction: then the log's is left over from before.
-    """
-    if file is None or in_log is None:
-        return (file, []) if in_log is None else (in_log[1], [])
-    commit, trace = in_log
-    ours, theirs = (read_older(each.data, bases).state.value for each in (trace, file))
-    if ours == theirs:
-        return trace, []
-    staged = legacy.newest_of(commits, COMMITTER)
-    later = staged is not None and staged.table_version > commit.table_version
-    ahead = theirs is not None and (ours is None or sort_key(theirs) > sort_key(ours))
-    if later and ahead:
-        text = f"{trace.found} ends at {ours}, before the staged commits; {file.found} at {theirs}, which is taken"
-        return file, [Check("two traces", "warn", text)]
-    text = f"{file.found} ends at {theirs}, the log at {ours}; the log is taken: its rows were committed with it"
-    return trace, [Check("two traces", "warn", text)]
 
 
 def _finding(name: str, paths: Sequence[str], text: str, remedy: str = "") -> Iterator[Check]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,6 +16,8 @@ from tidegate.state.traces import checkpoint_actions, newest_checkpoint
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
+
+_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,9 @@ def contents(store: ObjectStore, snapshot: Snapshot) -> Contents:
     visible: set[str] = set()
     named = set(snapshot.active_paths())
     twice: list[str] = []
-    for number in numbers:
-        for kind, path, changes in _file_actions(store.get(entry_path(number))):
+    with ThreadPoolExecutor(_READERS, "log") as pool:
+        entries = pool.map(lambda number: tuple(_file_actions(store.get(entry_path(number)))), numbers)
+        for kind, path, changes in chain.from_iterable(entries):
             named.add(path)
             if kind == "remove":
                 visible.discard(path)

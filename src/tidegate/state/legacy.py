@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ class Look:
             ),
         )
         ages = ((what, (now - moment).total_seconds()) for what, moment in moments if moment is not None)
-        return tuple(f"{what} {max(0, age):.0f} s ago" for what, age in ages if age < seconds)
+        return tuple(f"{what} {max(0, age):.0f} s ago" for what, age in ages if seconds and age < seconds)
 
 
 def _committed(commit: OldCommit) -> str:
@@ -104,26 +104,23 @@ def other_checkpoint_files(store: ObjectStore, key: SourceKey) -> tuple[str, ...
     return tuple(path for path in listed if path != key.legacy_mirror and not written_by_us(store, path))
 
 
-def old_commits(store: ObjectStore) -> tuple[OldCommit, ...]:
-    """The transactions of the old program that can still be seen, newest first."""
+def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
+    """The transactions of the old program that can still be seen, newest first; reads no further than it is asked."""
+    log, seen = DeltaLog(store), set[str]()
+    for number in reversed(log.versions()):
+        entry = log.entry(number)
+        for app_id in () if entry is None else entry.transactions:
+            if app_id.startswith((WRITER, COMMITTER)):
+                seen.add(app_id)
+                yield OldCommit(app_id, number, store.head(entry_path(number)).modified)
     _, files = newest_checkpoint(store)
-    log = DeltaLog(store)
-    numbers = log.versions()
-    entries = log.between(numbers[0], numbers[-1] + 1) if numbers else ()
-    found = [
-        OldCommit(app_id, entry.version, store.head(entry_path(entry.version)).modified)
-        for entry in reversed(entries)
-        for app_id in entry.transactions
-        if app_id.startswith((WRITER, COMMITTER))
-    ]
-    seen = {commit.app_id for commit in found}
     older = [
         OldCommit(str(txn["appId"]), -1, _moment(txn.get("lastUpdated")))
         for path in files
         for txn in checkpoint_actions(store, path, "txn", ("appId", "lastUpdated"))
         if str(txn.get("appId")).startswith((WRITER, COMMITTER)) and txn["appId"] not in seen
     ]
-    return (*found, *sorted(older, key=_age_of))
+    yield from sorted(older, key=_age_of)
 
 
 def _age_of(commit: OldCommit) -> tuple[float, int]:
@@ -172,7 +169,7 @@ def look(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Look:
         checkpoint = None if written_by_us(store, info.path) else info
     except ObjectMissing:
         checkpoint = None
-    return Look(checkpoint, next(iter(old_commits(store)), None), tuple(_pending(store, committed)))
+    return Look(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
 
 
 def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
@@ -189,6 +186,6 @@ def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
             yield item.path
 
 
-def newest_of(commits: Sequence[OldCommit], prefix: str) -> OldCommit | None:
-    """The newest commit whose application id begins with ``prefix``."""
-    return next((commit for commit in commits if commit.app_id.startswith(prefix)), None)
+def newest_staged(store: ObjectStore) -> OldCommit | None:
+    """The newest commit of staged files."""
+    return next((commit for commit in old_commits(store) if not commit.is_writers), None)
