@@ -18,8 +18,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from support.lake import Lake
-from tidegate import Adoption, adopt
+from tidegate import Adoption, adopt, load
 from tidegate.cli.main import cli
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.running import Running
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("ts", pa.timestamp("us", tz="UTC")), ("event", pa.string())]
@@ -434,3 +436,48 @@ def test_a_person_is_asked_after_having_seen_it(lake: Lake, answer: str) -> None
     assert "nothing was written yet" in shown
     taken = DeltaTable(str(table(lake))).transaction_version("tidegate/events/default")
     assert (process.returncode, taken) == ((0, 1) if answer == "y" else (1, None))
+
+
+class TestTwoSourcesInOneTable:
+    @pytest.fixture
+    def config(self, lake: Lake) -> Path:
+        for path in ("asia/d=1/a", "asia/d=1/b", "europe/d=1/a", "europe/d=1/b"):
+            lake.arrive(f"{path}.ndjson")
+        sources = {
+            name: {"source_uri": str(lake.root / "data" / name), "use_watermark": True} for name in ("asia", "europe")
+        }
+        pipeline = {"sources": sources, "schema": dict(lake.schema), "sink": {"table_uri": str(table(lake))}}
+        path = lake.root / "two.yml"
+        path.write_text(json.dumps({"pipelines": {"events": pipeline}}))
+        return path
+
+    def run(self, config: Path) -> bool:
+        project = load(config)
+        return Running(project, InProcessLane(), 2).once(project.pipelines).ok
+
+    def test_each_takes_over_its_own_checkpoint(self, lake: Lake, config: Path) -> None:
+        committed(lake, "asia/d=1/a.ndjson", "europe/d=1/a.ndjson", "europe/d=1/b.ndjson")
+        noted(lake, {"watermark": "d=1/a.ndjson"}, "_blizzard/events_asia_checkpoint.json")
+        noted(lake, {"watermark": "d=1/b.ndjson"}, "_blizzard/events_europe_checkpoint.json")
+        assert not self.run(config)
+        reports = adopt(config, "events", quiet_for=0)
+        assert [(each.source, each.next_files, each.error) for each in reports] == [
+            ("asia", 1, None),
+            ("europe", 0, None),
+        ]
+        assert self.run(config)
+        lake.assert_exactly_once()
+
+    def test_a_transaction_that_does_not_say_whose_it_is_belongs_to_neither(self, lake: Lake, config: Path) -> None:
+        committed(lake, "asia/d=1/a.ndjson", app_id=in_log("d=1/a.ndjson"))
+        reports = adopt(config, "events", quiet_for=0)
+        assert all("nothing of this source" in (each.error or "") for each in reports)
+
+    def test_one_alone_can_be_taken_over(self, lake: Lake, config: Path) -> None:
+        committed(lake, "asia/d=1/a.ndjson", app_id=in_log(uri(lake, "asia/d=1/a.ndjson")))
+        (asia,) = adopt(config, "events", "asia", quiet_for=0)
+        assert (asia.adopted, asia.watermark) == (True, "d=1/a.ndjson")
+        (europe,) = adopt(config, "events", "europe", quiet_for=0, fresh=True)
+        assert europe.adopted
+        assert self.run(config)
+        lake.assert_exactly_once()

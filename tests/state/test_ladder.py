@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from state.lake import IDENTITY, Lake, following, ingest
 from tidegate.errors import StateError
@@ -389,3 +391,45 @@ def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
     broken = marks.Mark(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
     with pytest.raises(marks.DamagedMark, match="holds no readable state"):
         broken.state()
+
+
+FATES = ("kept", "kept", "removed", "truncated", "swapped")
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(FATES), min_size=7, max_size=7), st.booleans(), st.integers(0, 1_000_000))
+def test_whatever_is_lost_a_state_is_the_right_one_or_there_is_none(
+    filled: Lake, fates: list[str], clean: bool, number: int
+) -> None:
+    copy = Lake.local(filled.path.parent / f"copy-{number}")
+    shutil.rmtree(copy.path, ignore_errors=True)
+    shutil.copytree(filled.path, copy.path)
+    paths = [item.path for item in copy.store.list("_tidegate")]
+    assert len(paths) == len(fates)
+    for path, other, fate in zip(paths, reversed(paths), fates, strict=True):
+        suffer(copy, path, other, fate)
+    if clean:
+        cleaned(copy)
+    states = {1: {"next": 2}, 2: {"next": 3}, 3: {"next": 5}}
+    try:
+        opened = copy.positions().open(read_only=True)
+        assert (opened.version, opened.state) == (3, states[3])
+    except StateUnreadable:
+        ladder = climbed(copy)
+        assert ladder.mirror is None or ladder.mirror.state == states[3]
+        for rung in ladder.rungs:
+            assert rung.winner is None or rung.winner.state == states[rung.version]
+    finally:
+        shutil.rmtree(copy.path)
+
+
+def suffer(lake: Lake, path: str, other: str, fate: str) -> None:
+    """What can befall one object; swapped, it holds what another one held."""
+    content = (lake.path.parent / "table" / (other if fate == "swapped" else path)).read_bytes()
+    match fate:
+        case "removed":
+            lake.store.delete(path)
+        case "truncated":
+            lake.store.put(path, content[:-20])
+        case "swapped":
+            lake.store.put(path, content)

@@ -24,7 +24,7 @@ from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.table import Snapshot
 from tidegate.watermarks.codec import embedded, encode
-from tidegate.watermarks.legacy import Older, Settled, is_about, paths_in, read_older, settled
+from tidegate.watermarks.legacy import Older, Settled, is_about, is_absolute, paths_in, read_older, settled
 from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile, sort_key
 
@@ -123,11 +123,14 @@ class _Adopting:
         return Older(PathState(), self.report.form)
 
     def _in_log(self, bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
-        """The newest checkpoint in the log that is about this source; one of two sources at once is refused below."""
+        """The newest checkpoint in the log that is about this source.
+
+        It has no name in it, so the paths tell; relative ones only where the pipeline has no other source.
+        """
+        alone = len(self._place.pipeline.sources) == 1
         for commit in legacy.old_commits(self._store):
             data = legacy.decoded(commit) if commit.is_writers else {}
-            paths = paths_in(data)
-            if paths and any(is_about(path, bases) for path in paths):
+            if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
                 where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the Delta checkpoint"
                 return commit, Trace(f"the transaction of Blizzard in {where}", commit.written, data)
         return None

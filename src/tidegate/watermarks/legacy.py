@@ -58,10 +58,14 @@ def _paths(data: Mapping[str, Any]) -> Iterator[str]:
             yield from files
 
 
+def is_absolute(path: str) -> bool:
+    """Whether a path says by itself where it lies."""
+    return "://" in path or path.startswith("/")
+
+
 def is_about(path: str, bases: Sequence[str]) -> bool:
     """Whether a path is relative, or lies below one of ``bases``."""
-    absolute = "://" in path or path.startswith("/")
-    return not absolute or any(path.startswith(f"{base}/") for base in bases)
+    return not is_absolute(path) or any(path.startswith(f"{base}/") for base in bases)
 
 
 def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> Older:
