@@ -295,6 +295,15 @@ class TestWhileItStillMoves:
         noted(lake, {**meta, "filename": Path(there).name}, "_staging/pending/x.meta.json")
         assert adopted(lake).adopted
 
+    def test_our_own_mirror_in_its_place_is_no_movement_of_its(self, lake: Lake) -> None:
+        lake.source_settings = {"checkpoint": {"mirror_legacy": True}}
+        two_days(lake)
+        committed(lake, f"{DAY}/a.ndjson")
+        noted(lake, FORMS["a string"])
+        report = adopted(lake)
+        assert (report.adopted, finding(report, "moved afterwards")) == (True, "")
+        assert json.loads((table(lake) / CHECKPOINT).read_bytes())["tidegate"]["version"] == 1
+
     def test_what_moves_between_two_looks_is_noticed(self, lake: Lake) -> None:
         from tidegate.state import legacy
         from tidegate.state.identity import SourceKey

@@ -230,22 +230,20 @@ class _Adopting:
         data = encode(state)
         change = Change(state=data, embedded=embedded(data), action="adopt")
         after = self._place.positions.commit(opened, change)
-        later = self._moved_after(before, known)
-        warned = tuple(Check("moved afterwards", "warn", f"{text}: stop it, its rows may be doubled") for text in later)
-        return replace(
-            self.report,
-            adopted=True,
-            version=after.version,
-            table_version=after.table_version,
-            findings=(*self.report.findings, *warned),
-        )
+        self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
+        return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
 
-    def _moved_after(self, before: Look, known: Contents) -> tuple[str, ...]:
+    def _moved_after(self, before: Look, known: Contents) -> Iterator[Check]:
         """What moved since; its checkpoint file by ourselves, if our mirror is kept there too."""
-        after = legacy.look(self._store, self._key, known.named)
+        try:
+            after = legacy.look(self._store, self._key, known.named)
+        except TidegateError as error:
+            yield Check("moved afterwards", "warn", f"taken over, but a last look failed ({error.problem})")
+            return
         if self._place.source.mirror_legacy:
             after = replace(after, checkpoint=before.checkpoint)
-        return after.moved_since(before)
+        for text in after.moved_since(before):
+            yield Check("moved afterwards", "warn", f"{text}: stop it, its rows may be doubled")
 
 
 _LEFT_OUT = (
