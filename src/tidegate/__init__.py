@@ -6,6 +6,7 @@
 """
 
 from tidegate.api import (
+    adopt,
     compact_ledger,
     demo,
     discard_letters,
@@ -46,6 +47,7 @@ from tidegate.ledger_reports import (
     WatermarkHistory,
 )
 from tidegate.reports import (
+    Adoption,
     Check,
     DemoReport,
     FailedFile,
@@ -82,6 +84,7 @@ from tidegate.specs import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adoption",
     "Check",
     "Compression",
     "ConfigError",
@@ -126,6 +129,7 @@ __all__ = [
     "WatermarkMove",
     "WatermarkView",
     "__version__",
+    "adopt",
     "compact_ledger",
     "demo",
     "discard_letters",

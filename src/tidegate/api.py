@@ -19,6 +19,7 @@ from tidegate.errors import ConfigError
 from tidegate.ledger_reports import FilesReport, LedgerCompaction, LedgerExport, WatermarkHistory
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports import (
+    Adoption,
     Check,
     DemoReport,
     DemoStep,
@@ -201,15 +202,40 @@ def discard_letters(
 def recover(
     config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """What stops the sources of a pipeline; ``accept`` (``identity``, ``restore``, ``set``) goes on past it.
+    """What stops the sources of a pipeline, and what is left of a state that cannot be read.
 
-    Accepting records the position anew by an empty commit; it reads, writes and removes no rows.
+    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
+    position is recorded anew by an empty commit, which reads, writes and removes no rows.
     """
     from tidegate.runs.looking import places_named
     from tidegate.runs.recovering import recover as recover_place
 
     places = _places(load(config, pipeline=pipeline), pipeline)
-    return tuple(recover_place(place, accept) for place in places_named(places, source))
+    return tuple(check for place in places_named(places, source) for check in recover_place(place, accept))
+
+
+def adopt(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    dry_run: bool = False,
+    quiet_for: float = 600.0,
+    fresh: bool = False,
+    read_skipped: bool = False,
+) -> tuple[Adoption, ...]:
+    """Take over the positions that Blizzard left in a pipeline's table; what speaks against it is in the report.
+
+    It must not have moved for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never read,
+    ``read_skipped`` leaves the files to be read that it passed over in partitions of which it noted nothing.
+    """
+    from tidegate.runs.adopting import Wish
+    from tidegate.runs.adopting import adopt as adopt_place
+    from tidegate.runs.looking import places_named
+
+    wish = Wish(dry_run, quiet_for, fresh, read_skipped)
+    places = _places(load(config, pipeline=pipeline), pipeline)
+    return tuple(adopt_place(place, wish) for place in places_named(places, source))
 
 
 def set_watermark(

@@ -7,7 +7,7 @@ reference of the command line documents them. Nothing here does any work.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
@@ -168,6 +168,34 @@ class Check(Report):
     verdict: Verdict
     detail: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption(Report):
+    """The position that an older program left for one source, and what became of it.
+
+    ``trace`` says where it was found and ``form`` how it was written; both are empty without one. ``findings`` are
+    what the old program may have left out or doubled; nothing is changed about them. ``next_files`` is how many files
+    the next run reads. ``adopted`` and ``version`` tell what was written, ``error`` why nothing was.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    trace: str = ""
+    form: str = ""
+    written: datetime | None = None
+    state: str = "Initial"
+    watermark: str | None = None
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    in_progress: Mapping[str, int] = field(default_factory=dict)
+    last_committed_file: str | None = None
+    findings: tuple[Check, ...] = ()
+    next_files: int = 0
+    adopted: bool = False
+    version: int = 0
+    table_version: int | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ assert not heavy, heavy
         ["config", "check"],
         ["config", "show"],
         ["recover", "-p", "events"],
+        ["adopt", "-p", "events", "--dry-run"],
     ],
     ids=" ".join,
 )

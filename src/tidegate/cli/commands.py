@@ -151,6 +151,7 @@ def doctor(invocation: Invocation, config: Path | None, as_json: bool) -> int:
     examples=[
         "tidegate recover pipelines.yml -p events",
         "tidegate recover pipelines.yml -p events -s asia --accept restore",
+        "tidegate recover pipelines.yml -p events --accept previous --accept doubles",
     ],
 )
 @config_argument
@@ -158,10 +159,12 @@ def doctor(invocation: Invocation, config: Path | None, as_json: bool) -> int:
 @click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all of the pipeline).")
 @click.option(
     "--accept",
-    type=click.Choice(["identity", "restore", "set"]),
+    type=click.Choice(["identity", "restore", "mirror", "previous", "doubles", "set"]),
+    metavar="WHAT",
     multiple=True,
-    help="Go on past this stop: a changed source_uri or pattern, a RESTORE of the table, or a lost part of a set "
-    "of paths, which is rebuilt from the documents. May be repeated.",
+    help="Go on past this stop: identity (a changed source_uri or pattern), restore (a RESTORE of the table), set (a "
+    "lost part of a set of paths, rebuilt from the documents); or from this state: mirror, previous (an earlier "
+    "position; with doubles also where rows may be doubled). May be repeated.",
 )
 @json_option
 @click.pass_obj
@@ -170,8 +173,9 @@ def recover(
 ) -> int:
     """Explain what stops a source, and go on past it.
 
-    Without --accept it only looks. With it, the position is recorded anew by an empty commit; no row is read,
-    written or removed. Ends with 1 if a source is still stopped.
+    Where the recorded state cannot be read, it says what is left of it. Without --accept it only looks. With it, the
+    position is recorded anew by an empty commit; no row is read, written or removed. Ends with 1 if a source is
+    still stopped.
     """
     checks = invocation.functions().recover(config, pipeline, source, accept=accept)
     return _show_checks(invocation, checks, as_json=as_json)

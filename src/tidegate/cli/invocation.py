@@ -85,6 +85,19 @@ class Api(Protocol):
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...
 
+    def adopt(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        dry_run: bool,
+        quiet_for: float,
+        fresh: bool,
+        read_skipped: bool,
+    ) -> tuple[reports.Adoption, ...]: ...
+
     def set_watermark(
         self,
         config: str | Path,

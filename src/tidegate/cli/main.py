@@ -6,7 +6,15 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, files_command, groups, history_command, replay_command, watermark_commands
+from tidegate.cli import (
+    adopt_command,
+    commands,
+    files_command,
+    groups,
+    history_command,
+    replay_command,
+    watermark_commands,
+)
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 
@@ -37,6 +45,7 @@ for _command in (
     groups.config,
     commands.doctor,
     commands.recover,
+    adopt_command.adopt,
     commands.version,
 ):
     cli.add_command(_command)

@@ -21,7 +21,7 @@ BACKLOG_LIMIT = 10_000
 def planned(place: Place, now: datetime) -> SourcePlan:
     """The plan of the next pass, by the same steps, with nothing written."""
     opened = place.positions.open(read_only=True)
-    state = place.state_of(opened.state)
+    state = place.opened_state(opened)
     listing = place.discover(state, now, polls=0)
     plan = place.plan(state, opened.version, listing, now)
     notes = (*opened.warnings, *_obstacles(place, opened, plan))

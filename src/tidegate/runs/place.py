@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
@@ -21,9 +22,10 @@ from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.remembered import RememberedPaths
 from tidegate.state.store import PositionStore, open_delta
+from tidegate.state.winner import StateUnreadable, way_out
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.codec import decode
+from tidegate.watermarks.codec import decode, is_newer
 from tidegate.watermarks.path_state import PathState
 
 FILES_PER_PLAN = 100_000
@@ -63,6 +65,19 @@ class Place:
         """The recorded state of the source; a fresh one on a first run."""
         state: SourceState = self.tracker.decode(recorded)
         return state
+
+    def opened_state(self, opened: Opened) -> SourceState:
+        """The same of an opened position; stops at one that has no such form."""
+        try:
+            return self.state_of(opened.state)
+        except StateError as error:
+            if opened.state is None or is_newer(opened.state):
+                raise
+            raise StateUnreadable(
+                f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was "
+                "written",
+                way_out(opened.key),
+            ) from error
 
     def discover(self, state: SourceState, now: datetime, polls: int, limit: int = FILES_PER_PLAN) -> PathListing:
         """What is there that is not known as read; reads only, and fails as a whole."""

@@ -2,64 +2,254 @@
 
 Without an acceptance this only explains. With one, the position is opened past that stop and recorded anew by an
 empty commit of the ordinary protocol, so that the next run finds it in order. Rows are never touched.
+
+A state that cannot be read is looked for rung by rung (``state.ladder``). Going on from an earlier one reads again what
+the positions since have read, as far as their documents do not say what that was; it never leaves anything out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from tidegate.errors import TidegateError
+from tidegate.errors import StateError, TidegateError
+from tidegate.observe.wording import count
 from tidegate.reports import Check
-from tidegate.runs.place import Place
+from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.tracking import SourceState
-from tidegate.state.files import Change
+from tidegate.specs import Tracking
+from tidegate.state.files import Change, Coverage
+from tidegate.state.ladder import Ladder, Rung
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.rebuilding import finished_files
+from tidegate.state.winner import StateUnreadable, Winner
+from tidegate.watermarks.codec import is_newer
+from tidegate.watermarks.covering import covered
+from tidegate.watermarks.outcomes import Covered
 
-SET = "set"
-"""Not a stop of OPEN: a lost part of a set of paths is rebuilt from the documents."""
-
-ACCEPTED = (Accept.IDENTITY.value, Accept.RESTORE.value, SET)
+EXAMPLES = 10
 
 
-def recover(place: Place, accept: Collection[str] = ()) -> Check:
+class Choice(StrEnum):
+    """What a person can accept; the first two are stops of OPEN, ``set`` rebuilds a lost part of a set of paths."""
+
+    IDENTITY = Accept.IDENTITY.value
+    RESTORE = Accept.RESTORE.value
+    MIRROR = "mirror"
+    PREVIOUS = "previous"
+    DOUBLES = "doubles"
+    SET = "set"
+
+
+ACCEPTED = tuple(choice.value for choice in Choice)
+
+
+def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
+    choices = frozenset(Choice(each) for each in accept)
     name = str(place.key)
     try:
         opened = place.positions.open(read_only=True)
-        place.tracker.check(place.state_of(opened.state))
+        place.tracker.check(place.opened_state(opened))
+    except StateUnreadable as error:
+        return _Unreadable(place, choices, clock).told(error)
     except TidegateError as error:
-        if not accept:
-            return Check(name, "fail", error.problem, error.remedy)
-        return _accepted(place, accept)
+        if not choices & {Choice.IDENTITY, Choice.RESTORE, Choice.SET}:
+            return (Check(name, "fail", error.problem, error.remedy),)
+        return (_accepted(place, choices),)
     where = (
         "nothing recorded yet"
         if opened.first_run
         else f"position {opened.version}, table version {opened.table_version}"
     )
-    return Check(name, "ok", f"in order: {where}; nothing to accept")
+    return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
 
 
-def _accepted(place: Place, accept: Collection[str]) -> Check:
+def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
+    return tuple(each for each in Accept if each.value in choices)
+
+
+def _accepted(place: Place, choices: frozenset[Choice]) -> Check:
     name = str(place.key)
     try:
-        opened = place.positions.open([Accept(each) for each in accept if each != SET])
+        opened = place.positions.open(_stops(choices))
         if opened.state is None:
             return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
-        state = place.tracker.encode(_restored(place, opened, rebuild=SET in accept))
-        after = place.positions.commit(opened, Change(state=state, embedded=place.tracker.embedded(state)))
+        state = _restored(place, opened, rebuild=Choice.SET in choices)
+        after = _record(place, opened, place.tracker.encode(state))
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
-    told = f"accepted ({', '.join(accept)}): position {opened.version} recorded anew as {after.version}"
-    return Check(name, "ok", f"{told}, table version {after.table_version}; no row was touched")
+    accepted = ", ".join(each for each in Choice if each in choices)
+    return Check(name, "ok", f"accepted ({accepted}): {_told(opened, after)}")
 
 
 def _restored(place: Place, opened: Opened, *, rebuild: bool) -> SourceState:
     """The recorded state; with ``rebuild`` what it refers to is made anew, without it everything must be there."""
-    state = place.state_of(opened.state)
+    state = place.opened_state(opened)
     if rebuild:
         made: SourceState = place.tracker.rebuilt(state, finished_files(place.positions.site, opened))
         return made
     place.tracker.check(state)
     return state
+
+
+def _record(place: Place, opened: Opened, state: Mapping[str, object]) -> Opened:
+    change = Change(state=state, embedded=place.tracker.embedded(state), action="recover")
+    return place.positions.commit(opened, change)
+
+
+def _told(opened: Opened, after: Opened) -> str:
+    recorded = f"position {opened.version} recorded anew as {after.version}, table version {after.table_version}"
+    return f"{recorded}; no row was touched"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilt:
+    """A state to go on from; ``unknown`` are the positions since whose reading nothing tells."""
+
+    winner: Winner
+    state: SourceState
+    added: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+
+class _Unreadable:
+    """A source whose newest state cannot be read."""
+
+    def __init__(self, place: Place, choices: frozenset[Choice], clock: Clock) -> None:
+        self._place, self._choices, self._clock = place, choices, clock
+        self._name = str(place.key)
+
+    def told(self, error: TidegateError) -> tuple[Check, ...]:
+        """What was found, and what was done about it."""
+        try:
+            ladder = self._place.positions.ladder(self._usable)
+            rebuilt = self._rebuilt(ladder)
+            if Choice.MIRROR in self._choices and ladder.mirror is not None:
+                return self._from_mirror(ladder, ladder.mirror)
+            if (
+                Choice.PREVIOUS in self._choices
+                and rebuilt
+                and (not rebuilt.unknown or Choice.DOUBLES in self._choices)
+            ):
+                return self._from_earlier(ladder, rebuilt)
+            return self._explained(error, ladder, rebuilt)
+        except TidegateError as problem:
+            return (Check(self._name, "fail", problem.problem, problem.remedy),)
+
+    def _usable(self, state: Mapping[str, Any]) -> bool:
+        """Whether the state can be understood; one that a newer program wrote raises."""
+        try:
+            self._place.tracker.decode(state)
+        except StateError:
+            if is_newer(state):
+                raise
+            return False
+        return True
+
+    def _rebuilt(self, ladder: Ladder) -> _Rebuilt | None:
+        """The newest usable state, and what the positions since are known to have read."""
+        base = ladder.base
+        if base is None or base.winner is None:
+            return None
+        state = self._place.state_of(base.winner.state)
+        since = {rung.version: rung.coverage for rung in ladder.rungs if rung.version > base.version}
+        commits: list[tuple[int, tuple[Coverage, ...]]] = []
+        for version in range(base.version + 1, ladder.version + 1):
+            coverage = since.get(version)
+            if coverage is None:
+                break
+            commits.append((version, coverage))
+        carried = self._carried_forward(state, [coverage for _, coverage in commits])
+        added = () if carried is None else tuple(version for version, _ in commits)
+        unknown = tuple(range(base.version + 1 + len(added), ladder.version + 1))
+        return _Rebuilt(base.winner, carried or state, added, unknown)
+
+    def _carried_forward(self, state: Any, commits: list[tuple[Coverage, ...]]) -> SourceState | None:
+        """The state after those commits, None where there is none, they do not follow on it, or it is a set."""
+        if not commits or self._place.source.tracking is not Tracking.WATERMARK:
+            return None
+        now = self._clock()
+        listing = self._place.discover(state, now, polls=0)
+        ranges = [
+            [Covered(each.file, each.size, each.etag, each.start, each.end, each.eof) for each in coverage]
+            for coverage in commits
+        ]
+        try:
+            return covered(self._place.source, state, ranges, listing.files, now)
+        except StateError:
+            return None
+
+    def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
+        opened = self._place.positions.open_rebuilt(ladder, winner, _stops(self._choices))
+        after = _record(self._place, opened, dict(winner.state))
+        return (Check(self._name, "ok", f"went on from the mirror: {_told(opened, after)}"), *self._warned(opened))
+
+    def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
+        doubles = self._could_double(rebuilt)
+        opened = self._place.positions.open_rebuilt(ladder, rebuilt.winner, _stops(self._choices))
+        after = _record(self._place, opened, self._place.tracker.encode(rebuilt.state))
+        told = Check(self._name, "ok", f"went on from {_basis(rebuilt)}: {_told(opened, after)}")
+        return (told, *doubles, *self._warned(opened))
+
+    def _warned(self, opened: Opened) -> tuple[Check, ...]:
+        return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)
+
+    def _explained(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
+        head = Check(self._name, "fail", error.problem, self._way_on(ladder, rebuilt))
+        rungs = tuple(_rung_check(self._name, rung) for rung in ladder.rungs)
+        shown = Check(f"{self._name} mirror", "ok" if ladder.mirror else "warn", ladder.mirror_found)
+        doubles = () if rebuilt is None else self._could_double(rebuilt)
+        return (head, *rungs, shown, *doubles)
+
+    def _way_on(self, ladder: Ladder, rebuilt: _Rebuilt | None) -> str:
+        ways = ["put the documents back from a backup"]
+        if ladder.mirror is not None:
+            ways.append(
+                "`--accept mirror` goes on from the state that the mirror shows, which is that of this position"
+            )
+        if rebuilt is not None and not rebuilt.unknown:
+            ways.append(f"`--accept previous` goes on from {_basis(rebuilt)}, which misses nothing and doubles nothing")
+        elif rebuilt is not None:
+            ways.append(
+                f"`--accept previous --accept doubles` goes on from {_basis(rebuilt)}; what "
+                f"{_positions(rebuilt.unknown)} read is read again, and its rows are then in the table twice"
+            )
+        else:
+            ways.append("no earlier state is left either: write into a new table_uri")
+        return "; or ".join(ways)
+
+    def _could_double(self, rebuilt: _Rebuilt) -> tuple[Check, ...]:
+        """The files that the unknown positions may have read: those that would be read next."""
+        if not rebuilt.unknown:
+            return ()
+        now = self._clock()
+        listing = self._place.discover(rebuilt.state, now, polls=0)
+        plan = self._place.plan(rebuilt.state, rebuilt.winner.parent.version, listing, now)
+        paths = [each.path for unit in plan.units for each in unit.slices]
+        if not paths:
+            text = "no file: nothing at the source lies above that state any more"
+        else:
+            more = f" and {count(len(paths) - EXAMPLES, 'more', 'more')}" if len(paths) > EXAMPLES else ""
+            listed = "" if plan.complete else "at least "
+            text = f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
+        detail = f"{_positions(rebuilt.unknown)} cannot be proven; read again and possibly doubled: {text}"
+        return (Check(f"{self._name} doubles", "warn", f"{detail}; nothing is left out"),)
+
+
+def _rung_check(name: str, rung: Rung) -> Check:
+    return Check(f"{name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
+
+
+def _basis(rebuilt: _Rebuilt) -> str:
+    added = f" and what {_positions(rebuilt.added)} read" if rebuilt.added else ""
+    return f"the state of position {rebuilt.winner.parent.version}{added}"
+
+
+def _positions(versions: tuple[int, ...]) -> str:
+    if len(versions) == 1:
+        return f"position {versions[0]}"
+    return f"positions {versions[0]} to {versions[-1]}"

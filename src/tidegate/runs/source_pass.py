@@ -108,7 +108,7 @@ class SourcePass:
         for warning in opened.warnings:
             self._emit(events.Notice(*self._names, warning))
         self._emit(events.PollStarted(*self._names, opened.version))
-        self.state = self._place.state_of(opened.state)
+        self.state = self._place.opened_state(opened)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         changed_rounds = 0
         while not self._stop.is_set():

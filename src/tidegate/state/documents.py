@@ -250,8 +250,9 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
 
 
 def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Won | None:
-    """The note of that attempt, None when it is missing or damaged."""
+    """The note of that attempt, None when it is missing, damaged or about another commit."""
     try:
-        return Won.from_bytes(store.get(key.won(version, attempt)))
+        note = Won.from_bytes(store.get(key.won(version, attempt)))
     except ObjectMissing:
         return None
+    return note if note is not None and (note.version, note.attempt) == (version, attempt) else None

@@ -25,6 +25,10 @@ COMPRESS_ABOVE = 4096
 _BACKUP = "put the document of that position back from a backup, or write into a new table_uri"
 
 
+class DamagedMark(StateError):
+    """The state inside a log entry cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """That this commit is the attempt that moved ``key`` to ``version``."""
@@ -54,9 +58,9 @@ class Mark:
             text = self.packed.get("state_zlib")
             state = self.packed["state"] if text is None else json.loads(zlib.decompress(base64.b64decode(text)))
         except (KeyError, ValueError, TypeError, zlib.error) as error:
-            raise StateError(f"{what} holds no readable state", _BACKUP) from error
+            raise DamagedMark(f"{what} holds no readable state", _BACKUP) from error
         if not isinstance(state, dict):
-            raise StateError(f"{what} holds no readable state", _BACKUP)
+            raise DamagedMark(f"{what} holds no readable state", _BACKUP)
         return state
 
 

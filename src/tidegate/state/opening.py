@@ -18,7 +18,7 @@ from tidegate.state.features import check_table
 from tidegate.state.opened import Opened
 from tidegate.state.site import Site
 from tidegate.state.table import Snapshot
-from tidegate.state.winner import Winner, find_winner
+from tidegate.state.winner import StateUnreadable, Winner, find_winner, way_out
 
 _RECHECK_FROM = 50
 
@@ -33,17 +33,17 @@ class Accept(StrEnum):
 
 def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
     """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written."""
-    snapshot = _snapshot(site)
+    snapshot = checked_snapshot(site)
     version = position(site, snapshot)
     if version == 0 and (trace := traces.forgotten(site.store, site.key, snapshot)):
-        snapshot = _snapshot(site)
+        snapshot = checked_snapshot(site)
         version = position(site, snapshot)
         if version == 0:
             raise _forgotten(site, snapshot, trace)
     if snapshot is None or version == 0:
         return _first_run(site, snapshot, accept)
     winner = find_winner(site, version, snapshot.facts.version)
-    opened = _known(site, snapshot, winner, accept)
+    opened = known(site, snapshot, winner, accept)
     if read_only:
         return replace(opened, unpaid=True)
     _settle(site, opened, winner, accept)
@@ -55,7 +55,8 @@ def position(site: Site, snapshot: Snapshot | None) -> int:
     return 0 if snapshot is None else snapshot.transaction_version(site.key.app_id) or 0
 
 
-def _snapshot(site: Site) -> Snapshot | None:
+def checked_snapshot(site: Site) -> Snapshot | None:
+    """OPEN 1: the newest snapshot, of a table we may append to."""
     snapshot = site.delta.snapshot()
     if snapshot is not None:
         check_table(snapshot.facts, site.uri)
@@ -77,7 +78,7 @@ def _first_run(site: Site, snapshot: Snapshot | None, accept: Collection[Accept]
         raise StateError(
             f"{site.key}: table {site.uri} was written by Blizzard (found {trace}); reading its source from "
             "the start would double every row",
-            "write into a new table_uri; taking over its position in place is not supported yet",
+            "stop Blizzard and take its position over with `tidegate adopt`, or write into a new table_uri",
         )
     state = cold_start.read_cold_start(site)
     facts = None if snapshot is None else snapshot.facts
@@ -94,13 +95,14 @@ def _first_run(site: Site, snapshot: Snapshot | None, accept: Collection[Accept]
     )
 
 
-def _known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Opened:
+def known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Opened:
+    """OPEN 4: the position that ``winner`` stands for, if it is still about this source and this table."""
     facts, document = snapshot.facts, winner.document
     _check_table_unchanged(site, snapshot, winner)
     if not winner.state:
-        raise StateError(
+        raise StateUnreadable(
             f"{site.key}: position {winner.parent.version} has an empty state, which no run of Tidegate writes",
-            "put the document of that position back from a backup, or write into a new table_uri",
+            way_out(site.key),
         )
     if Accept.IDENTITY not in accept:
         _check_identity(site, winner)

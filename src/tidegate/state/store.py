@@ -14,12 +14,14 @@ from tidegate.specs import Evolution, Location
 from tidegate.state import cold_start, committing, debts, opening
 from tidegate.state.files import Change, State
 from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.ladder import Ladder, Usable, climb, open_rebuilt
 from tidegate.state.log import entry_path
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.pace import Pace, utc_now
 from tidegate.state.site import Payer, Site
 from tidegate.state.table import DeltaTablePort
+from tidegate.state.winner import Winner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +83,14 @@ class PositionStore:
         nothing.
         """
         return opening.open_position(self.site, accept, read_only=read_only)
+
+    def ladder(self, usable: Usable) -> Ladder:
+        """What is left of a position that ``open`` cannot read; reads only."""
+        return climb(self.site, usable)
+
+    def open_rebuilt(self, ladder: Ladder, winner: Winner, accept: Collection[Accept] = ()) -> Opened:
+        """The newest position with an earlier or mirrored state under it, to be recorded anew by a commit."""
+        return open_rebuilt(self.site, ladder, winner, accept)
 
     def at_poll(self, polls: int) -> PositionStore:
         """The same store, whose mirror will say that the source was polled ``polls`` times."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state import documents
@@ -64,7 +64,7 @@ def _active_first(store: ObjectStore, key: SourceKey, snapshot: Snapshot, attemp
 def blizzard(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> str | None:
     """A trace of Blizzard in the table, None when there is none."""
     for item in store.list(LEGACY_ROOT):
-        if not _written_by_us(store, item.path):
+        if not written_by_us(store, item.path):
             return item.path
     if snapshot is None:
         return None
@@ -74,7 +74,7 @@ def blizzard(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> s
     )
 
 
-def _written_by_us(store: ObjectStore, path: str) -> bool:
+def written_by_us(store: ObjectStore, path: str) -> bool:
     """Whether an object of ``_blizzard/`` is a legacy mirror that Tidegate wrote."""
     try:
         data = json.loads(store.get(path))
@@ -85,7 +85,7 @@ def _written_by_us(store: ObjectStore, path: str) -> bool:
 
 def application_ids(store: ObjectStore) -> Iterator[str]:
     """Every application id with a ``txn``: from the newest checkpoint and the entries after it."""
-    version, files = _newest_checkpoint(store)
+    version, files = newest_checkpoint(store)
     for path in files:
         yield from _checkpoint_ids(store, path)
     log = DeltaLog(store)
@@ -94,7 +94,8 @@ def application_ids(store: ObjectStore) -> Iterator[str]:
         yield from entry.transactions
 
 
-def _newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
+def newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
+    """The version and the files of the newest Delta checkpoint; -1 without one."""
     found: dict[int, list[str]] = {}
     for item in store.list(DIRECTORY):
         match = _CHECKPOINT.fullmatch(item.path.removeprefix(f"{DIRECTORY}/"))
@@ -105,22 +106,29 @@ def _newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
 
 
 def _checkpoint_ids(store: ObjectStore, path: str) -> Iterator[str]:
+    return (str(txn["appId"]) for txn in checkpoint_actions(store, path, "txn", ("appId",)))
+
+
+def checkpoint_actions(
+    store: ObjectStore, path: str, kind: str, fields: tuple[str, ...]
+) -> Iterator[Mapping[str, Any]]:
+    """The actions of one kind in a file of a Delta checkpoint, with those fields; the first is never null."""
     if path.endswith(".json"):
         for line in store.get(path).splitlines():
             action = json.loads(line) if line.strip() else {}
-            if "txn" in action:
-                yield str(action["txn"]["appId"])
+            if kind in action:
+                yield action[kind]
         return
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(Ranged(store, path)).read(columns=["txn.appId"])
+        table = pyarrow.parquet.ParquetFile(Ranged(store, path)).read(columns=[f"{kind}.{each}" for each in fields])
     except (pyarrow.ArrowException, OSError) as error:
         raise StateError(
             f"checkpoint {store.location.uri}/{path} cannot be read ({error})",
             "let the tool that wrote it make a new checkpoint of the table",
         ) from error
     for row in table.to_pylist():
-        if row.get("txn") and row["txn"].get("appId") is not None:
-            yield str(row["txn"]["appId"])
+        if row.get(kind) and row[kind].get(fields[0]) is not None:
+            yield row[kind]

@@ -3,7 +3,7 @@
 The log decides: the entry that holds ``txn(app, version)`` names the attempt and the hash of its document. A
 ``.won`` note says where that entry is and stands in for it once the log was cleaned up. A document that is
 missing or not the one that was hashed is replaced by the state in the same entry, so that nothing is read
-twice.
+twice. Where neither is left, ``StateUnreadable`` stops: a fresh start would read everything again.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.errors import StateError
+from tidegate.observe.wording import count
 from tidegate.state import documents
 from tidegate.state.documents import Document, Parent, Stored, Won
 from tidegate.state.files import State
-from tidegate.state.identity import Identity
+from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.log import LogEntry
-from tidegate.state.marks import Mark
+from tidegate.state.marks import DamagedMark, Mark
 from tidegate.state.site import Site
+
+
+class StateUnreadable(StateError):
+    """The position is known and its state is not: neither a document nor the log gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +51,40 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What is there for one position: documents, and notes, by attempt."""
+class Evidence:
+    """What is there for one position: documents, and notes, by attempt; None is a note that is damaged."""
 
     stored: dict[str, Stored] = field(default_factory=dict)
     notes: dict[str, Won | None] = field(default_factory=dict)
 
+    @property
+    def noted(self) -> str | None:
+        """The attempt that the notes name: that of the only readable one, else of the only one."""
+        readable = [attempt for attempt, note in self.notes.items() if note is not None]
+        named = readable or list(self.notes)
+        return named[0] if len(named) == 1 else None
+
 
 def find_winner(site: Site, version: int, table_version: int) -> Winner:
     """The winner of position ``version`` in a table at ``table_version``; stops when nothing tells."""
-    evidence = _gather(site, version)
-    entry = _entry(site, version, table_version, evidence)
+    evidence = gather(site, version)
+    winner = weighed(site, version, evidence, _entry(site, version, table_version, evidence))
+    if winner is None:
+        raise _nothing_readable(site, version, table_version, evidence)
+    return winner
+
+
+def weighed(site: Site, version: int, evidence: Evidence, entry: LogEntry | None) -> Winner | None:
+    """The winner by its log entry where that is known, else by its note; None when neither tells."""
     mark = None if entry is None else entry.mark_of(site.key)
     if entry is not None and mark is not None:
         return _from_mark(site, entry, mark, evidence)
-    return _from_note(site, version, table_version, evidence)
+    return _from_note(site, version, evidence)
 
 
-def _gather(site: Site, version: int) -> _Evidence:
-    evidence = _Evidence()
+def gather(site: Site, version: int) -> Evidence:
+    """The documents and notes of one position."""
+    evidence = Evidence()
     for name in documents.names(site.store, site.key, version, version):
         if name.ending == "won":
             evidence.notes[name.attempt] = documents.read_won(site.store, site.key, version, name.attempt)
@@ -73,32 +93,36 @@ def _gather(site: Site, version: int) -> _Evidence:
     return evidence
 
 
-def _entry(site: Site, version: int, table_version: int, evidence: _Evidence) -> LogEntry | None:
-    """The log entry that moved the source to ``version``, None when it cannot be found any more."""
+def _entry(site: Site, version: int, table_version: int, evidence: Evidence) -> LogEntry | None:
+    """The log entry that moved the source to ``version``, None when it cannot be found any more.
+
+    With a good note and its document there is no need to search for an entry that was cleaned up.
+    """
     for attempt, note in list(evidence.notes.items()):
         found = None if note is None else site.log.entry(note.table_version)
-        if found is not None and _holds(site, found, version):
+        if found is not None and holds(site, found, version):
             return found
         if found is not None:
             del evidence.notes[attempt]
-    if any(note is not None for note in evidence.notes.values()):
+    if any(note is not None for note in evidence.notes.values()) and _from_note(site, version, evidence):
         return None
     bases = [item.document.delta_version for item in evidence.stored.values() if item.document is not None]
     entries = site.log.between(min(bases) + 1, table_version + 1) if bases else ()
-    forward = next((found for found in entries if _holds(site, found, version)), None)
+    forward = next((found for found in entries if holds(site, found, version)), None)
     if forward is not None:
         return forward
     backward = site.log.backwards(table_version, site.search_commits)
-    return next((found for found in backward if _holds(site, found, version)), None)
+    return next((found for found in backward if holds(site, found, version)), None)
 
 
-def _holds(site: Site, entry: LogEntry, version: int) -> bool:
+def holds(site: Site, entry: LogEntry, version: int) -> bool:
+    """Whether that log entry moved the source to ``version``."""
     mark = entry.mark_of(site.key)
     moved = entry.transactions.get(site.key.app_id) == version
     return moved and mark is not None and mark.version == version
 
 
-def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: _Evidence) -> Winner:
+def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: Evidence) -> Winner:
     stored = evidence.stored.get(mark.attempt)
     document = stored.document if stored is not None and stored.sha256 == mark.sha256 else None
     note = evidence.notes.get(mark.attempt)
@@ -111,7 +135,7 @@ def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: _Evidence) -> 
         )
     return Winner(
         parent=Parent(mark.version, mark.attempt, mark.sha256),
-        state=mark.state() if document is None else document.state,
+        state=_embedded(site, entry, mark) if document is None else document.state,
         identity=mark.identity if document is None else document.identity,
         document=document,
         table_id=_table_id(entry, document, note),
@@ -134,14 +158,27 @@ def _table_id(entry: LogEntry, document: Document | None, note: Won | None) -> s
     return None if note is None else note.table_id
 
 
-def _from_note(site: Site, version: int, table_version: int, evidence: _Evidence) -> Winner:
-    """The winner by its note alone: the log entry was cleaned up."""
-    if len(evidence.notes) != 1:
-        raise _nothing_readable(site, version, table_version, evidence)
-    attempt, note = next(iter(evidence.notes.items()))
-    stored = evidence.stored.get(attempt)
+def _embedded(site: Site, entry: LogEntry, mark: Mark) -> State:
+    """The state in the log entry; unreadable, it is the last rung that broke."""
+    try:
+        return mark.state()
+    except DamagedMark as error:
+        raise StateUnreadable(
+            f"{site.key}: the table is at position {mark.version}, but its state cannot be read: document "
+            f"{site.key.document(mark.version, mark.attempt)} is missing or damaged, and {error.problem} (table "
+            f"version {entry.version}); nothing was written",
+            way_out(site.key),
+        ) from error
+
+
+def _from_note(site: Site, version: int, evidence: Evidence) -> Winner | None:
+    """The winner by its note alone, when the log entry was cleaned up; None when that does not tell."""
+    attempt = evidence.noted
+    if attempt is None:
+        return None
+    note, stored = evidence.notes[attempt], evidence.stored.get(attempt)
     if stored is None or stored.document is None or (note is not None and stored.sha256 != note.sha256):
-        raise _nothing_readable(site, version, table_version, evidence)
+        return None
     return Winner(
         parent=Parent(version, attempt, stored.sha256),
         state=stored.document.state,
@@ -158,14 +195,29 @@ def _from_note(site: Site, version: int, table_version: int, evidence: _Evidence
     )
 
 
-def _nothing_readable(site: Site, version: int, table_version: int, evidence: _Evidence) -> StateError:
+def _nothing_readable(site: Site, version: int, table_version: int, evidence: Evidence) -> StateUnreadable:
     oldest = max(0, table_version - site.search_commits + 1)
-    return StateError(
+    limited = oldest > 0 and site.log.entry(oldest) is not None and site.log.entry(oldest - 1) is not None
+    searched = (
+        f"from version {table_version} down to {oldest} (recovery.max_commits is {site.search_commits})"
+        if limited
+        else f"from version {table_version} down to where the log begins"
+    )
+    longer = (
+        f"raise recovery.max_commits above {site.search_commits}: there are older log entries; or " if limited else ""
+    )
+    return StateUnreadable(
         f"{site.key}: the table is at position {version}, but its state cannot be read: "
-        f"{len(evidence.stored)} documents and {len(evidence.notes)} .won notes for it in "
-        f"{site.uri}/{site.key.directory}, none of them usable, and no log entry from version "
-        f"{table_version} down to {oldest} (recovery.max_commits is {site.search_commits}) names the winner; "
+        f"{count(len(evidence.stored), 'document')} and {count(len(evidence.notes), '.won note')} for it in "
+        f"{site.uri}/{site.key.directory}, none of them usable, and no log entry {searched} names the winner; "
         "nothing was written",
-        "raise recovery.max_commits if the table has many other commits; otherwise put the documents back from a "
-        "backup",
+        f"{longer}{way_out(site.key)}",
+    )
+
+
+def way_out(key: SourceKey) -> str:
+    """What to do about a state that cannot be read."""
+    return (
+        f"put {key.directory} back from a backup; or see with `tidegate recover` what is left of it (pipeline "
+        f"{key.pipeline}, source {key.source}), and go on from there"
     )

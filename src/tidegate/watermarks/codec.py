@@ -107,6 +107,12 @@ def check_version(root: Node) -> None:
         )
 
 
+def is_newer(data: Mapping[str, object]) -> bool:
+    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
+    version = data.get("schema_version")
+    return isinstance(version, int) and version > SCHEMA_VERSION
+
+
 class _Decoding:
     """Reads one document; ``base`` is the URI that older formats put before every path."""
 

@@ -187,6 +187,27 @@ REPLAY = corrections.ReplayReport(
     seconds=4.2,
 )
 
+ADOPTIONS = (
+    reports.Adoption(
+        "events",
+        "asia",
+        "s3://lake/events",
+        "_blizzard/events_asia_checkpoint.json",
+        "a watermark per partition",
+        datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC),
+        "Active",
+        MARK,
+        {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
+        {"date=2026-01-28/c.ndjson": 4000},
+        None,
+        (reports.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
+        next_files=40,
+        adopted=True,
+        version=1,
+        table_version=18,
+    ),
+)
+
 CHECKS = (
     reports.Check("python", "ok", "3.11.7"),
     reports.Check("java", "warn", "Java 11", "install Java 17 or 21"),
@@ -346,6 +367,20 @@ class StandIn:
     ) -> tuple[reports.Check, ...]:
         self._called("recover", config, pipeline, source, accept)
         return self.checks
+
+    def adopt(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        dry_run: bool = False,
+        quiet_for: float = 600.0,
+        fresh: bool = False,
+        read_skipped: bool = False,
+    ) -> tuple[reports.Adoption, ...]:
+        self._called("adopt", config, pipeline, source, dry_run, quiet_for, fresh, read_skipped)
+        return ADOPTIONS
 
     def set_watermark(
         self,

@@ -61,6 +61,14 @@ def test_status_is_json_when_asked() -> None:
             ("recover", "t.yml", "-p", "e", "--accept", "restore"),
             ("recover", Path("t.yml"), "e", None, ("restore",)),
         ),
+        (
+            ("adopt", "t.yml", "-p", "e", "--yes"),
+            ("adopt", Path("t.yml"), "e", None, False, 600.0, False, False),
+        ),
+        (
+            ("adopt", "t.yml", "-p", "e", "-s", "a", "--dry-run", "--quiet-for", "5", "--fresh", "--read-skipped"),
+            ("adopt", Path("t.yml"), "e", "a", True, 5.0, True, True),
+        ),
         (("doctor", "t.yml"), ("doctor", Path("t.yml"))),
         (("demo",), ("demo", None)),
         (("demo", "here"), ("demo", Path("here"))),

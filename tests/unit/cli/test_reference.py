@@ -118,6 +118,7 @@ def names(kind: Any) -> set[str]:
         ("tidegate replay", (), corrections.ReplayReport),
         ("tidegate replay", ("replayed",), corrections.FileSet),
         ("tidegate doctor", ("checks", 0), reports.Check),
+        ("tidegate adopt", ("adoptions", 0), reports.Adoption),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],
@@ -151,6 +152,7 @@ def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> 
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
     needed += NEEDED.get(name, [])
+    needed += ["--yes"] if "| `--yes` |" in SECTIONS[name] else []
     result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
     assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tidegate.cli.adopt_view import render_adoptions
 from tidegate.cli.demo_view import render_demo_step
 from tidegate.cli.doctor_view import render_doctor
 from tidegate.cli.pages import Page, Style, Table, plain
@@ -131,3 +132,23 @@ def test_a_demo_step_is_numbered_and_puts_numbers_to_the_right() -> None:
 )
 def test_no_source_is_told_in_words(page: Page) -> None:
     assert "no source was selected" in text(page)
+
+
+def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
+    (report,) = standin.ADOPTIONS
+    shown = text(render_adoptions(standin.ADOPTIONS))
+    for part in (
+        "_blizzard/events_asia_checkpoint.json",
+        "a watermark per partition",
+        "2026-01-28 14:30:05Z",
+        "40 files",
+        "4,000 records read",
+        "… and 8 more",
+        "left out: 3 files at or below its watermark; `--read-skipped` reads them",
+        "taken over as position 1, table version 18; no row was touched",
+    ):
+        assert part in shown
+    refused = replace(report, adopted=False, version=0, error="it still moves")
+    assert "not taken over: it still moves" in text(render_adoptions((refused,)))
+    assert "nothing was written yet" in text(render_adoptions((replace(report, adopted=False, version=0),)))
+    assert "nothing to do" in text(render_adoptions((replace(report, adopted=False, trace=""), refused)))
