@@ -5,7 +5,8 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import demo, doctor, load, plan, reconcile, recover, run, show_watermarks, status
+from tidegate.comparisons import DataFileFound, Files, Found, ReconcileReport, SourceComparison, TableComparison
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports import (
     Check,
@@ -43,10 +44,13 @@ __all__ = [
     "Check",
     "Compression",
     "ConfigError",
+    "DataFileFound",
     "DemoReport",
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "Files",
+    "Found",
     "LateFiles",
     "Lateness",
     "Location",
@@ -58,13 +62,16 @@ __all__ = [
     "PathSource",
     "PipelineSpec",
     "ProjectSpec",
+    "ReconcileReport",
     "RunReport",
     "SchemaSpec",
     "SinkSpec",
+    "SourceComparison",
     "SourcePlan",
     "SourceReport",
     "SourceStatus",
     "SparkSpec",
+    "TableComparison",
     "TidegateError",
     "WatermarkView",
     "__version__",
@@ -72,6 +79,7 @@ __all__ = [
     "doctor",
     "load",
     "plan",
+    "reconcile",
     "recover",
     "run",
     "show_watermarks",

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +20,7 @@ from tidegate.reports import Check, DemoReport, DemoStep, RunReport, SourcePlan,
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
+    from tidegate.comparisons import ReconcileReport
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
 
@@ -92,6 +93,36 @@ def recover(
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(recover_place(place, accept) for place in places_named(places, source))
+
+
+def reconcile(
+    config: Config,
+    pipeline: str | None = None,
+    source: str | None = None,
+    *,
+    ingest: bool = False,
+    clean: bool = False,
+    older_than: timedelta = timedelta(hours=24),
+    force: bool = False,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> ReconcileReport:
+    """Lists sources and tables completely and compares them with what was committed.
+
+    ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
+    day or more unless ``force``. Without either nothing is written.
+    """
+    from tidegate.runs.looking import places_named
+    from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
+    from tidegate.runs.stopping import stops_on_signals
+
+    flag = stop or threading.Event()
+    age = checked_age(older_than, force=force) if clean else older_than
+    project = load(config)
+    every = _places(project, None, emit)
+    places = places_named(tuple(each for each in every if pipeline in (None, each.pipeline.name)), source)
+    with _lane(project.spark, emit, flag) if ingest else contextlib.nullcontext() as lane, stops_on_signals(flag):
+        return Reconciling(places, every, Wanted(lane, clean, age), emit, flag).all()
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:
@@ -168,12 +199,12 @@ def _pipelines(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ..
     return chosen
 
 
-def _places(project: ProjectSpec, name: str | None) -> tuple[Place, ...]:
+def _places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:
     from tidegate.runs.place import open_place
 
     width = parallelism_of(project.spark)
     return tuple(
-        open_place(project, pipeline, source, width)
+        open_place(project, pipeline, source, width, emit)
         for pipeline in _pipelines(project, name)
         for source in pipeline.sources
     )

@@ -14,6 +14,7 @@ LAYERS = (
     {"watermarks"},
     {"planning"},
     {"reports"},
+    {"comparisons"},
     {"observe"},
     {"schema"},
     {"storage"},

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, groups
+from tidegate.cli import commands, groups, reconcile_command
 from tidegate.cli.options import Group
 
 
@@ -33,6 +33,7 @@ for _command in (
     groups.config,
     commands.doctor,
     commands.recover,
+    reconcile_command.reconcile,
     commands.version,
 ):
     cli.add_command(_command)

@@ -51,6 +51,8 @@ def _reading_words(event: Event) -> str:
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
         case events.FileChanged():
             return f"{event.path} has changed since it was listed; it is planned again"
+        case events.ComparisonProgressed():
+            return f"{event.stage}: {event.count:,} so far"
         case events.LateFilesFound():
             return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
         case _:

@@ -49,6 +49,9 @@ class Totals:
 class SourcePass:
     """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was."""
 
+    action = "run"
+    """What its commits say made them."""
+
     def __init__(
         self,
         place: Place,
@@ -200,8 +203,14 @@ class SourcePass:
         self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
-        outcomes = [outcome for result in results for outcome in result.outcomes]
-        step = advance(
+        step = self._step(plan, [outcome for result in results for outcome in result.outcomes])
+        if not step.changed:
+            return opened, step.full
+        return self._commit(opened, step, results, columns), step.full
+
+    def _step(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+        """The state that follows once the rows of ``outcomes`` are committed."""
+        return advance(
             self._place.source,
             self.state,
             plan.listed,
@@ -210,9 +219,6 @@ class SourcePass:
             complete=plan.complete,
             directories=plan.directories,
         )
-        if not step.changed:
-            return opened, step.full
-        return self._commit(opened, step, results, columns), step.full
 
     def _commit(self, opened: Opened, step: Advance, results: Sequence[UnitResult], columns: Columns | None) -> Opened:
         state = encode(step.state)
@@ -225,6 +231,7 @@ class SourcePass:
             rows=sum(result.rows for result in results),
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
+            action=self.action,
         )
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)

@@ -80,7 +80,7 @@ def _written_by_us(store: ObjectStore, path: str) -> bool:
 
 def application_ids(store: ObjectStore) -> Iterator[str]:
     """Every application id with a ``txn``: from the newest checkpoint and the entries after it."""
-    version, files = _newest_checkpoint(store)
+    version, files = newest_checkpoint(store)
     for path in files:
         yield from _checkpoint_ids(store, path)
     log = DeltaLog(store)
@@ -89,7 +89,7 @@ def application_ids(store: ObjectStore) -> Iterator[str]:
         yield from entry.transactions
 
 
-def _newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
+def newest_checkpoint(store: ObjectStore) -> tuple[int, list[str]]:
     found: dict[int, list[str]] = {}
     for item in store.list(DIRECTORY):
         match = _CHECKPOINT.fullmatch(item.path.removeprefix(f"{DIRECTORY}/"))
@@ -110,7 +110,7 @@ def _checkpoint_ids(store: ObjectStore, path: str) -> Iterator[str]:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(_Ranged(store, path)).read(columns=["txn.appId"])
+        table = pyarrow.parquet.ParquetFile(Ranged(store, path)).read(columns=["txn.appId"])
     except (pyarrow.ArrowException, OSError) as error:
         raise StateError(
             f"checkpoint {store.location.uri}/{path} cannot be read ({error})",
@@ -121,7 +121,7 @@ def _checkpoint_ids(store: ObjectStore, path: str) -> Iterator[str]:
             yield str(row["txn"]["appId"])
 
 
-class _Ranged(io.RawIOBase):
+class Ranged(io.RawIOBase):
     """An object as a seekable file that fetches only what is read."""
 
     def __init__(self, store: ObjectStore, path: str) -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import errors, reports
+from tidegate import comparisons, errors, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -98,6 +98,12 @@ def names(kind: Any) -> set[str]:
         ("tidegate status", ("sources", 0), reports.SourceStatus),
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
         ("tidegate doctor", ("checks", 0), reports.Check),
+        ("tidegate reconcile", (), comparisons.ReconcileReport),
+        ("tidegate reconcile", ("sources", 0), comparisons.SourceComparison),
+        ("tidegate reconcile", ("sources", 0, "late"), comparisons.Found),
+        ("tidegate reconcile", ("tables", 0), comparisons.TableComparison),
+        ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.Files),
+        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.DataFileFound),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],

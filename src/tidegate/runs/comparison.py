@@ -1,0 +1,238 @@
+"""A source listed completely and compared with the ledger of its commits, in bounded memory.
+
+Listing and ledger go into a database on disk; one pass over their join decides about each file
+(``planning.comparing``). What is late stays in the database, so that a pass can read it from there however much it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tidegate.comparisons import NAMES, Found
+from tidegate.errors import SourceError
+from tidegate.observe.events import ComparisonProgressed, Emit
+from tidegate.observe.wording import count
+from tidegate.planning.comparing import Committed, Comparing, Finding, History, Move
+from tidegate.planning.discovery import accepts
+from tidegate.planning.plan import FileSlice
+from tidegate.runs.place import Place, state_of
+from tidegate.runs.scratch import fill
+from tidegate.state import documents
+from tidegate.state.ledger import LedgerEntry, entries
+from tidegate.state.opened import Opened
+from tidegate.watermarks.codec import decode
+from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.sealing import opened as with_cold_start
+
+READING = frozenset({"run", "reconcile"})
+"""Commits that pass over nothing: what they finish, they cover."""
+
+_TABLES = """
+DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
+CREATE TABLE listed (path TEXT PRIMARY KEY, size INTEGER, etag TEXT) WITHOUT ROWID;
+CREATE TABLE ledger (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER, eof INTEGER) WITHOUT ROWID;
+CREATE TABLE late (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER) WITHOUT ROWID;
+BEGIN;
+"""
+_NOT_AS_COMMITTED = """
+SELECT listed.path, listed.size, listed.etag, ledger.size, ledger.etag, ledger.records, ledger.eof
+FROM listed LEFT JOIN ledger USING (path)
+WHERE ledger.path IS NULL OR NOT ledger.eof OR ledger.size <> listed.size OR ledger.etag IS NOT listed.etag
+ORDER BY listed.path
+"""
+_GONE = "FROM ledger WHERE path NOT IN (SELECT path FROM listed)"
+
+
+@dataclass(slots=True)
+class _Pile:
+    count: int = 0
+    bytes: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, file: SourceFile) -> None:
+        self.count += 1
+        self.bytes += file.size
+        if len(self.names) < NAMES:
+            self.names.append(file.path)
+
+    def found(self) -> Found:
+        return Found(self.count, self.bytes, tuple(self.names))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison found at one position; late files are in ``database``."""
+
+    opened: Opened
+    database: sqlite3.Connection
+    listed: Found
+    ingested: int
+    piles: dict[Finding, Found]
+    gone: Found
+    notes: tuple[str, ...]
+
+    def late(self) -> Found:
+        """The late files that are left."""
+        return _found(self.database, "FROM late")
+
+    def late_slices(self, after: str, limit: int) -> tuple[FileSlice, ...]:
+        """The next late files behind ``after``, by path; of one that is partly in, the rest."""
+        rows = self.database.execute("SELECT * FROM late WHERE path > ? ORDER BY path LIMIT ?", (after, limit))
+        return tuple(FileSlice(path, size, etag, records) for path, size, etag, records in rows)
+
+    def finish(self, paths: list[str]) -> None:
+        """These are not late any more."""
+        self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
+
+
+def compare(place: Place, opened: Opened, database: sqlite3.Connection, emit: Emit) -> Compared:
+    """Everything in the source against everything committed up to ``opened``; only reads."""
+    database.executescript(_TABLES)
+    listed = _list_source(place, database, emit)
+    history, notes = _read_ledger(place, opened, database, emit)
+    piles = _sorted_out(Comparing(place.source, state_of(opened), history), database)
+    different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
+    return Compared(opened, database, listed, listed.count - different, piles, _found(database, _GONE), notes)
+
+
+def _list_source(place: Place, database: sqlite3.Connection, emit: Emit) -> Found:
+    store, source = place.source_store, place.source
+    if not store.exists():
+        raise SourceError(
+            f"source {source.name!r}: the directory {source.location.uri} does not exist",
+            "create it, or correct source_uri",
+        )
+    size = 0
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        nonlocal size
+        for info in store.list():
+            if accepts(source, info.path) is None:
+                size += info.size
+                yield info.path, info.size, info.etag
+
+    total = fill(database, "INSERT OR REPLACE INTO listed VALUES (?, ?, ?)", rows(), _teller(place, emit, "listing"))
+    return Found(total, size)
+
+
+def _teller(place: Place, emit: Emit, stage: str) -> Callable[[int], None]:
+    return lambda total: emit(ComparisonProgressed(place.pipeline.name, place.source.name, stage, total))
+
+
+def _read_ledger(
+    place: Place, opened: Opened, database: sqlite3.Connection, emit: Emit
+) -> tuple[History, tuple[str, ...]]:
+    ledger = _Ledger(place)
+    found = entries(place.table_store, place.key, newest=opened.parent) if opened.version else ()
+    rows = (row for entry in found for row in ledger.rows(entry))
+    fill(database, "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", rows, _teller(place, emit, "ledger"))
+    ledger.close(opened)
+    return ledger.history(), tuple(ledger.notes())
+
+
+class _Ledger:
+    """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._first: LedgerEntry | None = None
+        self._before: LedgerEntry | None = None
+        self._moves: list[Move] = []
+        self._moved: list[str] = []
+        self._gaps = 0
+        self._gap = ""
+        self._next = 1
+
+    def rows(self, entry: LedgerEntry) -> Iterator[tuple[object, ...]]:
+        """The files that an entry covers, as they are kept."""
+        self._see(entry)
+        for each in entry.coverage:
+            yield each.file, each.size, each.etag, each.end, each.eof
+
+    def _see(self, entry: LedgerEntry) -> None:
+        if entry.gap is not None:
+            self._miss(f"position {entry.version}: {entry.gap}")
+        elif entry.version != self._next:
+            self._miss(f"position {self._next} is not in it")
+        elif entry.action not in READING and not entry.coverage:
+            self._see_move(entry)
+        self._next = entry.version + 1
+        self._first = self._first or entry
+        self._before = entry
+
+    def _miss(self, why: str) -> None:
+        self._gaps += 1
+        self._gap = self._gap or why
+
+    def _see_move(self, entry: LedgerEntry) -> None:
+        """A command moved the position: what it passed over is not late, it was decided."""
+        before, after = self._state_of(self._before), self._state_of(entry)
+        if before is None or after is None:
+            self._miss(f"what {entry.action} at position {entry.version} passed over cannot be read")
+            return
+        self._moves.append(Move(before, after))
+        self._moved.append(f"{entry.action} at position {entry.version}")
+
+    def _state_of(self, entry: LedgerEntry | None) -> PathState | None:
+        if entry is None:
+            return PathState()
+        stored = documents.read(self._place.table_store, self._place.key, entry.version, entry.attempt)
+        return None if stored is None or stored.document is None else decode(stored.document.state)
+
+    def close(self, opened: Opened) -> None:
+        """The ledger was read to its end: does it reach the position?"""
+        if self._next <= opened.version:
+            self._miss(f"it ends at position {self._next - 1} of {opened.version}")
+
+    def history(self) -> History:
+        """How the position came about."""
+        return History(self._cold_start(), tuple(self._moves), not self._gaps)
+
+    def _cold_start(self) -> PathState | None:
+        """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""
+        place = self._place
+        if place.source.partition_filter is None:
+            return None
+        fixed = place.positions.cold_start()
+        if fixed is not None:
+            return decode(fixed)
+        first = None if self._first is None else self._state_of(self._first)
+        if first is None:
+            return None
+        return with_cold_start(place.source, PathState(), datetime.fromtimestamp(first.last_update_ts, UTC))
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know about the ledger."""
+        if self._gaps:
+            more = f" (and {count(self._gaps - 1, 'more gap')})" if self._gaps > 1 else ""
+            yield (
+                f"the ledger has gaps: {self._gap}{more}; files below the watermark that nothing else explains are "
+                "shown as unexplained and are not read, because they may be in the table"
+            )
+        if self._moved:
+            moved = ", ".join(self._moved)
+            yield f"the position was moved by hand ({moved}): files that it passed over are unexplained"
+
+
+def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Finding, Found]:
+    """Every file that is not as it was committed, by what it is; late ones are put into the database."""
+    piles = {finding: _Pile() for finding in Finding}
+    for path, size, etag, known_size, known_etag, records, eof in database.execute(_NOT_AS_COMMITTED):
+        file = SourceFile(path, size, etag)
+        committed = None if known_size is None else Committed(known_size, known_etag, records, bool(eof))
+        finding = comparing.finding(file, committed)
+        piles[finding].add(file)
+        if finding is Finding.LATE:
+            start = 0 if committed is None else committed.records
+            database.execute("INSERT INTO late VALUES (?, ?, ?, ?)", (path, size, etag, start))
+    return {finding: pile.found() for finding, pile in piles.items()}
+
+
+def _found(database: sqlite3.Connection, where: str) -> Found:
+    total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
+    names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
+    return Found(total, size, tuple(path for (path,) in names))
