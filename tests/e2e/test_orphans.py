@@ -121,6 +121,16 @@ def test_young_foreign_hidden_and_inner_files_are_not_touched(lake: Lake) -> Non
     assert [path for path in kept if not path.exists()] == []
 
 
+def test_dead_letters_inside_the_table_are_not_its_orphans(lake: Lake) -> None:
+    letters = leave_behind(table(lake), f"letters/{uuid7()}.parquet")
+    lake.config.write_text(
+        lake.config.read_text().replace('"sink":', '"error_handling": {"dlq_path": "lake/events/letters"}, "sink":')
+    )
+    report = clean(load(lake.root / "tidegate.yml"))
+    assert report.tables[0].removed.count == 0
+    assert letters.exists()
+
+
 @pytest.mark.parametrize("tidied", ["", "checkpoint", "log cleaned up"])
 def test_files_that_older_versions_of_the_table_need_are_no_orphans(lake: Lake, tidied: str) -> None:
     delta(lake).optimize.compact()
@@ -190,7 +200,7 @@ def test_what_is_younger_than_the_fence_stays_whatever_the_limit(lake: Lake) -> 
     left = leave_behind(table(lake))
     place = _place(lake)
     with scratch() as database:
-        scan = TableScan(place, database, ignore)
+        scan = TableScan([place], database, ignore)
         assert scan.look()
         (orphan,) = scan.unnamed()
         assert scan.remove(orphan.modified, utc_now(), timedelta(0)).count == 0
@@ -292,7 +302,7 @@ def test_what_is_committed_while_orphans_are_looked_for_is_not_removed(lake: Lak
     opened = place.positions.open()
     file = _written(lake, 1_000_000)
     with scratch() as database:
-        scan = TableScan(place, database, ignore)
+        scan = TableScan([place], database, ignore)
         assert scan.look()
         assert [each.path for each in scan.unnamed()] == [file.path]
         place.positions.commit(opened, _change(opened, file))

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.lake import Lake
+from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison
 from tidegate.errors import RunStopped
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.planning.plan import Unit
 from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.orphans import fence
 from tidegate.runs.place import state_of
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
@@ -183,6 +184,41 @@ def test_what_the_filter_left_out_is_excluded_until_the_filter_goes(tmp_path: Pa
     lake.assert_exactly_once()
 
 
+def test_a_fence_before_the_first_run_does_not_move_where_the_filter_began(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.run()
+    lake.settings = {
+        "pipelines": {
+            "other": {
+                "source": {
+                    "source_uri": "data/",
+                    "use_watermark": True,
+                    "partition_filter": {"prefix_template": "date=%Y-%m-%d", "lookback": 1},
+                },
+                "schema": {"fields": FIELDS},
+                "sink": {"table_uri": "lake/events"},
+            }
+        }
+    }
+    fence(places_of(lake.project))
+    lake.arrive(f"date={datetime.now(UTC):%Y-%m-%d}/1.ndjson")
+    lake.run()
+    source = found(lake)
+    assert (source.version, source.excluded.count, source.late.count, source.ingested) == (2, 1, 0, 1)
+
+
+def test_records_that_come_from_dead_letters_do_not_make_a_finished_file_unfinished(lake: Lake) -> None:
+    (place,) = places_of(lake.project)
+    opened = place.positions.open()
+    info = place.source_store.head(f"{HOUR}/12.ndjson")
+    again = Coverage(f"{HOUR}/12.ndjson", info.size, info.etag, 0, 1, False, 1)
+    state = dict(opened.state or {})
+    place.positions.commit(opened, Change(state, embedded(state), (again,), action="dlq retry"))
+    assert ingest(lake.project).sources[0].commits == 0
+    assert found(lake).ingested == 10
+
+
 def test_changed_gone_and_unfinished_files_are_told_apart(lake: Lake) -> None:
     lake.write(f"{HOUR}/12.ndjson", '{"id": 1000000}\n')
     (lake.root / "data" / HOUR / "13.ndjson").unlink()
@@ -276,17 +312,18 @@ def test_what_a_person_moved_the_watermark_over_is_unexplained_not_late(lake: La
 
 
 class Overtaken(InProcessLane):
-    """Reads as ever, but before its first results are handed over something else happens."""
+    """Reads as ever, but before results are handed over something else happens, so many ``times``."""
 
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
-        self.meanwhile = [meanwhile]
+    def __init__(self, meanwhile: Callable[[], object], times: int = 1) -> None:
+        self.meanwhile, self.left = meanwhile, times
 
     def execute(
         self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
     ) -> tuple[UnitResult, ...]:
         results = super().execute(task, slots, progress)
-        while self.meanwhile:
-            self.meanwhile.pop()()
+        if self.left:
+            self.left -= 1
+            self.meanwhile()
         return results
 
 
@@ -297,7 +334,23 @@ def test_of_two_that_ingest_at_once_one_reads_each_file(lake: Lake) -> None:
     report = ingest(lake.project, Overtaken(lambda: ingest(lake.project)), seen.append)
     assert report.ok
     assert (report.sources[0].ingested_files, report.sources[0].ingested) == (0, 13)
-    assert [type(event) for event in seen if isinstance(event, CommitContested)] == [CommitContested]
+    assert sum(isinstance(event, CommitContested) for event in seen) == 1
+    lake.assert_exactly_once()
+
+
+def test_a_busy_source_is_listed_once_however_often_a_run_is_first(lake: Lake) -> None:
+    lake.arrive(f"{HOUR}/11-late.ndjson")
+
+    def run_again() -> None:
+        lake.arrive(f"{HOUR}/9{lake.next_id:06d}.ndjson")
+        assert lake.run().sources[0].commits == 1
+
+    seen: list[Event] = []
+    report = ingest(lake.project, Overtaken(run_again, times=5), seen.append)
+    assert report.ok
+    assert (report.sources[0].ingested_files, report.sources[0].commits) == (1, 1)
+    assert sum(isinstance(event, CommitContested) for event in seen) == 5
+    assert sum(isinstance(event, ComparisonProgressed) and event.stage == "listing" for event in seen) == 1
     lake.assert_exactly_once()
 
 

@@ -28,8 +28,8 @@ from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile
 from tidegate.watermarks.sealing import opened as with_cold_start
 
-READING = frozenset({"run", "reconcile"})
-"""Commits that pass over nothing: what they finish, they cover."""
+PASS_OVER_NOTHING = frozenset({"run", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset"})
+"""What made commits that finish nothing but what they, or commits before them, cover; all others move the position."""
 
 _TABLES = """
 DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
@@ -43,6 +43,15 @@ SELECT listed.path, listed.size, listed.etag, ledger.size, ledger.etag, ledger.r
 FROM listed LEFT JOIN ledger USING (path)
 WHERE ledger.path IS NULL OR NOT ledger.eof OR ledger.size <> listed.size OR ledger.etag IS NOT listed.etag
 ORDER BY listed.path
+"""
+_COVERED = """
+INSERT INTO ledger VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (path) DO UPDATE SET
+    records = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(records, excluded.records)
+        ELSE excluded.records END,
+    eof = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(eof, excluded.eof) ELSE excluded.eof END,
+    size = excluded.size,
+    etag = excluded.etag
 """
 _GONE = "FROM ledger WHERE path NOT IN (SELECT path FROM listed)"
 
@@ -89,63 +98,89 @@ class Compared:
         self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
 
 
-def compare(place: Place, opened: Opened, database: sqlite3.Connection, emit: Emit) -> Compared:
-    """Everything in the source against everything committed up to ``opened``; only reads."""
-    database.executescript(_TABLES)
-    listed = _list_source(place, database, emit)
-    history, notes = _read_ledger(place, opened, database, emit)
-    piles = _sorted_out(Comparing(place.source, state_of(opened), history), database)
-    different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
-    return Compared(opened, database, listed, listed.count - different, piles, _found(database, _GONE), notes)
+class Comparison:
+    """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
 
+    def __init__(self, place: Place, database: sqlite3.Connection, emit: Emit) -> None:
+        self._place = place
+        self._database = database
+        self._emit = emit
+        self._ledger = _Ledger(place)
+        self._listed: Found | None = None
 
-def _list_source(place: Place, database: sqlite3.Connection, emit: Emit) -> Found:
-    store, source = place.source_store, place.source
-    if not store.exists():
-        raise SourceError(
-            f"source {source.name!r}: the directory {source.location.uri} does not exist",
-            "create it, or correct source_uri",
+    @property
+    def is_listed(self) -> bool:
+        """Whether the long part is done."""
+        return self._listed is not None
+
+    def list_source(self) -> None:
+        """Everything in the source, into the database."""
+        store, source = self._place.source_store, self._place.source
+        if not store.exists():
+            raise SourceError(
+                f"source {source.name!r}: the directory {source.location.uri} does not exist",
+                "create it, or correct source_uri",
+            )
+        self._database.executescript(_TABLES)
+        size = 0
+
+        def rows() -> Iterator[tuple[object, ...]]:
+            nonlocal size
+            for info in store.list():
+                if accepts(source, info.path) is None:
+                    size += info.size
+                    yield info.path, info.size, info.etag
+
+        statement = "INSERT OR REPLACE INTO listed VALUES (?, ?, ?)"
+        total = fill(self._database, statement, rows(), self._teller("listing"))
+        self._listed = Found(total, size)
+
+    def at(self, opened: Opened) -> Compared:
+        """What was listed against everything committed up to ``opened``, whose position is never before the last one.
+
+        The listing may be older than the position: what was committed since is in the ledger.
+        """
+        assert self._listed is not None
+        self._catch_up(opened)
+        comparing = Comparing(self._place.source, state_of(opened), self._ledger.history())
+        piles = _sorted_out(comparing, self._database)
+        different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
+        return Compared(
+            opened,
+            self._database,
+            self._listed,
+            self._listed.count - different,
+            piles,
+            _found(self._database, _GONE),
+            tuple(self._ledger.notes()),
         )
-    size = 0
 
-    def rows() -> Iterator[tuple[object, ...]]:
-        nonlocal size
-        for info in store.list():
-            if accepts(source, info.path) is None:
-                size += info.size
-                yield info.path, info.size, info.etag
+    def _catch_up(self, opened: Opened) -> None:
+        """The entries of the ledger that are not in the database yet."""
+        start, place = self._ledger.next, self._place
+        if opened.version >= start:
+            found = entries(place.table_store, place.key, start=start, newest=opened.parent)
+            rows = (row for entry in found for row in self._ledger.rows(entry))
+            fill(self._database, _COVERED, rows, self._teller("ledger"))
+        self._ledger.close(opened)
 
-    total = fill(database, "INSERT OR REPLACE INTO listed VALUES (?, ?, ?)", rows(), _teller(place, emit, "listing"))
-    return Found(total, size)
-
-
-def _teller(place: Place, emit: Emit, stage: str) -> Callable[[int], None]:
-    return lambda total: emit(ComparisonProgressed(place.pipeline.name, place.source.name, stage, total))
-
-
-def _read_ledger(
-    place: Place, opened: Opened, database: sqlite3.Connection, emit: Emit
-) -> tuple[History, tuple[str, ...]]:
-    ledger = _Ledger(place)
-    found = entries(place.table_store, place.key, newest=opened.parent) if opened.version else ()
-    rows = (row for entry in found for row in ledger.rows(entry))
-    fill(database, "INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", rows, _teller(place, emit, "ledger"))
-    ledger.close(opened)
-    return ledger.history(), tuple(ledger.notes())
+    def _teller(self, stage: str) -> Callable[[int], None]:
+        name = (self._place.pipeline.name, self._place.source.name)
+        return lambda total: self._emit(ComparisonProgressed(*name, stage, total))
 
 
 class _Ledger:
     """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
 
     def __init__(self, place: Place) -> None:
+        self.next = 1
         self._place = place
-        self._first: LedgerEntry | None = None
+        self._first_run: LedgerEntry | None = None
         self._before: LedgerEntry | None = None
         self._moves: list[Move] = []
         self._moved: list[str] = []
         self._gaps = 0
         self._gap = ""
-        self._next = 1
 
     def rows(self, entry: LedgerEntry) -> Iterator[tuple[object, ...]]:
         """The files that an entry covers, as they are kept."""
@@ -156,12 +191,13 @@ class _Ledger:
     def _see(self, entry: LedgerEntry) -> None:
         if entry.gap is not None:
             self._miss(f"position {entry.version}: {entry.gap}")
-        elif entry.version != self._next:
-            self._miss(f"position {self._next} is not in it")
-        elif entry.action not in READING and not entry.coverage:
+        elif entry.version != self.next:
+            self._miss(f"position {self.next} is not in it")
+        elif entry.action == "run":
+            self._first_run = self._first_run or entry
+        elif entry.action not in PASS_OVER_NOTHING:
             self._see_move(entry)
-        self._next = entry.version + 1
-        self._first = self._first or entry
+        self.next = entry.version + 1
         self._before = entry
 
     def _miss(self, why: str) -> None:
@@ -170,23 +206,23 @@ class _Ledger:
 
     def _see_move(self, entry: LedgerEntry) -> None:
         """A command moved the position: what it passed over is not late, it was decided."""
-        before, after = self._state_of(self._before), self._state_of(entry)
-        if before is None or after is None:
-            self._miss(f"what {entry.action} at position {entry.version} passed over cannot be read")
+        after = self._state_of(entry)
+        if after is None:
+            self._miss(f"what {entry.action} at position {entry.version} passed over is not recorded any more")
             return
-        self._moves.append(Move(before, after))
+        before = None if self._before is None else self._state_of(self._before)
+        self._moves.append(Move(before or PathState(), after))
         self._moved.append(f"{entry.action} at position {entry.version}")
 
-    def _state_of(self, entry: LedgerEntry | None) -> PathState | None:
-        if entry is None:
-            return PathState()
+    def _state_of(self, entry: LedgerEntry) -> PathState | None:
         stored = documents.read(self._place.table_store, self._place.key, entry.version, entry.attempt)
         return None if stored is None or stored.document is None else decode(stored.document.state)
 
     def close(self, opened: Opened) -> None:
         """The ledger was read to its end: does it reach the position?"""
-        if self._next <= opened.version:
-            self._miss(f"it ends at position {self._next - 1} of {opened.version}")
+        if self.next <= opened.version:
+            self._miss(f"it ends at position {self.next - 1} of {opened.version}")
+            self.next = opened.version + 1
 
     def history(self) -> History:
         """How the position came about."""
@@ -194,16 +230,19 @@ class _Ledger:
 
     def _cold_start(self) -> PathState | None:
         """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""
-        place = self._place
+        place, first = self._place, self._first_run
         if place.source.partition_filter is None:
             return None
         fixed = place.positions.cold_start()
         if fixed is not None:
             return decode(fixed)
-        first = None if self._first is None else self._state_of(self._first)
         if first is None:
             return None
-        return with_cold_start(place.source, PathState(), datetime.fromtimestamp(first.last_update_ts, UTC))
+        state = self._state_of(first)
+        moment = datetime.fromisoformat(first.written_at)
+        if state is not None:
+            moment = datetime.fromtimestamp(state.last_update_ts, UTC)
+        return with_cold_start(place.source, PathState(), moment)
 
     def notes(self) -> Iterator[str]:
         """What a person should know about the ledger."""
@@ -220,6 +259,7 @@ class _Ledger:
 
 def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Finding, Found]:
     """Every file that is not as it was committed, by what it is; late ones are put into the database."""
+    database.execute("DELETE FROM late")
     piles = {finding: _Pile() for finding in Finding}
     for path, size, etag, known_size, known_etag, records, eof in database.execute(_NOT_AS_COMMITTED):
         file = SourceFile(path, size, etag)

@@ -2,8 +2,8 @@
 
 A late file is one that the position already passes over, so its commit changes nothing in the state: no run would
 read the file before, and none does after. What keeps it from being read again is the ledger, which has it from the
-same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then everything
-is compared again.
+same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
+committed is read from the ledger, and everything compared again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.observe import events
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import Plan
-from tidegate.runs.comparison import Compared, compare
+from tidegate.runs.comparison import Compared, Comparison
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import FILES_PER_PLAN, UNIT_BYTES, Place, state_of
 from tidegate.runs.source_pass import SourcePass
@@ -43,16 +43,19 @@ class LatePass(SourcePass):
         self.compared: Compared | None = None
         self.refused: dict[str, str] = {}
         self.finished = 0
-        self._database = database
+        self._comparison = Comparison(place, database, self._emit)
+        self._polled = PathListing(())
         self._planned_up_to = ""
 
     def _from_position(self, opened: Opened) -> Opened:
-        polled = self._place.discover(state_of(opened), self._clock(), polls=0)
-        self.compared = compare(self._place, opened, self._database, self._emit)
+        if not self._comparison.is_listed:
+            self._polled = self._place.discover(state_of(opened), self._clock(), polls=0)
+            self._comparison.list_source()
+            opened = self._place.positions.open()
+        self.compared = self._comparison.at(opened)
         self._planned_up_to, self.finished = "", 0
         self.refused.clear()
-        reached = super()._from_position(opened)
-        return self._recount(reached, polled)
+        return self._recount(super()._from_position(opened))
 
     def _planned(self, opened: Opened, now: datetime) -> Plan:
         """The next late files, by path; the comparison stays true as long as nobody else commits."""
@@ -74,7 +77,7 @@ class LatePass(SourcePass):
     def _nothing_to_read(self, opened: Opened, plan: Plan) -> Opened:
         return opened
 
-    def _step(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+    def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
         self.refused.update((each.path, each.reason) for each in outcomes if isinstance(each, Refused))
         return Advance(self.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
@@ -85,12 +88,13 @@ class LatePass(SourcePass):
         self.compared.finish(finished)
         self.finished += len(finished)
 
-    def _recount(self, opened: Opened, polled: PathListing) -> Opened:
+    def _recount(self, opened: Opened) -> Opened:
         """With nothing late left, the late directories that polls tell about are accounted for: count them in.
 
-        ``polled`` is older than the comparison, so a directory that came after it goes on being noticed.
+        They were counted before everything was listed, so a directory that came later goes on being noticed.
         """
         assert self.compared is not None
+        polled = self._polled
         sealed = {
             prefix: Seal(seal.below, polled.directories.sealed[prefix])
             for prefix, seal in self.state.sealed.items()

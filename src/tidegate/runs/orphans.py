@@ -67,13 +67,14 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``place`` is any source that writes into it."""
+    """The Parquet files of one table against its log; ``places`` are the sources that write into it."""
 
-    def __init__(self, place: Place, database: sqlite3.Connection, emit: Emit) -> None:
+    def __init__(self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit) -> None:
         self.data_files = 0
-        self._store = place.table_store
-        self._delta = place.positions.site.delta
-        self._uri = place.pipeline.sink.table.uri
+        self._store = places[0].table_store
+        self._delta = places[0].positions.site.delta
+        self._uri = places[0].pipeline.sink.table.uri
+        self._letters = {place.pipeline.error_handling.dlq_uri or "" for place in places}
         self._database = database
         self._emit = emit
         self._references = References(self._store)
@@ -84,6 +85,9 @@ class TableScan:
         In this order a file that is committed meanwhile is not taken for an orphan.
         """
         self._database.executescript(_TABLES)
+        for uri in self._letters:
+            if uri.startswith(f"{self._uri}/"):
+                self._keep_out(uri.removeprefix(f"{self._uri}/"))
         self.data_files = fill(
             self._database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", self._files(), self._teller("table files")
         )
@@ -106,9 +110,13 @@ class TableScan:
         for info in self._store.list(known=lambda path: path.startswith(_NEVER)):
             inner, found, _ = info.path.partition("/_delta_log/")
             if found:
-                self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{inner}/",))
+                self._keep_out(inner)
             elif _may_be_data(info):
                 yield info.path, info.size, info.modified.timestamp()
+
+    def _keep_out(self, directory: str) -> None:
+        """Nothing below ``directory`` is this table's."""
+        self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{directory}/",))
 
     def unnamed(self) -> Iterator[DataFileFound]:
         """The files that nothing in the log names, by path."""

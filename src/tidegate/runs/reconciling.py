@@ -15,7 +15,7 @@ from tidegate.observe import events
 from tidegate.observe.wording import count, duration
 from tidegate.planning.comparing import Finding
 from tidegate.reports import FailedFile
-from tidegate.runs.comparison import Compared, compare
+from tidegate.runs.comparison import Compared, Comparison
 from tidegate.runs.lanes import Lane
 from tidegate.runs.late_pass import LatePass
 from tidegate.runs.orphans import TableScan, check_all_known, fence
@@ -78,8 +78,10 @@ class Reconciling:
         try:
             if self.wanted.lane is not None:
                 return self._ingested(place, self.wanted.lane, database)
-            opened = place.positions.open(read_only=True)
-            return _told(blank, compare(place, opened, database, self.emit))
+            place.positions.open(read_only=True)
+            comparison = Comparison(place, database, self.emit)
+            comparison.list_source()
+            return _told(blank, comparison.at(place.positions.open(read_only=True)))
         except TidegateError as error:
             self.emit(events.SourceFailed(*name, str(error)))
             return replace(blank, error=str(error), exit_code=error.exit_code)
@@ -117,7 +119,7 @@ class Reconciling:
     def _table(self, places: Sequence[Place], database: sqlite3.Connection) -> TableComparison:
         blank = TableComparison(places[0].pipeline.sink.table.uri)
         try:
-            scan = TableScan(places[0], database, self.emit)
+            scan = TableScan(places, database, self.emit)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)

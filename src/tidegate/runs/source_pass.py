@@ -203,12 +203,12 @@ class SourcePass:
         self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
-        step = self._step(plan, [outcome for result in results for outcome in result.outcomes])
+        step = self._advanced(plan, [outcome for result in results for outcome in result.outcomes])
         if not step.changed:
             return opened, step.full
         return self._commit(opened, step, results, columns), step.full
 
-    def _step(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+    def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
         """The state that follows once the rows of ``outcomes`` are committed."""
         return advance(
             self._place.source,
