@@ -5,9 +5,41 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, reconcile, recover, run, show_watermarks, status
-from tidegate.comparisons import DataFileFound, Files, Found, ReconcileReport, SourceComparison, TableComparison
+from tidegate.api import (
+    compact_ledger,
+    demo,
+    doctor,
+    export_ledger,
+    files,
+    load,
+    plan,
+    reconcile,
+    recover,
+    run,
+    show_watermarks,
+    status,
+    watermark_history,
+)
+from tidegate.comparisons import (
+    FoundDataFile,
+    FoundDataFiles,
+    FoundFiles,
+    ReconcileReport,
+    SourceComparison,
+    TableComparison,
+)
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.ledger_reports import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+    PositionView,
+    WatermarkHistory,
+)
 from tidegate.reports import (
     Check,
     DemoReport,
@@ -44,15 +76,22 @@ __all__ = [
     "Check",
     "Compression",
     "ConfigError",
-    "DataFileFound",
     "DemoReport",
     "Evolution",
     "FailedFile",
     "FieldSpec",
-    "Files",
-    "Found",
+    "FileRange",
+    "FileTotals",
+    "FilesReport",
+    "FoundDataFile",
+    "FoundDataFiles",
+    "FoundFiles",
+    "IngestedFile",
     "LateFiles",
     "Lateness",
+    "LedgerCompaction",
+    "LedgerExport",
+    "LedgerGap",
     "Location",
     "Numbers",
     "Options",
@@ -61,6 +100,7 @@ __all__ = [
     "PartitionFilter",
     "PathSource",
     "PipelineSpec",
+    "PositionView",
     "ProjectSpec",
     "ReconcileReport",
     "RunReport",
@@ -73,10 +113,14 @@ __all__ = [
     "SparkSpec",
     "TableComparison",
     "TidegateError",
+    "WatermarkHistory",
     "WatermarkView",
     "__version__",
+    "compact_ledger",
     "demo",
     "doctor",
+    "export_ledger",
+    "files",
     "load",
     "plan",
     "reconcile",
@@ -84,4 +128,5 @@ __all__ = [
     "run",
     "show_watermarks",
     "status",
+    "watermark_history",
 ]

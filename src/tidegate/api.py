@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
+from tidegate.ledger_reports import FilesReport, LedgerCompaction, LedgerExport, WatermarkHistory
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports import Check, DemoReport, DemoStep, RunReport, SourcePlan, SourceStatus, WatermarkView
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
@@ -79,6 +80,46 @@ def show_watermarks(config: Config, pipeline: str, source: str | None = None) ->
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(watermark_of(place) for place in places_named(places, source))
+
+
+def watermark_history(
+    config: Config, pipeline: str, source: str | None = None, *, limit: int = 20
+) -> tuple[WatermarkHistory, ...]:
+    """The positions of a pipeline's sources, newest first, with the watermark that each left; ``limit`` 0: all."""
+    from tidegate.runs.ledger import history_of
+
+    return tuple(history_of(place, limit) for place in _places_of(config, pipeline, source))
+
+
+def files(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    match: str | None = None,
+    since: datetime | None = None,
+    position: int | None = None,
+    limit: int = 50,
+) -> FilesReport:
+    """Which files were ingested when and by which commit, newest first; ``limit`` 0: all."""
+    from tidegate.runs.file_lines import Wanted
+    from tidegate.runs.ledger import files_of
+
+    return files_of(_places_of(config, pipeline, source), Wanted(match, since, position), limit)
+
+
+def export_ledger(config: Config, pipeline: str, source: str | None = None, *, to: Path) -> LedgerExport:
+    """The complete ledger of a pipeline's sources as one local Parquet file, for SQL."""
+    from tidegate.runs.ledger import export
+
+    return export(_places_of(config, pipeline, source), to)
+
+
+def compact_ledger(config: Config, pipeline: str, source: str | None = None) -> tuple[LedgerCompaction, ...]:
+    """Gathers old documents of a pipeline's sources into blocks of the ledger; runs do the same bit by bit."""
+    from tidegate.runs.ledger import compact_place
+
+    return tuple(compact_place(place) for place in _places_of(config, pipeline, source))
 
 
 def recover(
@@ -197,6 +238,12 @@ def _pipelines(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ..
         known = ", ".join(each.name for each in project.pipelines)
         raise ConfigError((f"{project.origin}: there is no pipeline {name!r}; it has: {known}",))
     return chosen
+
+
+def _places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
+    from tidegate.runs.looking import places_named
+
+    return places_named(_places(load(config, pipeline=pipeline), pipeline), source)
 
 
 def _places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:

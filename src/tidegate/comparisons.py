@@ -12,7 +12,7 @@ NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Report):
+class FoundFiles(Report):
     """Files of one kind: how many, how large together, and up to 10,000 of their names, ascending."""
 
     count: int = 0
@@ -31,15 +31,15 @@ class SourceComparison(Report):
     pipeline: str
     source: str
     version: int = 0
-    listed: Found = field(default_factory=Found)
+    listed: FoundFiles = field(default_factory=FoundFiles)
     ingested: int = 0
-    late: Found = field(default_factory=Found)
-    changed: Found = field(default_factory=Found)
-    waiting: Found = field(default_factory=Found)
-    unfinished: Found = field(default_factory=Found)
-    unexplained: Found = field(default_factory=Found)
-    excluded: Found = field(default_factory=Found)
-    gone: Found = field(default_factory=Found)
+    late: FoundFiles = field(default_factory=FoundFiles)
+    changed: FoundFiles = field(default_factory=FoundFiles)
+    waiting: FoundFiles = field(default_factory=FoundFiles)
+    unfinished: FoundFiles = field(default_factory=FoundFiles)
+    unexplained: FoundFiles = field(default_factory=FoundFiles)
+    excluded: FoundFiles = field(default_factory=FoundFiles)
+    gone: FoundFiles = field(default_factory=FoundFiles)
     ingested_files: int = 0
     ingested_rows: int = 0
     commits: int = 0
@@ -55,7 +55,7 @@ class SourceComparison(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class DataFileFound(Report):
+class FoundDataFile(Report):
     """A Parquet file below the table; ``modified`` is the store's time."""
 
     path: str
@@ -64,13 +64,13 @@ class DataFileFound(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class Files(Report):
+class FoundDataFiles(Report):
     """Data files of one kind: how many, how large together, the oldest, and up to 10,000 of them by path."""
 
     count: int = 0
     bytes: int = 0
     oldest: datetime | None = None
-    files: tuple[DataFileFound, ...] = ()
+    files: tuple[FoundDataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class TableComparison(Report):
 
     table_uri: str
     data_files: int = 0
-    orphans: Files = field(default_factory=Files)
-    young: Files = field(default_factory=Files)
-    foreign: Files = field(default_factory=Files)
-    removed: Files = field(default_factory=Files)
+    orphans: FoundDataFiles = field(default_factory=FoundDataFiles)
+    young: FoundDataFiles = field(default_factory=FoundDataFiles)
+    foreign: FoundDataFiles = field(default_factory=FoundDataFiles)
+    removed: FoundDataFiles = field(default_factory=FoundDataFiles)
     fenced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None

@@ -79,6 +79,13 @@ def test_listing_and_head_tell_the_same(store: ObjectStore) -> None:
     assert store.list_directory("d").objects[0].etag == listed.etag
 
 
+def test_objects_come_before_what_lies_in_a_directory_of_a_greater_name(store: ObjectStore) -> None:
+    fill(store, "d/ledger/1", "d/ledger/2", "d/2.json", "d/cold_start.json", "d/1.json", "d/ledger-x/1")
+    found = paths(store, "d", "d/1.json")
+    assert found[:2] == ["d/2.json", "d/cold_start.json"]
+    assert sorted(found[2:]) == ["d/ledger-x/1", "d/ledger/1", "d/ledger/2"]
+
+
 @pytest.mark.parametrize("action", ["get", "head"])
 def test_a_missing_object_is_named_with_its_full_uri(store: ObjectStore, action: str) -> None:
     with pytest.raises(ObjectMissing) as caught:

@@ -26,6 +26,10 @@ NOT_ON_A_FIRST_RUN = {
     "state.debt.before",
     "runs.fence.after",
     "runs.orphan.before",
+    "state.block.before",
+    "state.block.after",
+    "state.gathered.before",
+    "state.gathered.after",
 }
 KILLED = -signal.SIGKILL
 

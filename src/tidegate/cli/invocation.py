@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from tidegate.cli.pages import Page, plain
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
-    from tidegate import reports
+    from tidegate import ledger_reports, reports
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
@@ -55,6 +55,31 @@ class Api(Protocol):
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[reports.WatermarkView, ...]: ...
+
+    def watermark_history(
+        self, config: str | Path, pipeline: str, source: str | None = None, /, *, limit: int
+    ) -> tuple[ledger_reports.WatermarkHistory, ...]: ...
+
+    def files(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        match: str | None,
+        since: datetime | None,
+        position: int | None,
+        limit: int,
+    ) -> ledger_reports.FilesReport: ...
+
+    def export_ledger(
+        self, config: str | Path, pipeline: str, source: str | None = None, /, *, to: Path
+    ) -> ledger_reports.LedgerExport: ...
+
+    def compact_ledger(
+        self, config: str | Path, pipeline: str, source: str | None = None, /
+    ) -> tuple[ledger_reports.LedgerCompaction, ...]: ...
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]

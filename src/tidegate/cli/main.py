@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, groups, reconcile_command
+from tidegate.cli import commands, files_command, groups, history_command, reconcile_command
 from tidegate.cli.options import Group
 
 
@@ -30,6 +30,7 @@ for _command in (
     commands.run,
     commands.status,
     groups.watermark,
+    files_command.files,
     groups.config,
     commands.doctor,
     commands.recover,
@@ -37,6 +38,7 @@ for _command in (
     commands.version,
 ):
     cli.add_command(_command)
+groups.watermark.add_command(history_command.history)
 
 
 def main() -> NoReturn:

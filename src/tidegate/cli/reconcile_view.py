@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
-from tidegate.comparisons import Files, Found, ReconcileReport, SourceComparison, TableComparison
+from tidegate.comparisons import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.observe.wording import count, duration, size
 
 SHOWN = 20
@@ -114,7 +114,7 @@ def _source_details(source: SourceComparison) -> Iterator[Block]:
         yield from lines
 
 
-def _named(title: str, found: Found, remedy: str) -> Iterator[Block]:
+def _named(title: str, found: FoundFiles, remedy: str) -> Iterator[Block]:
     if not found.count:
         return
     yield Gap()
@@ -144,7 +144,7 @@ def _table_details(table: TableComparison, now: datetime) -> Iterator[Block]:
         yield from notes
 
 
-def _listed(title: str, files: Files, now: datetime, remedy: str) -> Iterator[Block]:
+def _listed(title: str, files: FoundDataFiles, now: datetime, remedy: str) -> Iterator[Block]:
     if not files.count:
         return
     yield Gap()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidegate.comparisons import NAMES, Found
+from tidegate.comparisons import NAMES, FoundFiles
 from tidegate.errors import SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
 from tidegate.observe.wording import count
@@ -68,8 +68,8 @@ class _Pile:
         if len(self.names) < NAMES:
             self.names.append(file.path)
 
-    def found(self) -> Found:
-        return Found(self.count, self.bytes, tuple(self.names))
+    def found(self) -> FoundFiles:
+        return FoundFiles(self.count, self.bytes, tuple(self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class Compared:
 
     opened: Opened
     database: sqlite3.Connection
-    listed: Found
+    listed: FoundFiles
     ingested: int
-    piles: dict[Finding, Found]
-    gone: Found
+    piles: dict[Finding, FoundFiles]
+    gone: FoundFiles
     notes: tuple[str, ...]
 
-    def late(self) -> Found:
+    def late(self) -> FoundFiles:
         """The late files that are left."""
         return _found(self.database, "FROM late")
 
@@ -106,7 +106,7 @@ class Comparison:
         self._database = database
         self._emit = emit
         self._ledger = _Ledger(place)
-        self._listed: Found | None = None
+        self._listed: FoundFiles | None = None
 
     @property
     def is_listed(self) -> bool:
@@ -133,7 +133,7 @@ class Comparison:
 
         statement = "INSERT OR REPLACE INTO listed VALUES (?, ?, ?)"
         total = fill(self._database, statement, rows(), self._teller("listing"))
-        self._listed = Found(total, size)
+        self._listed = FoundFiles(total, size)
 
     def at(self, opened: Opened) -> Compared:
         """What was listed against everything committed up to ``opened``, whose position is never before the last one.
@@ -257,7 +257,7 @@ class _Ledger:
             yield f"the position was moved by hand ({moved}): files that it passed over are unexplained"
 
 
-def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Finding, Found]:
+def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Finding, FoundFiles]:
     """Every file that is not as it was committed, by what it is; late ones are put into the database."""
     database.execute("DELETE FROM late")
     piles = {finding: _Pile() for finding in Finding}
@@ -272,7 +272,7 @@ def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Find
     return {finding: pile.found() for finding, pile in piles.items()}
 
 
-def _found(database: sqlite3.Connection, where: str) -> Found:
+def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
     names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
-    return Found(total, size, tuple(path for (path,) in names))
+    return FoundFiles(total, size, tuple(path for (path,) in names))

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tidegate.comparisons import NAMES, DataFileFound, Files
+from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import ComparisonProgressed, Emit
@@ -53,17 +53,17 @@ class _Pile:
     count: int = 0
     bytes: int = 0
     oldest: datetime | None = None
-    files: list[DataFileFound] = field(default_factory=list)
+    files: list[FoundDataFile] = field(default_factory=list)
 
-    def add(self, file: DataFileFound) -> None:
+    def add(self, file: FoundDataFile) -> None:
         self.count += 1
         self.bytes += file.size
         self.oldest = file.modified if self.oldest is None else min(self.oldest, file.modified)
         if len(self.files) < NAMES:
             self.files.append(file)
 
-    def found(self) -> Files:
-        return Files(self.count, self.bytes, self.oldest, tuple(self.files))
+    def found(self) -> FoundDataFiles:
+        return FoundDataFiles(self.count, self.bytes, self.oldest, tuple(self.files))
 
 
 class TableScan:
@@ -118,12 +118,12 @@ class TableScan:
         """Nothing below ``directory`` is this table's."""
         self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{directory}/",))
 
-    def unnamed(self) -> Iterator[DataFileFound]:
+    def unnamed(self) -> Iterator[FoundDataFile]:
         """The files that nothing in the log names, by path."""
         for path, size, modified in self._database.execute(_NOT_NAMED):
-            yield DataFileFound(path, size, datetime.fromtimestamp(modified, UTC))
+            yield FoundDataFile(path, size, datetime.fromtimestamp(modified, UTC))
 
-    def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[Files, Files, Files]:
+    def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
         """Orphans old enough to be sure of, younger ones, and those that Tidegate did not write."""
         old, young, foreign = _Pile(), _Pile(), _Pile()
         for file in self.unnamed():
@@ -135,7 +135,7 @@ class TableScan:
                 young.add(file)
         return old.found(), young.found(), foreign.found()
 
-    def remove(self, before: datetime, now: datetime, older_than: timedelta) -> Files:
+    def remove(self, before: datetime, now: datetime, older_than: timedelta) -> FoundDataFiles:
         """Remove Tidegate's own orphans that are older than ``before`` and than the limit; what was removed."""
         removed = _Pile()
         chosen = (
@@ -153,17 +153,17 @@ class TableScan:
         self._database.execute("DELETE FROM files WHERE path IN (SELECT path FROM removed)")
         return removed.found()
 
-    def _delete(self, file: DataFileFound) -> DataFileFound:
+    def _delete(self, file: FoundDataFile) -> FoundDataFile:
         failpoint("runs.orphan.before")
         self._store.delete(file.path)
         return file
 
 
 def _a_few_at_a_time(
-    pool: ThreadPoolExecutor, act: Callable[[DataFileFound], DataFileFound], files: Iterator[DataFileFound]
-) -> Iterator[DataFileFound]:
+    pool: ThreadPoolExecutor, act: Callable[[FoundDataFile], FoundDataFile], files: Iterator[FoundDataFile]
+) -> Iterator[FoundDataFile]:
     """The files after ``act``, without handing all of them to the pool at once."""
-    group: list[DataFileFound] = []
+    group: list[FoundDataFile] = []
     for file in files:
         group.append(file)
         if len(group) == 100:

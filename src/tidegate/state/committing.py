@@ -20,7 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Committed, Notice
-from tidegate.state import debts, marks
+from tidegate.state import compacting, debts, marks
 from tidegate.state.arrow import schema_json
 from tidegate.state.documents import Document, Parent, digest
 from tidegate.state.features import check_table
@@ -227,7 +227,7 @@ class _Attempt:
 
 
 def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Opened:
-    """DONE: the new position, its debts paid as far as possible, and every so often a Delta checkpoint."""
+    """DONE: the new position, its debts paid as far as possible; every so often a Delta checkpoint and a block."""
     document, change = attempt.document, attempt.change
     now = Opened(
         key=site.key,
@@ -248,6 +248,7 @@ def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Ope
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))
     site.emit(_event(site, now, attempt))
     _checkpoint(site, now)
+    _compact(site, now)
     return now
 
 
@@ -275,4 +276,15 @@ def _checkpoint(site: Site, now: Opened) -> None:
         site.delta.checkpoint()
     except Exception as error:
         text = f"no Delta checkpoint at table version {now.table_version} ({error}); tried again later"
+        site.emit(Notice(site.key.pipeline, site.key.source, text))
+
+
+def _compact(site: Site, now: Opened) -> None:
+    """Every so often one block of old documents is gathered; without it there are only more objects."""
+    if now.version % compacting.LOOK_EVERY or now.parent is None:
+        return
+    try:
+        compacting.compact(site.store, site.key, now.parent, most=1)
+    except Exception as error:
+        text = f"old documents below position {now.version} are not gathered yet ({error}); tried again later"
         site.emit(Notice(site.key.pipeline, site.key.source, text))

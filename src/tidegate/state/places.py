@@ -17,6 +17,10 @@ FAILPOINTS: tuple[str, ...] = (
     "state.mirror.before",
     "state.mirror.after",
     "state.checkpoint.before",
+    "state.block.before",
+    "state.block.after",
+    "state.gathered.before",
+    "state.gathered.after",
     "state.cold_start.before",
     "state.cold_start.after",
 )
@@ -32,5 +36,8 @@ FAILPOINTS: tuple[str, ...] = (
 ``state.debt.before``   before each further debt of the commit
 ``state.mirror.*``      around the mirror
 ``state.checkpoint.before`` before a Delta checkpoint
+``state.block.*``       around the put-if-absent of a block of the ledger
+``state.gathered.before`` the block is there, none of the documents that it holds is removed
+``state.gathered.after`` a few more of them are removed
 ``state.cold_start.*``  around the put-if-absent of ``cold_start.json``
 """

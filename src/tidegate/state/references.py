@@ -15,7 +15,8 @@ from urllib.parse import unquote
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state.identity import ROOT, SourceKey
 from tidegate.state.log import DIRECTORY, DeltaLog, entry_path
-from tidegate.state.traces import Ranged, application_ids, newest_checkpoint
+from tidegate.state.ranged import Ranged
+from tidegate.state.traces import application_ids, newest_checkpoint
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore

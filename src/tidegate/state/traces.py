@@ -6,7 +6,6 @@ filled by it and wants to be adopted. Neither is ever taken for a first run.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -14,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state import documents
+from tidegate.state.blocks import parse_block
 from tidegate.state.identity import LEGACY_ROOT, SourceKey
 from tidegate.state.log import DIRECTORY, DeltaLog
 from tidegate.state.mirror import is_ours
+from tidegate.state.ranged import Ranged
 from tidegate.state.table import Snapshot
 
 if TYPE_CHECKING:
@@ -35,10 +36,14 @@ def forgotten(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> 
     if is_ours(store, key.mirror, key):
         return f"the mirror {key.mirror}"
     first: list[str] = []
-    for name in documents.names(store, key):
-        if name.ending == "won" or name.version >= 2:
-            return f"{key.directory}/{name.version:020d}-{name.attempt}.{name.ending}"
-        first.append(name.attempt)
+    for found in store.list(key.directory):
+        if parse_block(key, found.path) is not None:
+            return found.path
+        name = documents.parse_name(found.path)
+        if name is not None and (name.ending == "won" or name.version >= 2):
+            return found.path
+        if name is not None:
+            first.append(name.attempt)
     return None if snapshot is None else _active_first(store, key, snapshot, first)
 
 
@@ -119,35 +124,3 @@ def _checkpoint_ids(store: ObjectStore, path: str) -> Iterator[str]:
     for row in table.to_pylist():
         if row.get("txn") and row["txn"].get("appId") is not None:
             yield str(row["txn"]["appId"])
-
-
-class Ranged(io.RawIOBase):
-    """An object as a seekable file that fetches only what is read."""
-
-    def __init__(self, store: ObjectStore, path: str) -> None:
-        self._store, self._path = store, path
-        self._info = store.head(path)
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._info.size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        left = max(0, self._info.size - self._at)
-        length = left if size is None or size < 0 else min(size, left)
-        if length == 0:
-            return b""
-        data = self._store.get_range(self._path, self._at, length, self._info.etag)
-        self._at += len(data)
-        return data

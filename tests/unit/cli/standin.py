@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, reports
+from tidegate import comparisons, ledger_reports, reports
 from tidegate.observe import events
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
@@ -113,12 +113,54 @@ WATERMARKS = (
     ),
 )
 
+COMMITTED = datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)
+ROUNDS = (
+    ledger_reports.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
+    ledger_reports.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
+)
+
+FILES = ledger_reports.FilesReport(
+    (
+        ledger_reports.IngestedFile(
+            "events", "asia", MARK, 1 << 20, None, True, 10_000, 9990, 10, 12, 17, "replay", COMMITTED, ROUNDS
+        ),
+        ledger_reports.IngestedFile(
+            "events", "europe", "b.ndjson", 10, None, False, 4000, 3990, 10, 11, None, "run", COMMITTED, ROUNDS[:1]
+        ),
+        ledger_reports.IngestedFile(
+            "events", "europe", "c.ndjson", 10, None, False, 6000, 6000, 0, 12, 17, "run", COMMITTED, ROUNDS[1:]
+        ),
+    ),
+    ledger_reports.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
+    complete=False,
+    gaps=(
+        ledger_reports.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
+        ledger_reports.LedgerGap("events", "asia", 5, 9, "its document is missing"),
+    ),
+    notes=("events/asia: the newest position may be missing",),
+)
+
+HISTORY = (
+    ledger_reports.WatermarkHistory(
+        "events",
+        "asia",
+        (
+            ledger_reports.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
+            ledger_reports.PositionView(
+                11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"
+            ),
+        ),
+        complete=False,
+    ),
+    ledger_reports.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+)
+
 CHECKS = (
     reports.Check("python", "ok", "3.11.7"),
     reports.Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
-ORPHAN = comparisons.DataFileFound("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
+ORPHAN = comparisons.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
 
 RECONCILED = comparisons.ReconcileReport(
     (
@@ -126,15 +168,17 @@ RECONCILED = comparisons.ReconcileReport(
             "events",
             "asia",
             12,
-            comparisons.Found(1_000_000, 1 << 30),
+            comparisons.FoundFiles(1_000_000, 1 << 30),
             999_970,
-            late=comparisons.Found(25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))),
-            unfinished=comparisons.Found(1, 10, (FAILED.path,)),
+            late=comparisons.FoundFiles(
+                25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))
+            ),
+            unfinished=comparisons.FoundFiles(1, 10, (FAILED.path,)),
         ),
     ),
     (
         comparisons.TableComparison(
-            "file:///lake/events", 400, comparisons.Files(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
+            "file:///lake/events", 400, comparisons.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
         ),
     ),
     ok=False,
@@ -232,6 +276,41 @@ class StandIn:
     ) -> tuple[reports.WatermarkView, ...]:
         self._called("watermarks", config, pipeline, source)
         return WATERMARKS
+
+    def watermark_history(
+        self, config: str | Path, pipeline: str, source: str | None = None, *, limit: int = 20
+    ) -> tuple[ledger_reports.WatermarkHistory, ...]:
+        self._called("history", config, pipeline, source, limit)
+        return HISTORY
+
+    def files(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        match: str | None = None,
+        since: datetime | None = None,
+        position: int | None = None,
+        limit: int = 50,
+    ) -> ledger_reports.FilesReport:
+        self._called("files", config, pipeline, source, match, since, position, limit)
+        return FILES
+
+    def export_ledger(
+        self, config: str | Path, pipeline: str, source: str | None = None, *, to: Path
+    ) -> ledger_reports.LedgerExport:
+        self._called("export", config, pipeline, source, to)
+        return ledger_reports.LedgerExport(str(to), 2, 1200)
+
+    def compact_ledger(
+        self, config: str | Path, pipeline: str, source: str | None = None
+    ) -> tuple[ledger_reports.LedgerCompaction, ...]:
+        self._called("compact", config, pipeline, source)
+        return (
+            ledger_reports.LedgerCompaction("events", "asia", 3, 1540),
+            ledger_reports.LedgerCompaction("events", "europe", 0, 0),
+        )
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, *, accept: tuple[str, ...] = ()

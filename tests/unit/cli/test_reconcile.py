@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
-from tidegate.comparisons import Files, Found, ReconcileReport, SourceComparison, TableComparison
+from tidegate.comparisons import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from unit.cli.standin import ORPHAN, RECONCILED, StandIn
 
 NOTHING = ReconcileReport((SourceComparison("events", "asia"),), (TableComparison("file:///lake/events"),), True, 1.0)
@@ -75,7 +75,7 @@ def test_all_names_are_in_the_json() -> None:
 def test_what_was_repaired_is_told() -> None:
     source = SourceComparison("events", "asia", ingested_files=3, ingested_rows=30, commits=1)
     table = TableComparison(
-        "file:///lake/events", removed=Files(1, 2048, ORPHAN.modified, (ORPHAN,)), fenced=("events/asia",)
+        "file:///lake/events", removed=FoundDataFiles(1, 2048, ORPHAN.modified, (ORPHAN,)), fenced=("events/asia",)
     )
     result = invoke(StandIn(reconciled=ReconcileReport((source,), (table,), True, 1.0)))
     assert result.exit_code == 0
@@ -94,8 +94,8 @@ def test_the_exit_code_is_that_of_the_errors_if_they_share_one() -> None:
     failed = replace(fine, error="no", exit_code=4)
     assert invoke(StandIn(reconciled=report(failed, table))).exit_code == 4
     assert invoke(StandIn(reconciled=report(failed, replace(table, error="no", exit_code=5)))).exit_code == 1
-    assert invoke(StandIn(reconciled=report(replace(fine, changed=Found(1)), table))).exit_code == 1
-    assert invoke(StandIn(reconciled=report(failed, replace(table, orphans=Files(1))))).exit_code == 1
+    assert invoke(StandIn(reconciled=report(replace(fine, changed=FoundFiles(1)), table))).exit_code == 1
+    assert invoke(StandIn(reconciled=report(failed, replace(table, orphans=FoundDataFiles(1))))).exit_code == 1
 
 
 def test_a_comparison_that_was_cut_short_ends_with_130() -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import comparisons, errors, reports
+from tidegate import comparisons, errors, ledger_reports, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -97,13 +97,20 @@ def names(kind: Any) -> set[str]:
         ("tidegate run", ("sources", 0, "failed", 0), reports.FailedFile),
         ("tidegate status", ("sources", 0), reports.SourceStatus),
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
+        ("tidegate watermark history", ("sources", 0), ledger_reports.WatermarkHistory),
+        ("tidegate watermark history", ("sources", 0, "positions", 0), ledger_reports.PositionView),
+        ("tidegate files", (), ledger_reports.FilesReport),
+        ("tidegate files", ("files", 0), ledger_reports.IngestedFile),
+        ("tidegate files", ("files", 0, "ranges", 0), ledger_reports.FileRange),
+        ("tidegate files", ("totals",), ledger_reports.FileTotals),
+        ("tidegate files", ("gaps", 0), ledger_reports.LedgerGap),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate reconcile", (), comparisons.ReconcileReport),
         ("tidegate reconcile", ("sources", 0), comparisons.SourceComparison),
-        ("tidegate reconcile", ("sources", 0, "late"), comparisons.Found),
+        ("tidegate reconcile", ("sources", 0, "late"), comparisons.FoundFiles),
         ("tidegate reconcile", ("tables", 0), comparisons.TableComparison),
-        ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.Files),
-        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.DataFileFound),
+        ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.FoundDataFiles),
+        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.FoundDataFile),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],

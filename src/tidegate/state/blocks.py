@@ -1,0 +1,279 @@
+"""Blocks of the ledger: what 256 positions brought, in one immutable Parquet file below the source's directory.
+
+One row per range of a file that a commit covered, and one without a file for a commit that covered none; what
+belongs to the whole commit is repeated in its rows, except the lists of data files, which its first row has.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import ObjectMissing, StateError
+from tidegate.state.documents import SCHEMA_VERSION, Parent, check_schema_version
+from tidegate.state.files import Coverage
+from tidegate.state.identity import SourceKey
+from tidegate.state.ledger_entry import LedgerEntry
+from tidegate.state.ranged import Ranged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.storage.port import ObjectStore
+
+SIZE = 256
+ROWS_PER_GROUP = 65_536
+WHOLE_UP_TO = 32 * 1024 * 1024
+_ROWS_PER_BATCH = 16_384
+_NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
+_VERSION_KEY = b"tidegate.schema_version"
+_RANGE = {
+    "file": "file",
+    "size": "size",
+    "etag": "etag",
+    "from": "start",
+    "to": "end",
+    "eof": "eof",
+    "rows": "rows",
+    "bad": "bad",
+}
+_LISTS = ("data_files", "dead_letter_files")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The positions ``first`` to ``last``; ``size`` is that of the file in bytes."""
+
+    first: int
+    last: int
+    path: str
+    size: int
+
+
+def first_of(version: int) -> int:
+    """Where the block that holds a position begins.
+
+    >>> first_of(1), first_of(256), first_of(257)
+    (1, 1, 257)
+    """
+    return (version - 1) // SIZE * SIZE + 1
+
+
+def block_path(key: SourceKey, first: int) -> str:
+    """Where the block that begins at ``first`` lies, relative to the table."""
+    return f"{key.ledger}/{first:020d}-{first + SIZE - 1:020d}.parquet"
+
+
+def parse_block(key: SourceKey, path: str, size: int = 0) -> Block | None:
+    """The block of that name; None for any other object."""
+    match = _NAME.fullmatch(path.removeprefix(f"{key.ledger}/"))
+    return None if match is None else Block(int(match[1]), int(match[2]), path, size)
+
+
+def blocks(store: ObjectStore, key: SourceKey, start: int = 1) -> Iterator[Block]:
+    """The blocks with positions from ``start`` on, ascending."""
+    for found in store.list(key.ledger, f"{key.ledger}/{first_of(start):020d}"):
+        block = parse_block(key, found.path, found.size)
+        if block is not None:
+            yield block
+
+
+def find_block(store: ObjectStore, key: SourceKey, version: int) -> Block | None:
+    """The block that holds a position, None when there is none yet."""
+    path = block_path(key, first_of(version))
+    try:
+        return parse_block(key, path, store.head(path).size)
+    except ObjectMissing:
+        return None
+
+
+@lru_cache(maxsize=1)
+def schema() -> pa.Schema:
+    """The columns of a block."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    return pa.schema(
+        [
+            pa.field("position", number, nullable=False),
+            pa.field("attempt", text, nullable=False),
+            pa.field("action", text, nullable=False),
+            ("committed_at", pa.timestamp("us", "UTC")),
+            ("table_version", number),
+            ("file", text),
+            ("size", number),
+            ("etag", text),
+            ("from", number),
+            ("to", number),
+            ("eof", pa.bool_()),
+            ("rows", number),
+            ("bad", number),
+            ("commit_rows", number),
+            ("watermark_state", text),
+            ("watermark", text),
+            ("gap", text),
+            ("sha256", text),
+            ("parent_position", number),
+            ("parent_attempt", text),
+            ("parent_sha256", text),
+            ("data_files", pa.list_(text)),
+            ("dead_letter_files", pa.list_(text)),
+        ]
+    )
+
+
+def encode(key: SourceKey, entries: Iterable[LedgerEntry]) -> bytes:
+    """The content of a block; the same entries give the same bytes."""
+    sink = io.BytesIO()
+    write(sink, batches(entries), schema().with_metadata(_about(key)))
+    return sink.getvalue()
+
+
+def _about(key: SourceKey) -> dict[bytes, bytes]:
+    return {
+        _VERSION_KEY: str(SCHEMA_VERSION).encode(),
+        b"tidegate.pipeline": key.pipeline.encode(),
+        b"tidegate.source": key.source.encode(),
+    }
+
+
+def write(sink: Any, parts: Iterable[pa.RecordBatch], columns: pa.Schema) -> int:
+    """Write batches as one Parquet file, row group by row group; gives the number of rows."""
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with pq.ParquetWriter(sink, columns, compression="zstd") as writer:
+        for part in parts:
+            writer.write_batch(part.replace_schema_metadata(columns.metadata))
+            rows += part.num_rows
+    return rows
+
+
+def batches(entries: Iterable[LedgerEntry]) -> Iterator[pa.RecordBatch]:
+    """Entries as rows, about as many to a batch as a row group holds."""
+    waiting: list[LedgerEntry] = []
+    rows = 0
+    for entry in entries:
+        waiting.append(entry)
+        rows += len(entry.coverage) or 1
+        if rows >= ROWS_PER_GROUP:
+            yield _batch(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(entries: Sequence[LedgerEntry]) -> pa.RecordBatch:
+    """The rows of whole entries; what belongs to a commit is made once and repeated."""
+    import pyarrow as pa
+
+    covered = [(number, item) for number, entry in enumerate(entries) for item in entry.coverage or (None,)]
+    heads = [_head(entry) for entry in entries]
+    owners = pa.array([number for number, _ in covered], pa.int64())
+    columns: list[pa.Array] = []
+    for column in schema():
+        if column.name in _RANGE:
+            read = attrgetter(_RANGE[column.name])
+            columns.append(pa.array([None if item is None else read(item) for _, item in covered], column.type))
+        elif column.name in _LISTS:
+            columns.append(pa.array(_on_first_rows([head[column.name] for head in heads], covered), column.type))
+        else:
+            columns.append(pa.array([head[column.name] for head in heads], column.type).take(owners))
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def _on_first_rows(lists: Sequence[Any], covered: Sequence[tuple[int, Coverage | None]]) -> list[Any]:
+    return [None if row and covered[row - 1][0] == number else lists[number] for row, (number, _) in enumerate(covered)]
+
+
+def _head(entry: LedgerEntry) -> dict[str, Any]:
+    """The columns that belong to a whole commit."""
+    parent = entry.parent
+    return {
+        "position": entry.version,
+        "attempt": entry.attempt,
+        "action": entry.action,
+        "committed_at": datetime.fromisoformat(entry.written_at) if entry.written_at else None,
+        "table_version": entry.table_version,
+        "commit_rows": entry.rows,
+        "watermark_state": entry.watermark_state,
+        "watermark": entry.watermark,
+        "gap": entry.gap,
+        "sha256": entry.sha256,
+        "parent_position": None if parent is None else parent.version,
+        "parent_attempt": None if parent is None else parent.attempt,
+        "parent_sha256": None if parent is None else parent.sha256,
+        "data_files": entry.data_files,
+        "dead_letter_files": entry.dead_letter_files,
+    }
+
+
+def read_block(store: ObjectStore, block: Block) -> Iterator[LedgerEntry]:
+    """The entries of a block, ascending; ``StateError`` when it is damaged or a newer Tidegate wrote it."""
+    waiting: LedgerEntry | None = None
+    for batch in read_batches(store, block):
+        for entry in entries_in(batch):
+            if waiting is not None and waiting.version == entry.version:
+                waiting = replace(waiting, coverage=waiting.coverage + entry.coverage)
+                continue
+            if waiting is not None:
+                yield waiting
+            waiting = entry
+    if waiting is not None:
+        yield waiting
+
+
+def read_batches(store: ObjectStore, block: Block) -> Iterator[pa.RecordBatch]:
+    """The rows of a block; a small one is fetched by one request, a large one piece by piece."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        whole = block.size <= WHOLE_UP_TO
+        file = pq.ParquetFile(io.BytesIO(store.get(block.path)) if whole else Ranged(store, block.path))
+        metadata = file.schema_arrow.metadata or {}
+        check_schema_version({"schema_version": int(metadata.get(_VERSION_KEY, b"0"))}, block.path)
+        yield from file.iter_batches(_ROWS_PER_BATCH, columns=schema().names)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise StateError(
+            f"block {store.location.uri}/{block.path} of the ledger cannot be read ({error})",
+            "put it back from a backup; what positions "
+            f"{block.first} to {block.last} covered is unknown without it, the table itself is not touched",
+        ) from error
+
+
+def entries_in(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
+    """The entries in one batch; the last one may go on in the next."""
+    positions = batch.column("position").to_pylist()
+    begins = [row for row, position in enumerate(positions) if not row or positions[row - 1] != position]
+    heads = batch.take(begins).drop_columns(list(_RANGE)).to_pylist()
+    ranges = zip(*(batch.column(name).to_pylist() for name in _RANGE), strict=True)
+    covered = [None if values[0] is None else Coverage(*values) for values in ranges]
+    for head, begin, end in zip(heads, begins, [*begins[1:], len(positions)], strict=True):
+        yield _entry(head, tuple(item for item in covered[begin:end] if item is not None))
+
+
+def _entry(head: dict[str, Any], coverage: tuple[Coverage, ...]) -> LedgerEntry:
+    parent, moment = head["parent_position"], head["committed_at"]
+    return LedgerEntry(
+        version=head["position"],
+        attempt=head["attempt"],
+        action=head["action"],
+        written_at="" if moment is None else moment.isoformat(),
+        table_version=head["table_version"],
+        rows=head["commit_rows"],
+        coverage=coverage,
+        data_files=tuple(head["data_files"] or ()),
+        gap=head["gap"],
+        sha256=head["sha256"],
+        parent=None if parent is None else Parent(parent, head["parent_attempt"], head["parent_sha256"]),
+        watermark_state=head["watermark_state"],
+        watermark=head["watermark"],
+        dead_letter_files=tuple(head["dead_letter_files"] or ()),
+    )
