@@ -160,8 +160,9 @@ def reconcile(
     flag = stop or threading.Event()
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
+    names = {each.name for each in _pipelines(project, pipeline)}
     every = _places(project, None, emit)
-    places = places_named(tuple(each for each in every if pipeline in (None, each.pipeline.name)), source)
+    places = places_named(tuple(each for each in every if each.pipeline.name in names), source)
     with _lane(project.spark, emit, flag) if ingest else contextlib.nullcontext() as lane, stops_on_signals(flag):
         return Reconciling(places, every, Wanted(lane, clean, age), emit, flag).all()
 

@@ -20,10 +20,11 @@ from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
-from tidegate.observe.events import ignore
+from tidegate.observe.events import ComparisonProgressed, Event, ignore
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.orphans import TableScan, fence
 from tidegate.runs.place import utc_now
+from tidegate.runs.reconciling import Reconciling, Wanted
 from tidegate.runs.running import Running
 from tidegate.runs.scratch import scratch
 from tidegate.sink.names import uuid7
@@ -129,6 +130,31 @@ def test_dead_letters_inside_the_table_are_not_its_orphans(lake: Lake) -> None:
     report = clean(load(lake.root / "tidegate.yml"))
     assert report.tables[0].removed.count == 0
     assert letters.exists()
+
+
+@pytest.mark.parametrize("country", ["a b", "50%", "ü", "a%20b", "x+y", "q?&#"])
+def test_files_in_folders_with_odd_names_are_no_orphans(tmp_path: Path, country: str) -> None:
+    lake = Lake(
+        tmp_path,
+        sink_settings={"partition_by": {"prefix_template": "event", "column": "event"}},
+    )
+    lake.arrive("d=1/1.ndjson", event=country)
+    assert lake.run().ok
+    age_everything(lake)
+    (found,) = clean(lake.project).tables
+    assert (found.data_files, found.orphans.count, found.removed.count, found.foreign.count) == (1, 0, 0, 0)
+
+
+def test_an_orphan_beside_the_table_s_files_in_such_a_folder_is_found(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, sink_settings={"partition_by": {"prefix_template": "event", "column": "event"}})
+    lake.arrive("d=1/1.ndjson", event="a b%")
+    assert lake.run().ok
+    (file,) = table(lake).rglob("*.parquet")
+    left = leave_behind(file.parent)
+    age_everything(lake)
+    assert clean(lake.project).tables[0].removed.count == 1
+    assert (file.exists(), left.exists()) == (True, False)
+    lake.assert_exactly_once()
 
 
 @pytest.mark.parametrize("tidied", ["", "checkpoint", "log cleaned up"])
@@ -310,6 +336,24 @@ def test_what_is_committed_while_orphans_are_looked_for_is_not_removed(lake: Lak
         scan.look_again()
         assert scan.remove(fenced, utc_now(), DAY).count == 0
     lake.expected.append(1_000_000)
+    lake.assert_exactly_once()
+
+
+def test_a_run_that_commits_just_before_the_fence_keeps_its_files(lake: Lake) -> None:
+    place = _place(lake)
+    opened = place.positions.open()
+    file = _written(lake, 1_000_000)
+    lake.expected.append(1_000_000)
+    committed: list[int] = []
+
+    def commit_once(event: Event) -> None:
+        if isinstance(event, ComparisonProgressed) and event.stage == "log" and not committed:
+            committed.append(place.positions.commit(opened, _change(opened, file)).version)
+
+    places = places_of(lake.project)
+    report = Reconciling(places, places, Wanted(clean=True), commit_once).all()
+    assert (report.tables[0].removed.count, committed) == (0, [4])
+    assert report.tables[0].fenced == ("events/default",)
     lake.assert_exactly_once()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,13 +14,14 @@ import pytest
 
 from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
-from tidegate import SourceComparison
-from tidegate.errors import RunStopped
+from tidegate import SourceComparison, reconcile
+from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.planning.plan import Unit
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.orphans import fence
 from tidegate.runs.place import state_of
+from tidegate.runs.reconciling import Reconciling, Wanted
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change, Coverage, DataFile
@@ -375,6 +377,29 @@ def test_a_lane_that_is_told_to_stop_leaves_the_files_late(lake: Lake) -> None:
     assert report.sources[0].late.count == 1
     assert ingest(lake.project).ok
     lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("ingesting", [False, True])
+def test_a_long_listing_can_be_stopped(lake: Lake, ingesting: bool) -> None:
+    lake.arrive(f"{HOUR}/11-late.ndjson")
+    stop = threading.Event()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, ComparisonProgressed):
+            stop.set()
+
+    places = places_of(lake.project)
+    report = Reconciling(places, places, Wanted(InProcessLane() if ingesting else None), emit, stop).all()
+    assert not report.ok
+    assert [(each.error, each.listed.count, each.commits) for each in report.sources] == [(None, 0, 0)]
+    assert report.tables == ()
+
+
+def test_a_pipeline_or_source_that_is_not_there_is_told(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="no pipeline 'other'"):
+        reconcile(lake.config, "other")
+    with pytest.raises(TidegateError, match="no source 'other'"):
+        reconcile(lake.config, "events", "other")
 
 
 def test_a_long_listing_shows_life(lake: Lake) -> None:

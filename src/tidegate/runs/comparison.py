@@ -7,19 +7,20 @@ Listing and ledger go into a database on disk; one pass over their join decides 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidegate.comparisons import NAMES, FoundFiles
 from tidegate.errors import SourceError
-from tidegate.observe.events import ComparisonProgressed, Emit
+from tidegate.observe.events import Emit
 from tidegate.observe.wording import count
 from tidegate.planning.comparing import Committed, Comparing, Finding, History, Move
 from tidegate.planning.discovery import accepts
 from tidegate.planning.plan import FileSlice
 from tidegate.runs.place import Place, state_of
-from tidegate.runs.scratch import fill
+from tidegate.runs.scratch import fill, teller
 from tidegate.state import documents
 from tidegate.state.ledger import LedgerEntry, entries
 from tidegate.state.opened import Opened
@@ -101,10 +102,13 @@ class Compared:
 class Comparison:
     """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
 
-    def __init__(self, place: Place, database: sqlite3.Connection, emit: Emit) -> None:
+    def __init__(
+        self, place: Place, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+    ) -> None:
         self._place = place
         self._database = database
         self._emit = emit
+        self._stop = stop
         self._ledger = _Ledger(place)
         self._listed: FoundFiles | None = None
 
@@ -165,8 +169,7 @@ class Comparison:
         self._ledger.close(opened)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        name = (self._place.pipeline.name, self._place.source.name)
-        return lambda total: self._emit(ComparisonProgressed(*name, stage, total))
+        return teller(self._emit, self._stop, (self._place.pipeline.name, self._place.source.name), stage)
 
 
 class _Ledger:

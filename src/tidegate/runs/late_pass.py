@@ -43,7 +43,7 @@ class LatePass(SourcePass):
         self.compared: Compared | None = None
         self.refused: dict[str, str] = {}
         self.finished = 0
-        self._comparison = Comparison(place, database, self._emit)
+        self._comparison = Comparison(place, database, self._emit, self._stop)
         self._polled = PathListing(())
         self._planned_up_to = ""
 

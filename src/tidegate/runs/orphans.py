@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import ComparisonProgressed, Emit
+from tidegate.observe.events import Emit
 from tidegate.runs.place import Place, state_of
-from tidegate.runs.scratch import fill
+from tidegate.runs.scratch import fill, teller
 from tidegate.state.files import Change
 from tidegate.state.references import References, sources_of
 from tidegate.storage.port import ObjectInfo
@@ -33,15 +34,15 @@ _NEVER = ("_delta_log/", "_tidegate/", "_staging/")
 _TABLES = """
 DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS named; DROP TABLE IF EXISTS inner_tables;
 DROP TABLE IF EXISTS removed;
-CREATE TABLE files (path TEXT PRIMARY KEY, size INTEGER, modified REAL) WITHOUT ROWID;
-CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE files (path TEXT PRIMARY KEY, name TEXT, size INTEGER, modified REAL) WITHOUT ROWID;
+CREATE TABLE named (name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE inner_tables (prefix TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE removed (path TEXT PRIMARY KEY) WITHOUT ROWID;
 BEGIN;
 """
 _NOT_NAMED = """
 SELECT path, size, modified FROM files
-WHERE path NOT IN (SELECT path FROM named)
+WHERE name NOT IN (SELECT name FROM named)
 AND NOT EXISTS (SELECT 1 FROM inner_tables WHERE substr(files.path, 1, length(prefix)) = prefix)
 ORDER BY path
 """
@@ -67,9 +68,15 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``places`` are the sources that write into it."""
+    """The Parquet files of one table against its log; ``places`` are the sources that write into it.
 
-    def __init__(self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit) -> None:
+    Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
+    differently in the log must not make an orphan of a file.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+    ) -> None:
         self.data_files = 0
         self._store = places[0].table_store
         self._delta = places[0].positions.site.delta
@@ -77,6 +84,7 @@ class TableScan:
         self._letters = {place.pipeline.error_handling.dlq_uri or "" for place in places}
         self._database = database
         self._emit = emit
+        self._stop = stop
         self._references = References(self._store)
 
     def look(self) -> bool:
@@ -89,21 +97,24 @@ class TableScan:
             if uri.startswith(f"{self._uri}/"):
                 self._keep_out(uri.removeprefix(f"{self._uri}/"))
         self.data_files = fill(
-            self._database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", self._files(), self._teller("table files")
+            self._database,
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)",
+            self._files(),
+            self._teller("table files"),
         )
         snapshot = self._delta.snapshot()
         if snapshot is None:
             return False
-        fill(self._database, _NAMES, ((path,) for path in snapshot.active_paths()), self._teller("active files"))
+        fill(self._database, _NAMES, ((_name(path),) for path in snapshot.active_paths()), self._teller("active files"))
         self.look_again()
         return True
 
     def look_again(self) -> None:
         """Read what the log names since the last look."""
-        fill(self._database, _NAMES, ((path,) for path in self._references.paths()), self._teller("log"))
+        fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        return lambda total: self._emit(ComparisonProgressed(self._uri, "", stage, total))
+        return teller(self._emit, self._stop, (self._uri, ""), stage)
 
     def _files(self) -> Iterator[tuple[object, ...]]:
         """The Parquet files that could be data; directories of other tables inside this one are noted."""
@@ -112,7 +123,7 @@ class TableScan:
             if found:
                 self._keep_out(inner)
             elif _may_be_data(info):
-                yield info.path, info.size, info.modified.timestamp()
+                yield info.path, _name(info.path), info.size, info.modified.timestamp()
 
     def _keep_out(self, directory: str) -> None:
         """Nothing below ``directory`` is this table's."""
@@ -170,6 +181,10 @@ def _a_few_at_a_time(
             yield from pool.map(act, group)
             group = []
     yield from pool.map(act, group)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _may_be_data(info: ObjectInfo) -> bool:

@@ -79,12 +79,15 @@ class Reconciling:
             if self.wanted.lane is not None:
                 return self._ingested(place, self.wanted.lane, database)
             place.positions.open(read_only=True)
-            comparison = Comparison(place, database, self.emit)
+            comparison = Comparison(place, database, self.emit, self.stop)
             comparison.list_source()
             return _told(blank, comparison.at(place.positions.open(read_only=True)))
+        except RunStopped as stopped:
+            self.emit(events.Notice(*name, str(stopped)))
+            return blank
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, str(error)))
-            return replace(blank, error=str(error), exit_code=error.exit_code)
+            self.emit(events.SourceFailed(*name, _told_once(place, error)))
+            return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
 
     def _ingested(self, place: Place, lane: Lane, database: sqlite3.Connection) -> SourceComparison:
         blank = SourceComparison(place.pipeline.name, place.source.name)
@@ -93,11 +96,14 @@ class Reconciling:
         try:
             late.run()
         except RunStopped as stopped:
+            if late.compared is None:
+                raise
             self.emit(events.Notice(blank.pipeline, blank.source, str(stopped)))
         except TidegateError as failure:
+            if late.compared is None:
+                raise
             error = failure
-        if late.compared is None:
-            raise error or RunStopped(f"{place.key}: stopped before anything was compared")
+        assert late.compared is not None
         told = _told(blank, late.compared)
         return replace(
             told,
@@ -107,7 +113,7 @@ class Reconciling:
             ingested_rows=late.totals.rows,
             commits=late.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            error=None if error is None else str(error),
+            error=None if error is None else _told_once(place, error),
             exit_code=0 if error is None else error.exit_code,
         )
 
@@ -119,11 +125,14 @@ class Reconciling:
     def _table(self, places: Sequence[Place], database: sqlite3.Connection) -> TableComparison:
         blank = TableComparison(places[0].pipeline.sink.table.uri)
         try:
-            scan = TableScan(places, database, self.emit)
+            scan = TableScan(places, database, self.emit, self.stop)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
             return self._cleaned(found, scan, places) if self.wanted.clean and found.orphans.count else found
+        except RunStopped as stopped:
+            self.emit(events.Notice(blank.table_uri, "", str(stopped)))
+            return blank
         except TidegateError as error:
             self.emit(events.Notice(blank.table_uri, "", str(error)))
             return replace(blank, error=str(error), exit_code=error.exit_code)
@@ -145,6 +154,11 @@ class Reconciling:
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
         left = self._sorted_out(found, scan)
         return replace(left, removed=removed, fenced=tuple(str(place.key) for place in places))
+
+
+def _told_once(place: Place, error: TidegateError) -> str:
+    """The error without the name of the source in front: that is told beside it."""
+    return str(error).removeprefix(f"{place.key}: ")
 
 
 def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 
-from tidegate.errors import EnvironmentProblem
+from tidegate.errors import EnvironmentProblem, RunStopped
+from tidegate.observe.events import ComparisonProgressed, Emit
 
 BATCH = 10_000
 
@@ -39,6 +41,17 @@ def fill(
         total += len(batch)
         told(total)
     return total
+
+
+def teller(emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str) -> Callable[[int], None]:
+    """What ``fill`` tells: shows how far a stage is, and ends it where a person wants to stop."""
+
+    def told(total: int) -> None:
+        emit(ComparisonProgressed(*about, stage, total))
+        if stop is not None and stop.is_set():
+            raise RunStopped(f"stopped after {total:,} ({stage})", "nothing is lost: start it again")
+
+    return told
 
 
 @contextmanager
