@@ -215,9 +215,24 @@ class TestWhatIsDue:
         compact(lake.store, KEY, newest)
         before = ledger(lake, newest)
         lake.store.put(KEY.document(200, "slept"), b"{}")
-        lake.store.put(KEY.won(200, "slept"), b"{}")
+        lake.store.put(KEY.won(199, before[198].attempt), b"{}")
         assert ledger(lake, newest) == before
         assert compact(lake.store, KEY, newest) == Compacted(0, 2)
+
+
+class TestAnOlderCopyOfTheTable:
+    def test_a_block_above_the_newest_position_stops_compaction(self, lake: Lake, newest: Parent) -> None:
+        compact(lake.store, KEY, newest)
+        with pytest.raises(StateError, match="does not fit the table: the newest position is 200"):
+            compact(lake.store, KEY, Parent(200, "x", "y"))
+
+    def test_the_documents_of_another_history_are_not_removed(self, lake: Lake, newest: Parent) -> None:
+        compact(lake.store, KEY, newest)
+        lake.store.put(KEY.document(200, "again"), b"{}")
+        lake.store.put(KEY.won(200, "again"), b"{}")
+        with pytest.raises(StateError, match="again won position 200, and the block names another"):
+            compact(lake.store, KEY, newest)
+        assert attempts(lake, 200) == {"again"}
 
 
 class TestGaps:

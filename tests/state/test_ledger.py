@@ -158,6 +158,24 @@ class TestGaps:
         assert found[0].gap == "2 attempts are there, and nothing tells which one won"
         assert found[0].coverage == ()
 
+    def test_a_document_that_was_changed_does_not_tell_the_winner_below_it(self, lake: Lake) -> None:
+        contested(lake)
+        opened = commits(lake, 2)
+        won, (lost,) = winner(lake, 1), attempts(lake, 1) - {winner(lake, 1)}
+        drop_note(lake, 1)
+        path = KEY.document(2, winner(lake, 2))
+        lake.store.put(path, lake.store.get(path).replace(won.encode(), lost.encode()))
+        found = list(entries(lake.store, KEY, newest=opened.parent))
+        assert found[0].gap == "2 attempts are there, and nothing tells which one won"
+        assert found[1].gap == f"document {path} is damaged"
+
+    def test_a_damaged_note_still_names_its_attempt(self, lake: Lake) -> None:
+        contested(lake)
+        commits(lake, 1)
+        lake.store.put(KEY.won(1, winner(lake, 1)), b"{")
+        found = next(entries(lake.store, KEY))
+        assert (found.gap, found.table_version, found.coverage[0].file) == (None, None, "file-0")
+
     def test_a_document_of_a_newer_tidegate_stops(self, lake: Lake) -> None:
         commits(lake, 1)
         lake.store.put(KEY.document(1, winner(lake, 1)), b'{"schema_version": 99}')

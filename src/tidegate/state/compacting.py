@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.errors import ObjectExists
+from tidegate.errors import ObjectExists, StateError
 from tidegate.failpoints import failpoint
 from tidegate.state import documents
 from tidegate.state.blocks import SIZE, Block, block_path, blocks, encode, first_of, read_block
@@ -48,13 +48,16 @@ def compact(store: ObjectStore, key: SourceKey, newest: Parent, most: int | None
     be interrupted anywhere.
     """
     last = max(0, newest.version - KEPT) // SIZE * SIZE
-    there = {block.first: block for block in blocks(store, key) if block.last <= last}
+    there = {block.first: block for block in blocks(store, key)}
+    for block in there.values():
+        if block.last > newest.version:
+            raise _another_history(store, block, f"the newest position is {newest.version}")
     due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
     removed = 0
     for first in due:
         removed += _remove_gathered(store, key, _written(store, key, first, newest))
-    left = _with_leftovers(store, key, last) if most is None else sorted(there)[-1:]
-    for first in left:
+    old = sorted(first for first in there if first <= last)
+    for first in _with_leftovers(store, key, last) if most is None else old[-1:]:
         if first in there:
             removed += _remove_gathered(store, key, there[first])
     return Compacted(len(due), removed)
@@ -83,15 +86,27 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
     names = list(documents.names(store, key, block.first, block.last))
     if not names:
         return 0
-    unknown = {entry.version for entry in read_block(store, block) if entry.gap is not None}
+    held = {entry.version: entry.attempt for entry in read_block(store, block) if entry.gap is None}
+    for name in names:
+        if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
+            raise _another_history(
+                store, block, f"{name.attempt} won position {name.version}, and the block names another"
+            )
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
         for name in names
-        if name.version not in unknown
+        if name.version in held
     ]
     failpoint("state.gathered.before")
     _remove(store, paths)
     return len(paths)
+
+
+def _another_history(store: ObjectStore, block: Block, why: str) -> StateError:
+    return StateError(
+        f"block {store.location.uri}/{block.path} of the ledger does not fit the table: {why}; nothing was removed",
+        "an older copy of the table was put in its place: move this block and all after it to another folder",
+    )
 
 
 def _remove(store: ObjectStore, paths: Sequence[str]) -> None:

@@ -26,10 +26,10 @@ from tidegate.state.blocks import (
     read_batches,
     read_block,
 )
+from tidegate.state.chain import Told, entry_of, tell
 from tidegate.state.documents import Parent
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger_entry import LedgerEntry, gap
-from tidegate.state.winners import Told, entry_of, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.state import documents
-from tidegate.state.documents import Document, Parent
+from tidegate.state.documents import Document, Parent, Won
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger_entry import LedgerEntry, from_document, gap
 
@@ -112,8 +112,22 @@ def _nothing_tells(found: _Found) -> str:
 
 def _document(store: ObjectStore, key: SourceKey, told: Told) -> Document | None:
     """The winner's document, None when it is missing or not the one that was committed."""
-    found = None if told.attempt is None else documents.read(store, key, told.version, told.attempt)
-    return None if found is None or told.sha256 not in (None, found.sha256) else found.document
+    stored = None if told.attempt is None else documents.read(store, key, told.version, told.attempt)
+    if stored is None:
+        return None
+    sha256 = _expected(told, _note(store, key, told))
+    return stored.document if sha256 in (None, stored.sha256) else None
+
+
+def _note(store: ObjectStore, key: SourceKey, told: Told) -> Won | None:
+    if told.attempt is None or not told.noted:
+        return None
+    return documents.read_won(store, key, told.version, told.attempt)
+
+
+def _expected(told: Told, note: Won | None) -> str | None:
+    """The hash that the winner's document must have, None when only the name of a damaged note tells it."""
+    return told.sha256 or (None if note is None else note.sha256)
 
 
 def entry_of(store: ObjectStore, key: SourceKey, told: Told) -> LedgerEntry:
@@ -121,9 +135,9 @@ def entry_of(store: ObjectStore, key: SourceKey, told: Told) -> LedgerEntry:
     if told.attempt is None:
         return gap(told.version, told.reason)
     path = key.document(told.version, told.attempt)
-    note = documents.read_won(store, key, told.version, told.attempt) if told.noted else None
+    note = _note(store, key, told)
+    sha256 = _expected(told, note)
     stored = documents.read(store, key, told.version, told.attempt)
-    sha256 = told.sha256 or (None if note is None else note.sha256)
     if stored is None:
         return gap(told.version, f"document {path} is missing", told.attempt, sha256)
     if stored.document is None or sha256 not in (None, stored.sha256):
