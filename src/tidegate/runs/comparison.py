@@ -29,9 +29,6 @@ from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile
 from tidegate.watermarks.sealing import opened as with_cold_start
 
-PASS_OVER_NOTHING = frozenset({"run", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset"})
-"""What made commits that finish nothing but what they, or commits before them, cover; all others move the position."""
-
 _TABLES = """
 DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
 CREATE TABLE listed (path TEXT PRIMARY KEY, size INTEGER, etag TEXT) WITHOUT ROWID;
@@ -198,7 +195,7 @@ class _Ledger:
             self._miss(f"position {self.next} is not in it")
         elif entry.action == "run":
             self._first_run = self._first_run or entry
-        elif entry.action not in PASS_OVER_NOTHING:
+        elif entry.moves:
             self._see_move(entry)
         self.next = entry.version + 1
         self._before = entry
