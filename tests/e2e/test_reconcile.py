@@ -125,6 +125,27 @@ def test_a_late_file_inside_the_window_is_left_to_the_next_run(lake: Lake) -> No
     assert found(lake).waiting.count == 0
 
 
+def test_files_in_folders_that_polls_do_not_see_are_told(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source_settings={"late_files": "strict"})
+    lake.arrive("d=1/m.ndjson")
+    lake.run()
+    lake.arrive("d=1/a/1.ndjson")
+    assert lake.run().sources[0].files == 0
+    source = found(lake)
+    assert (source.waiting.count, source.late.count) == (1, 0)
+    (note,) = source.notes
+    assert "1 waiting file lies in folders inside a partition" in note
+    assert "every 100th poll" in note
+    lake.source_settings = {"late_files": "strict", "deep_listing_every": 1}
+    assert lake.run().sources[0].files == 1
+    lake.source_settings = {"late_files": "strict"}
+    lake.arrive("d=1/z/1.ndjson")
+    lake.arrive("d=1/0/1.ndjson")
+    assert found(lake).notes == ()
+    assert lake.run().sources[0].files == 2
+    lake.assert_exactly_once()
+
+
 def test_new_files_wait_and_are_not_read_by_reconcile(lake: Lake) -> None:
     lake.arrive(f"{HOUR}/99.ndjson")
     lake.arrive(f"{HOUR}/11-late.ndjson")

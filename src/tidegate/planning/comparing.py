@@ -7,15 +7,16 @@ because reading it again could double its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from tidegate.planning.discovery import list_after
 from tidegate.specs import PathSource
 from tidegate.watermarks.layout import Layout
 from tidegate.watermarks.path_state import Failed, Finished, PathState
-from tidegate.watermarks.paths import SourceFile, same_content, split
+from tidegate.watermarks.paths import SourceFile, join, same_content, split
 from tidegate.watermarks.sealing import is_sealed
 from tidegate.watermarks.standing import standings
 
@@ -71,6 +72,9 @@ class Comparing:
         self._layout = Layout.of(source)
         self._passes_over = _passes_over(source, state)
         self._standing = lru_cache(_PARTITIONS_AT_ONCE)(standings(source, state))
+        self._partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
+        self._above = frozenset(parent for each in self._partitions for parent in _parents(each))
+        self._out_of_sight_up_to = lru_cache(_PARTITIONS_AT_ONCE)(self._bound_above)
         self._moves = tuple(
             (_passes_over(source, each.before), _passes_over(source, each.after)) for each in history.moves
         )
@@ -89,6 +93,23 @@ class Comparing:
             return Finding.WAITING
         return self._passed_over(file, committed)
 
+    def is_out_of_sight(self, file: SourceFile) -> bool:
+        """Whether a waiting file is seen only by a poll that looks into everything.
+
+        It lies in a folder inside a known partition, which is listed from its bound on, and sorts below that bound.
+        """
+        bound = self._out_of_sight_up_to(split(file.path)[0])
+        return bound is not None and file.path <= bound
+
+    def _bound_above(self, directory: str) -> str | None:
+        """The path up to which nothing below ``directory`` is listed, because a partition above it has a bound."""
+        while directory and directory not in self._partitions:
+            directory = split(directory)[0]
+            if directory in self._partitions and directory not in self._above:
+                after = list_after(self._source, self._state, directory)
+                return None if after is None else join(directory, after)
+        return None
+
     def _passed_over(self, file: SourceFile, committed: Committed | None) -> Finding:
         """What a file is that no run looks at any more."""
         partition, name = split(file.path)
@@ -103,6 +124,12 @@ class Comparing:
 
     def _is_moved_over(self, path: str) -> bool:
         return any(after(path) and not before(path) for before, after in self._moves)
+
+
+def _parents(directory: str) -> Iterator[str]:
+    while directory:
+        directory = split(directory)[0]
+        yield directory
 
 
 def _passes_over(source: PathSource, state: PathState) -> Callable[[str], bool]:

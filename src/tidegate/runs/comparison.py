@@ -144,7 +144,7 @@ class Comparison:
         assert self._listed is not None
         self._catch_up(opened)
         comparing = Comparing(self._place.source, state_of(opened), self._ledger.history())
-        piles = _sorted_out(comparing, self._database)
+        piles, out_of_sight = _sorted_out(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
             opened,
@@ -153,8 +153,16 @@ class Comparison:
             self._listed.count - different,
             piles,
             _found(self._database, _GONE),
-            tuple(self._ledger.notes()),
+            (*self._ledger.notes(), *self._remarks(out_of_sight)),
         )
+
+    def _remarks(self, out_of_sight: int) -> Iterator[str]:
+        every = self._place.source.deep_listing_every
+        if out_of_sight:
+            yield (
+                f"{count(out_of_sight, 'waiting file lies', 'waiting files lie')} in folders inside a partition, below "
+                f"its watermark: every {every}th poll (deep_listing_every) looks there; for one run, set it to 1"
+            )
 
     def _catch_up(self, opened: Opened) -> None:
         """The entries of the ledger that are not in the database yet."""
@@ -257,8 +265,12 @@ class _Ledger:
             yield f"the position was moved by hand ({moved}): files that it passed over are unexplained"
 
 
-def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Finding, FoundFiles]:
-    """Every file that is not as it was committed, by what it is; late ones are put into the database."""
+def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:
+    """Every file that is not as it was committed, by what it is, and how many wait out of sight.
+
+    Late ones are put into the database.
+    """
+    out_of_sight = 0
     database.execute("DELETE FROM late")
     piles = {finding: _Pile() for finding in Finding}
     for path, size, etag, known_size, known_etag, records, eof in database.execute(_NOT_AS_COMMITTED):
@@ -266,10 +278,11 @@ def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> dict[Find
         committed = None if known_size is None else Committed(known_size, known_etag, records, bool(eof))
         finding = comparing.finding(file, committed)
         piles[finding].add(file)
+        out_of_sight += finding is Finding.WAITING and comparing.is_out_of_sight(file)
         if finding is Finding.LATE:
             start = 0 if committed is None else committed.records
             database.execute("INSERT INTO late VALUES (?, ?, ?, ?)", (path, size, etag, start))
-    return {finding: pile.found() for finding, pile in piles.items()}
+    return {finding: pile.found() for finding, pile in piles.items()}, out_of_sight
 
 
 def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
