@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +32,7 @@ from tidegate.reports import (
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
+    from tidegate.comparisons import ReconcileReport
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
     from tidegate.schema.letter import Letter
@@ -212,6 +213,37 @@ def recover(
 
     places = _places(load(config, pipeline=pipeline), pipeline)
     return tuple(check for place in places_named(places, source) for check in recover_place(place, accept))
+
+
+def reconcile(
+    config: Config,
+    pipeline: str | None = None,
+    source: str | None = None,
+    *,
+    ingest: bool = False,
+    clean: bool = False,
+    older_than: timedelta = timedelta(hours=24),
+    force: bool = False,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> ReconcileReport:
+    """Lists sources and tables completely and compares them with what was committed.
+
+    ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
+    day or more unless ``force``. Without either nothing is written.
+    """
+    from tidegate.runs.looking import places_named
+    from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
+    from tidegate.runs.stopping import stops_on_signals
+
+    flag = stop or threading.Event()
+    age = checked_age(older_than, force=force) if clean else older_than
+    project = load(config)
+    names = {each.name for each in _pipelines(project, pipeline)}
+    every = _places(project, None, emit)
+    places = places_named(tuple(each for each in every if each.pipeline.name in names), source)
+    with _lane(project.spark, emit, flag) if ingest else contextlib.nullcontext() as lane, stops_on_signals(flag):
+        return Reconciling(places, every, Wanted(lane, clean, age), emit, flag).all()
 
 
 def adopt(
@@ -395,12 +427,12 @@ def _named(config: Config, pipeline: str, source: str | None) -> tuple[Place, ..
     return places_named(_places(load(config, pipeline=pipeline), pipeline), source)
 
 
-def _places(project: ProjectSpec, name: str | None) -> tuple[Place, ...]:
+def _places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:
     from tidegate.runs.place import open_place
 
     width = parallelism_of(project.spark)
     return tuple(
-        open_place(project, pipeline, source, width)
+        open_place(project, pipeline, source, width, emit)
         for pipeline in _pipelines(project, name)
         for source in pipeline.sources
     )

@@ -24,6 +24,8 @@ NOT_ON_A_FIRST_RUN = {
     "state.columns.before",
     "state.columns.after",
     "state.debt.before",
+    "runs.fence.after",
+    "runs.orphan.before",
     "state.block.before",
     "state.block.after",
     "state.gathered.before",

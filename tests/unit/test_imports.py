@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "specs"},
     {"watermarks"},
     {"planning"},
-    {"reports", "ledger_reports", "corrections"},
+    {"reports", "ledger_reports", "corrections", "comparisons"},
     {"observe"},
     {"schema"},
     {"storage"},

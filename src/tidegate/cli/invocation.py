@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from tidegate.cli.pages import Page, plain
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from tidegate import corrections, ledger_reports, reports
+    from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
@@ -84,6 +85,21 @@ class Api(Protocol):
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...
+
+    def reconcile(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        source: str | None = None,
+        /,
+        *,
+        ingest: bool,
+        clean: bool,
+        older_than: timedelta,
+        force: bool,
+        emit: Emit,
+        stop: threading.Event,
+    ) -> ReconcileReport: ...
 
     def adopt(
         self,

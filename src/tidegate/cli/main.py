@@ -12,6 +12,7 @@ from tidegate.cli import (
     files_command,
     groups,
     history_command,
+    reconcile_command,
     replay_command,
     watermark_commands,
 )
@@ -46,6 +47,7 @@ for _command in (
     commands.doctor,
     commands.recover,
     adopt_command.adopt,
+    reconcile_command.reconcile,
     commands.version,
 ):
     cli.add_command(_command)

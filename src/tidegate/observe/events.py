@@ -171,6 +171,16 @@ class LateFilesFound(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ComparisonProgressed(Event):
+    """``reconcile`` has gone through ``count`` things of what ``stage`` names; told every some thousands."""
+
+    name: ClassVar[str] = "comparison_progressed"
+    level: ClassVar[str] = "debug"
+    stage: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notice(Event):
     """Something a person should know; not an error."""
 

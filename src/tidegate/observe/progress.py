@@ -84,6 +84,8 @@ class PlainProgress(SilentProgress):
         text = self._milestone(event)
         if not text and tally.busy and self._clock() - self._last >= self._period:
             text = tally.words()
+        if isinstance(event, events.ComparisonProgressed) and self._clock() - self._last >= self._period:
+            text = sentence(event)
         if text:
             self._last = self._clock()
             about = subject(event)

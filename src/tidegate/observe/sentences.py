@@ -54,6 +54,8 @@ def _reading_words(event: Event) -> str:
         case events.DeadLetters():
             what = [count(number, word) for number, word in ((event.records, "line"), (event.files, "file")) if number]
             return f"dead letters: {' and '.join(what)}, e.g. of {event.example} (in {event.table_uri})"
+        case events.ComparisonProgressed():
+            return f"{event.stage}: {event.count:,} so far"
         case events.LateFilesFound():
             return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
         case _:

@@ -49,6 +49,8 @@ class Tally:
         match event:
             case events.PollStarted():
                 return replace(Tally() if self.finished else self, stage="listing")
+            case events.ComparisonProgressed():
+                return replace(self, stage=f"{event.stage}: {event.count:,}")
             case events.SessionStarting():
                 return replace(self, stage=f"starting Spark ({event.where})")
             case events.PlanMade():

@@ -52,6 +52,9 @@ class Totals:
 class SourcePass:
     """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was."""
 
+    action = "run"
+    """What its commits say made them."""
+
     def __init__(
         self,
         place: Place,
@@ -165,7 +168,7 @@ class SourcePass:
     def _give_up(self, opened: Opened, plan: Plan) -> Opened:
         """Files that are not read on become dead letters, and the watermark passes them."""
         letters, outcomes = given_up(self._place, self._run, plan.given_up)
-        step = self._tracker.advance(self.state, plan, outcomes)
+        step = self._advanced(plan, outcomes)
         after = self._commit(opened, step, (UnitResult(0, outcomes),), None, letters)
         self.totals.dead_files += letters.count
         return after
@@ -222,11 +225,14 @@ class SourcePass:
         self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
-        outcomes = [outcome for result in results for outcome in result.outcomes]
-        step = self._tracker.advance(self.state, plan, outcomes)
+        step = self._advanced(plan, [outcome for result in results for outcome in result.outcomes])
         if not step.changed:
             return opened, step.full
         return self._commit(opened, step, results, columns), step.full
+
+    def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
+        """The state that follows once the rows of ``outcomes`` are committed."""
+        return self._tracker.advance(self.state, plan, outcomes)
 
     def _commit(
         self,
@@ -251,6 +257,7 @@ class SourcePass:
             dead_letter_files=letters.data_files,
             debts=letters.debts(self._place),
             letters=letters.count,
+            action=self.action,
         )
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)

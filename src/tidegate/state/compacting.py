@@ -82,11 +82,13 @@ def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> 
 
 
 def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
-    """Remove every object of the positions that the block holds; those that are gaps in it keep theirs."""
+    """Remove every object of the positions that the block holds; gaps, and moves of the position, keep theirs."""
     names = list(documents.names(store, key, block.first, block.last))
     if not names:
         return 0
-    held = {entry.version: entry.attempt for entry in read_block(store, block) if entry.gap is None}
+    known = [entry for entry in read_block(store, block) if entry.gap is None]
+    held = {entry.version: entry.attempt for entry in known}
+    moves = {entry.version for entry in known if entry.moves}
     for name in names:
         if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
             raise _another_history(
@@ -95,7 +97,7 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
         for name in names
-        if name.version in held
+        if name.version in held and name.version not in moves
     ]
     failpoint("state.gathered.before")
     _remove(store, paths)

@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from tidegate.state.documents import Document, Parent
 from tidegate.state.files import Coverage
 
+PASS_OVER_NOTHING = frozenset({"run", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset"})
+"""What makes commits that finish nothing but what they, or commits before them, cover."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
@@ -33,6 +36,11 @@ class LedgerEntry:
     watermark_state: str | None = None
     watermark: str | None = None
     dead_letter_files: tuple[str, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether a command moved the position over files that nothing covers: only its document says over which."""
+        return self.gap is None and self.action not in PASS_OVER_NOTHING
 
 
 def from_document(document: Document, sha256: str, table_version: int | None) -> LedgerEntry:

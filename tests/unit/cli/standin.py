@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import corrections, ledger_reports, reports
+from tidegate import comparisons, corrections, ledger_reports, reports
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -213,6 +213,31 @@ CHECKS = (
     reports.Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
+ORPHAN = comparisons.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
+
+RECONCILED = comparisons.ReconcileReport(
+    (
+        comparisons.SourceComparison(
+            "events",
+            "asia",
+            12,
+            comparisons.FoundFiles(1_000_000, 1 << 30),
+            999_970,
+            late=comparisons.FoundFiles(
+                25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))
+            ),
+            unfinished=comparisons.FoundFiles(1, 10, (FAILED.path,)),
+        ),
+    ),
+    (
+        comparisons.TableComparison(
+            "file:///lake/events", 400, comparisons.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
+        ),
+    ),
+    ok=False,
+    seconds=65.0,
+)
+
 STEPS = (
     reports.DemoStep("Data", "300 files were made.", "ls demo/data"),
     reports.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
@@ -285,6 +310,7 @@ class StandIn:
     statuses: tuple[reports.SourceStatus, ...] = STATUS
     checks: tuple[reports.Check, ...] = CHECKS
     plans: tuple[reports.SourcePlan, ...] = ()
+    reconciled: comparisons.ReconcileReport = RECONCILED
     stops: bool = False
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -367,6 +393,25 @@ class StandIn:
     ) -> tuple[reports.Check, ...]:
         self._called("recover", config, pipeline, source, accept)
         return self.checks
+
+    def reconcile(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        source: str | None = None,
+        *,
+        ingest: bool,
+        clean: bool,
+        older_than: timedelta,
+        force: bool,
+        emit: events.Emit,
+        stop: threading.Event,
+    ) -> comparisons.ReconcileReport:
+        self._called("reconcile", config, pipeline, source, ingest, clean, older_than, force)
+        emit(events.ComparisonProgressed("events", "asia", "listing", 10_000))
+        if self.stops:
+            stop.set()
+        return self.reconciled
 
     def adopt(
         self,

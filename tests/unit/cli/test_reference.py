@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import corrections, errors, ledger_reports, reports
+from tidegate import comparisons, corrections, errors, ledger_reports, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -119,6 +119,12 @@ def names(kind: Any) -> set[str]:
         ("tidegate replay", ("replayed",), corrections.FileSet),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate adopt", ("adoptions", 0), reports.Adoption),
+        ("tidegate reconcile", (), comparisons.ReconcileReport),
+        ("tidegate reconcile", ("sources", 0), comparisons.SourceComparison),
+        ("tidegate reconcile", ("sources", 0, "late"), comparisons.FoundFiles),
+        ("tidegate reconcile", ("tables", 0), comparisons.TableComparison),
+        ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.FoundDataFiles),
+        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.FoundDataFile),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],

@@ -1,0 +1,297 @@
+"""A source listed completely and compared with the ledger of its commits, in bounded memory.
+
+Listing and ledger go into a database on disk; one pass over their join decides about each file
+(``planning.comparing``). What is late stays in the database, so that a pass can read it from there however much it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tidegate.comparisons import NAMES, FoundFiles
+from tidegate.errors import SourceError
+from tidegate.observe.events import Emit
+from tidegate.observe.wording import count
+from tidegate.planning.comparing import Committed, Comparing, Finding, History, Move
+from tidegate.planning.discovery import accepts
+from tidegate.planning.plan import FileSlice
+from tidegate.runs.place import Place
+from tidegate.runs.scratch import fill, teller
+from tidegate.state import documents
+from tidegate.state.ledger import LedgerEntry, entries
+from tidegate.state.opened import Opened
+from tidegate.watermarks.codec import decode
+from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.paths import SourceFile
+from tidegate.watermarks.sealing import opened as with_cold_start
+
+_TABLES = """
+DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
+CREATE TABLE listed (path TEXT PRIMARY KEY, size INTEGER, etag TEXT) WITHOUT ROWID;
+CREATE TABLE ledger (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER, eof INTEGER) WITHOUT ROWID;
+CREATE TABLE late (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER) WITHOUT ROWID;
+BEGIN;
+"""
+_NOT_AS_COMMITTED = """
+SELECT listed.path, listed.size, listed.etag, ledger.size, ledger.etag, ledger.records, ledger.eof
+FROM listed LEFT JOIN ledger USING (path)
+WHERE ledger.path IS NULL OR NOT ledger.eof OR ledger.size <> listed.size OR ledger.etag IS NOT listed.etag
+ORDER BY listed.path
+"""
+_COVERED = """
+INSERT INTO ledger VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (path) DO UPDATE SET
+    records = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(records, excluded.records)
+        ELSE excluded.records END,
+    eof = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(eof, excluded.eof) ELSE excluded.eof END,
+    size = excluded.size,
+    etag = excluded.etag
+"""
+_GONE = "FROM ledger WHERE path NOT IN (SELECT path FROM listed)"
+
+
+@dataclass(slots=True)
+class _Pile:
+    count: int = 0
+    bytes: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, file: SourceFile) -> None:
+        self.count += 1
+        self.bytes += file.size
+        if len(self.names) < NAMES:
+            self.names.append(file.path)
+
+    def found(self) -> FoundFiles:
+        return FoundFiles(self.count, self.bytes, tuple(self.names))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison found at one position; late files are in ``database``."""
+
+    opened: Opened
+    database: sqlite3.Connection
+    listed: FoundFiles
+    ingested: int
+    piles: dict[Finding, FoundFiles]
+    gone: FoundFiles
+    notes: tuple[str, ...]
+
+    def late(self) -> FoundFiles:
+        """The late files that are left."""
+        return _found(self.database, "FROM late")
+
+    def late_slices(self, after: str, limit: int) -> tuple[FileSlice, ...]:
+        """The next late files behind ``after``, by path; of one that is partly in, the rest."""
+        rows = self.database.execute("SELECT * FROM late WHERE path > ? ORDER BY path LIMIT ?", (after, limit))
+        return tuple(FileSlice(path, size, etag, records) for path, size, etag, records in rows)
+
+    def finish(self, paths: list[str]) -> None:
+        """These are not late any more."""
+        self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
+
+
+class Comparison:
+    """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
+
+    def __init__(
+        self, place: Place, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+    ) -> None:
+        self._place = place
+        self._database = database
+        self._emit = emit
+        self._stop = stop
+        self._ledger = _Ledger(place)
+        self._listed: FoundFiles | None = None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the long part is done."""
+        return self._listed is not None
+
+    def list_source(self) -> None:
+        """Everything in the source, into the database."""
+        store, source = self._place.source_store, self._place.source
+        if not store.exists():
+            raise SourceError(
+                f"source {source.name!r}: the directory {source.location.uri} does not exist",
+                "create it, or correct source_uri",
+            )
+        self._database.executescript(_TABLES)
+        size = 0
+
+        def rows() -> Iterator[tuple[object, ...]]:
+            nonlocal size
+            for info in store.list():
+                if accepts(source, info.path) is None:
+                    size += info.size
+                    yield info.path, info.size, info.etag
+
+        statement = "INSERT OR REPLACE INTO listed VALUES (?, ?, ?)"
+        total = fill(self._database, statement, rows(), self._teller("listing"))
+        self._listed = FoundFiles(total, size)
+
+    def at(self, opened: Opened) -> Compared:
+        """What was listed against everything committed up to ``opened``, whose position is never before the last one.
+
+        The listing may be older than the position: what was committed since is in the ledger.
+        """
+        assert self._listed is not None
+        self._catch_up(opened)
+        comparing = Comparing(self._place.source, _watermarks(self._place, opened), self._ledger.history())
+        piles, out_of_sight = _sorted_out(comparing, self._database)
+        different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
+        return Compared(
+            opened,
+            self._database,
+            self._listed,
+            self._listed.count - different,
+            piles,
+            _found(self._database, _GONE),
+            (*self._ledger.notes(), *self._remarks(out_of_sight)),
+        )
+
+    def _remarks(self, out_of_sight: int) -> Iterator[str]:
+        every = self._place.source.deep_listing_every
+        if out_of_sight:
+            yield (
+                f"{count(out_of_sight, 'waiting file lies', 'waiting files lie')} in folders inside a partition, below "
+                f"its watermark: every {every}th poll (deep_listing_every) looks there; for one run, set it to 1"
+            )
+
+    def _catch_up(self, opened: Opened) -> None:
+        """The entries of the ledger that are not in the database yet."""
+        start, place = self._ledger.next, self._place
+        if opened.version >= start:
+            found = entries(place.table_store, place.key, start=start, newest=opened.parent)
+            rows = (row for entry in found for row in self._ledger.rows(entry))
+            fill(self._database, _COVERED, rows, self._teller("ledger"))
+        self._ledger.close(opened)
+
+    def _teller(self, stage: str) -> Callable[[int], None]:
+        return teller(self._emit, self._stop, (self._place.pipeline.name, self._place.source.name), stage)
+
+
+class _Ledger:
+    """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
+
+    def __init__(self, place: Place) -> None:
+        self.next = 1
+        self._place = place
+        self._first_run: LedgerEntry | None = None
+        self._before: LedgerEntry | None = None
+        self._moves: list[Move] = []
+        self._moved: list[str] = []
+        self._gaps = 0
+        self._gap = ""
+
+    def rows(self, entry: LedgerEntry) -> Iterator[tuple[object, ...]]:
+        """The files that an entry covers, as they are kept."""
+        self._see(entry)
+        for each in entry.coverage:
+            yield each.file, each.size, each.etag, each.end, each.eof
+
+    def _see(self, entry: LedgerEntry) -> None:
+        if entry.gap is not None:
+            self._miss(f"position {entry.version}: {entry.gap}")
+        elif entry.version != self.next:
+            self._miss(f"position {self.next} is not in it")
+        elif entry.action == "run":
+            self._first_run = self._first_run or entry
+        elif entry.moves:
+            self._see_move(entry)
+        self.next = entry.version + 1
+        self._before = entry
+
+    def _miss(self, why: str) -> None:
+        self._gaps += 1
+        self._gap = self._gap or why
+
+    def _see_move(self, entry: LedgerEntry) -> None:
+        """A command moved the position: what it passed over is not late, it was decided."""
+        after = self._state_of(entry)
+        if after is None:
+            self._miss(f"what {entry.action} at position {entry.version} passed over is not recorded any more")
+            return
+        before = None if self._before is None else self._state_of(self._before)
+        self._moves.append(Move(before or PathState(), after))
+        self._moved.append(f"{entry.action} at position {entry.version}")
+
+    def _state_of(self, entry: LedgerEntry) -> PathState | None:
+        stored = documents.read(self._place.table_store, self._place.key, entry.version, entry.attempt)
+        return None if stored is None or stored.document is None else decode(stored.document.state)
+
+    def close(self, opened: Opened) -> None:
+        """The ledger was read to its end: does it reach the position?"""
+        if self.next <= opened.version:
+            self._miss(f"it ends at position {self.next - 1} of {opened.version}")
+            self.next = opened.version + 1
+
+    def history(self) -> History:
+        """How the position came about."""
+        return History(self._cold_start(), tuple(self._moves), not self._gaps)
+
+    def _cold_start(self) -> PathState | None:
+        """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""
+        place, first = self._place, self._first_run
+        if place.source.partition_filter is None:
+            return None
+        fixed = place.positions.cold_start()
+        if fixed is not None:
+            return decode(fixed)
+        if first is None:
+            return None
+        state = self._state_of(first)
+        moment = datetime.fromisoformat(first.written_at)
+        if state is not None:
+            moment = datetime.fromtimestamp(state.last_update_ts, UTC)
+        return with_cold_start(place.source, PathState(), moment)
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know about the ledger."""
+        if self._gaps:
+            more = f" (and {count(self._gaps - 1, 'more gap')})" if self._gaps > 1 else ""
+            yield (
+                f"the ledger has gaps: {self._gap}{more}; files below the watermark that nothing else explains are "
+                "shown as unexplained and are not read, because they may be in the table"
+            )
+        if self._moved:
+            moved = ", ".join(self._moved)
+            yield f"the position was moved by hand ({moved}): files that it passed over are unexplained"
+
+
+def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:
+    """Every file that is not as it was committed, by what it is, and how many wait out of sight.
+
+    Late ones are put into the database.
+    """
+    out_of_sight = 0
+    database.execute("DELETE FROM late")
+    piles = {finding: _Pile() for finding in Finding}
+    for path, size, etag, known_size, known_etag, records, eof in database.execute(_NOT_AS_COMMITTED):
+        file = SourceFile(path, size, etag)
+        committed = None if known_size is None else Committed(known_size, known_etag, records, bool(eof))
+        finding = comparing.finding(file, committed)
+        piles[finding].add(file)
+        out_of_sight += finding is Finding.WAITING and comparing.is_out_of_sight(file)
+        if finding is Finding.LATE:
+            start = 0 if committed is None else committed.records
+            database.execute("INSERT INTO late VALUES (?, ?, ?, ?)", (path, size, etag, start))
+    return {finding: pile.found() for finding, pile in piles.items()}, out_of_sight
+
+
+def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
+    total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
+    names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
+    return FoundFiles(total, size, tuple(path for (path,) in names))
+
+
+def _watermarks(place: Place, opened: Opened) -> PathState:
+    """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
+    state = place.opened_state(opened)
+    return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

@@ -1,0 +1,239 @@
+"""Parquet files below a table that its log does not name: found, told apart, and removed behind a fence.
+
+Uncommitted files are normal: a task that died, a commit that lost. They cost space and nothing else. Before they are
+removed, every source of the table gets an empty commit, its fence: a process that slept with such files in its hands
+can never commit them after that, because its position is taken. Only files older than the fences, and older than the
+limit, are removed.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
+from tidegate.errors import CommitLost, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe.events import Emit
+from tidegate.runs.place import Place
+from tidegate.runs.scratch import fill, teller
+from tidegate.state.files import Change
+from tidegate.state.references import References, sources_of
+from tidegate.storage.port import ObjectInfo
+
+TRIES_AGAINST_OTHERS = 20
+
+_OURS = re.compile(r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet")
+_NEVER = ("_delta_log/", "_tidegate/", "_staging/")
+_TABLES = """
+DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS named; DROP TABLE IF EXISTS inner_tables;
+DROP TABLE IF EXISTS removed;
+CREATE TABLE files (path TEXT PRIMARY KEY, name TEXT, size INTEGER, modified REAL) WITHOUT ROWID;
+CREATE TABLE named (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE inner_tables (prefix TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE removed (path TEXT PRIMARY KEY) WITHOUT ROWID;
+BEGIN;
+"""
+_NOT_NAMED = """
+SELECT path, size, modified FROM files
+WHERE name NOT IN (SELECT name FROM named)
+AND NOT EXISTS (SELECT 1 FROM inner_tables WHERE substr(files.path, 1, length(prefix)) = prefix)
+ORDER BY path
+"""
+_NAMES = "INSERT OR IGNORE INTO named VALUES (?)"
+
+
+@dataclass(slots=True)
+class _Pile:
+    count: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+    files: list[FoundDataFile] = field(default_factory=list)
+
+    def add(self, file: FoundDataFile) -> None:
+        self.count += 1
+        self.bytes += file.size
+        self.oldest = file.modified if self.oldest is None else min(self.oldest, file.modified)
+        if len(self.files) < NAMES:
+            self.files.append(file)
+
+    def found(self) -> FoundDataFiles:
+        return FoundDataFiles(self.count, self.bytes, self.oldest, tuple(self.files))
+
+
+class TableScan:
+    """The Parquet files of one table against its log; ``places`` are the sources that write into it.
+
+    Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
+    differently in the log must not make an orphan of a file.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+    ) -> None:
+        self.data_files = 0
+        self._store = places[0].table_store
+        self._delta = places[0].positions.site.delta
+        self._uri = places[0].pipeline.sink.table.uri
+        self._letters = {place.pipeline.error_handling.dlq_uri or "" for place in places}
+        self._database = database
+        self._emit = emit
+        self._stop = stop
+        self._references = References(self._store)
+
+    def look(self) -> bool:
+        """List the files, then read what the log names; False where there is no table.
+
+        In this order a file that is committed meanwhile is not taken for an orphan.
+        """
+        self._database.executescript(_TABLES)
+        for uri in self._letters:
+            if uri.startswith(f"{self._uri}/"):
+                self._keep_out(uri.removeprefix(f"{self._uri}/"))
+        self.data_files = fill(
+            self._database,
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)",
+            self._files(),
+            self._teller("table files"),
+        )
+        snapshot = self._delta.snapshot()
+        if snapshot is None:
+            return False
+        fill(self._database, _NAMES, ((_name(path),) for path in snapshot.active_paths()), self._teller("active files"))
+        self.look_again()
+        return True
+
+    def look_again(self) -> None:
+        """Read what the log names since the last look."""
+        fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
+
+    def _teller(self, stage: str) -> Callable[[int], None]:
+        return teller(self._emit, self._stop, (self._uri, ""), stage)
+
+    def _files(self) -> Iterator[tuple[object, ...]]:
+        """The Parquet files that could be data; directories of other tables inside this one are noted."""
+        for info in self._store.list(known=lambda path: path.startswith(_NEVER)):
+            inner, found, _ = info.path.partition("/_delta_log/")
+            if found:
+                self._keep_out(inner)
+            elif _may_be_data(info):
+                yield info.path, _name(info.path), info.size, info.modified.timestamp()
+
+    def _keep_out(self, directory: str) -> None:
+        """Nothing below ``directory`` is this table's."""
+        self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{directory}/",))
+
+    def unnamed(self) -> Iterator[FoundDataFile]:
+        """The files that nothing in the log names, by path."""
+        for path, size, modified in self._database.execute(_NOT_NAMED):
+            yield FoundDataFile(path, size, datetime.fromtimestamp(modified, UTC))
+
+    def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
+        """Orphans old enough to be sure of, younger ones, and those that Tidegate did not write."""
+        old, young, foreign = _Pile(), _Pile(), _Pile()
+        for file in self.unnamed():
+            if not is_ours(file.path):
+                foreign.add(file)
+            elif now - file.modified >= older_than:
+                old.add(file)
+            else:
+                young.add(file)
+        return old.found(), young.found(), foreign.found()
+
+    def remove(self, before: datetime, now: datetime, older_than: timedelta) -> FoundDataFiles:
+        """Remove Tidegate's own orphans that are older than ``before`` and than the limit; what was removed."""
+        removed = _Pile()
+        chosen = (
+            file
+            for file in self.unnamed()
+            if is_ours(file.path) and file.modified < before and now - file.modified >= older_than
+        )
+        tell = self._teller("removing")
+        with ThreadPoolExecutor(max(1, self._store.concurrency), "remove") as pool:
+            for file in _a_few_at_a_time(pool, self._delete, chosen):
+                removed.add(file)
+                self._database.execute("INSERT INTO removed VALUES (?)", (file.path,))
+                if removed.count % 1000 == 0:
+                    tell(removed.count)
+        self._database.execute("DELETE FROM files WHERE path IN (SELECT path FROM removed)")
+        return removed.found()
+
+    def _delete(self, file: FoundDataFile) -> FoundDataFile:
+        failpoint("runs.orphan.before")
+        self._store.delete(file.path)
+        return file
+
+
+def _a_few_at_a_time(
+    pool: ThreadPoolExecutor, act: Callable[[FoundDataFile], FoundDataFile], files: Iterator[FoundDataFile]
+) -> Iterator[FoundDataFile]:
+    """The files after ``act``, without handing all of them to the pool at once."""
+    group: list[FoundDataFile] = []
+    for file in files:
+        group.append(file)
+        if len(group) == 100:
+            yield from pool.map(act, group)
+            group = []
+    yield from pool.map(act, group)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _may_be_data(info: ObjectInfo) -> bool:
+    hidden = info.path.startswith(("_", ".")) or "/_" in info.path or "/." in info.path
+    return info.path.endswith(".parquet") and not hidden
+
+
+def is_ours(path: str) -> bool:
+    """Whether a name is one that Tidegate gives to data files: a UUID of version 7.
+
+    >>> is_ours("date=2026-01-28/019bfa00-0000-7000-8000-000000000000.parquet"), is_ours("part-0.parquet")
+    (True, False)
+    """
+    return _OURS.fullmatch(path) is not None
+
+
+def fence(places: Sequence[Place]) -> datetime:
+    """An empty commit for every source; the store's time of the first of them.
+
+    Whoever read the position of a source before that can commit nothing any more, neither now nor when it wakes up.
+    """
+    return min(_fence(place) for place in places)
+
+
+def _fence(place: Place) -> datetime:
+    for attempt in range(TRIES_AGAINST_OTHERS):
+        opened = place.positions.open()
+        state = dict(opened.state or place.tracker.encode(place.opened_state(opened)))
+        change = Change(state=state, embedded=place.tracker.embedded(state), action="reconcile")
+        try:
+            after = place.positions.commit(opened, change)
+        except CommitLost:
+            if attempt + 1 == TRIES_AGAINST_OTHERS:
+                raise
+            continue
+        assert after.parent is not None
+        failpoint("runs.fence.after")
+        return place.table_store.head(place.key.document(after.version, after.parent.attempt)).modified
+    raise AssertionError("unreachable")
+
+
+def check_all_known(places: Sequence[Place]) -> None:
+    """Stop if the table has positions of sources that are not among ``places``: they cannot be fenced from here."""
+    first = places[0]
+    strangers = sources_of(first.table_store) - {place.key for place in places}
+    if strangers:
+        named = ", ".join(sorted(map(str, strangers)))
+        raise TidegateError(
+            f"{first.pipeline.sink.table.uri} is also written by {named}, which this configuration does not have: "
+            "they cannot be fenced, so their unfinished work could be taken for orphans; nothing was removed",
+            "clean with a configuration that has all sources of the table; for a source that is gone for good, add it "
+            "again for this once",
+        )
