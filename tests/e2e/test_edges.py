@@ -40,6 +40,7 @@ def reasons(lake: Lake) -> dict[str, str]:
 
 
 def test_half_a_surrogate_pair_in_a_value_refuses_its_file_only(lake: Lake) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.write("d/2.ndjson", '{"id": "\\ud800"}\n')
     assert "\\ud800" in reasons(lake)["d/2.ndjson"]
     lake.assert_exactly_once()
@@ -56,6 +57,7 @@ def test_half_a_surrogate_pair_in_the_name_of_an_unknown_field_is_told_as_its_es
 @pytest.mark.parametrize("depth", [300, 800])
 @pytest.mark.parametrize("kind", ["json", "string", "int64"])
 def test_deep_nesting_is_read_or_refuses_its_file_only(lake: Lake, kind: str, depth: int) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.schema = {"fields": [*FIELDS, {"name": "deep", "type": kind}]}
     lake.write("d/2.ndjson", '{"id": 99, "deep": ' + "[" * depth + "1.50" + "]" * depth + "}\n")
     refused = reasons(lake)
@@ -75,6 +77,7 @@ def test_deep_nesting_in_an_unknown_field_does_not_matter(lake: Lake) -> None:
 def test_a_moment_outside_the_calendar_is_a_bad_record_whatever_its_neighbours(
     lake: Lake, moment: str, neighbour: str
 ) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.sink_settings = {"partition_by": {"prefix_template": "day=%Y-%m-%d", "column": "ts"}}
     lake.write("d/2.ndjson", json.dumps({"id": 99, "ts": moment}) + f"\n{neighbour}")
     assert "line 1" in reasons(lake)["d/2.ndjson"]
@@ -127,6 +130,7 @@ def test_narrower_integers_fit_a_partition_column(lake: Lake) -> None:
 
 @pytest.mark.parametrize("neighbour", ["", "nonsense\n"])
 def test_an_empty_text_in_a_required_partition_column_is_a_bad_record(lake: Lake, neighbour: str) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.schema = {"fields": [*FIELDS[:2], {"name": "event", "type": "string", "nullable": False}]}
     lake.sink_settings = BY_EVENT
     lake.write("d/2.ndjson", '{"id": 98, "event": "x"}\n{"id": 99, "event": ""}\n' + neighbour)
@@ -189,6 +193,7 @@ def test_a_file_that_always_grows_below_a_full_row_of_islands_does_not_keep_a_pa
 
 def test_a_failing_file_below_a_full_row_of_islands_keeps_attempts_for_later(tmp_path: Path) -> None:
     lake = Lake(tmp_path, source_settings={"max_islands": 3})
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.write("d/0.ndjson", "nonsense\n")
     for name in range(1, 4):
         lake.arrive(f"d/{name}.ndjson", 1)

@@ -232,6 +232,7 @@ def test_a_plan_says_that_a_run_would_stop(lake: Lake) -> None:
 
 def test_when_every_file_is_bad_the_state_stays_bounded_and_the_run_says_so(tmp_path: Path) -> None:
     lake = Lake(tmp_path, {"max_islands": 10, "checkpoint": {"interval_files": 5}})
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     for day in range(1, 10):
         for number in range(5):
             lake.write(f"date=2026-01-{day:02d}/{number}.ndjson", "no json\n")

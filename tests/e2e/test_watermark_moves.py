@@ -99,6 +99,7 @@ def test_a_watermark_that_is_there_already_commits_nothing(lake: Lake) -> None:
 
 
 def test_a_failed_file_that_is_passed_over_is_named_and_forgotten(lake: Lake) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.write(f"{HOUR}/5.ndjson", BAD)
     lake.arrive(f"{HOUR}/6.ndjson")
     assert not lake.run().ok

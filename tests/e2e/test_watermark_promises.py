@@ -95,6 +95,7 @@ def test_the_old_place_of_the_mirror_is_written_on_request(lake: Lake) -> None:
 
 
 def test_a_file_that_fails_holds_the_watermark_and_is_read_again(lake: Lake) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.arrive(f"{DAY}/1.ndjson")
     lake.write(f"{DAY}/2.ndjson", "not json\n")
     lake.arrive(f"{DAY}/3.ndjson")
