@@ -12,7 +12,7 @@ import pytest
 
 from servers.s3 import Server
 from support.lake import FIELDS, assert_same
-from tidegate import load, plan, status
+from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level
 from tidegate.runs.lanes import InProcessLane
@@ -99,3 +99,15 @@ def test_no_secret_is_in_logs_plans_state_or_the_table(bucket: Bucket) -> None:
     assert len(told) > 5
     assert len(written) >= 4
     assert not [text for text in (*shown, *written) if secret in text]
+
+
+def test_dead_letters_live_beside_the_table_on_s3(bucket: Bucket) -> None:
+    bucket.store.put("date=2026-01-28/hour=12/9.ndjson", b'{"id": 5000}\nnot json\n')
+    bucket.expected.append(5000)
+    project = load(bucket.config)
+    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    bucket.assert_exactly_once()
+    (letter,) = list_letters(bucket.config, "events")
+    assert (letter.file, letter.line, letter.text) == ("date=2026-01-28/hour=12/9.ndjson", 2, "not json")
+    assert [report.answered for report in discard_letters(bucket.config, "events")] == [1]
+    assert list_letters(bucket.config, "events") == ()

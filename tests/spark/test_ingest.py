@@ -102,3 +102,42 @@ def test_filters_find_rows_whatever_the_statistics_say(spark: SparkSession, tmp_
     assert found.where("flag").count() == 2
     assert found.where("at = timestamp '2026-01-28T12:00:00.123456Z'").count() == 4
     assert found.where("raw = X'000102'").count() == 4
+
+
+def test_bad_lines_come_out_of_tasks_as_letters_that_spark_reads_and_retry_brings_in(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.write("date=2026-01-28/hour=13/1769600009.ndjson.gz", '{"id": 1000}\n{"id": 1001.5}\nnot json\n')
+    lake.expected.append(1000)
+    report = tidegate.run(lake.config)
+    assert (report.ok, report.sources[0].bad_records) == (True, 2)
+    letters = spark.read.format("delta").load(str(lake.root / "lake/events_dead_letters"))
+    assert sorted((row["line"], row["text"]) for row in letters.collect()) == [(2, '{"id": 1001.5}'), (3, "not json")]
+    lake.schema = {**lake.schema, "numbers": "lenient"}
+    (answer,) = tidegate.retry_letters(lake.config, "events")
+    assert (answer.answered, answer.rows, len(answer.still_bad)) == (1, 1, 1)
+    found = spark.read.format("delta").load(str(lake.root / "lake/events"))
+    assert sorted(row["id"] for row in found.select("id").collect()) == [*lake.expected, 1001]
+
+
+def test_a_large_file_is_committed_in_the_middle_while_others_wait(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(tmp_path, settings={"spark": {"master": "local[2]"}})
+    lake.sink_settings = {"file_size_mb": 1, "row_group_size_bytes": 1024 * 1024, "commit_batch_files": 2}
+    lines = "".join(f'{{"id":{number},"event":"{number * 2654435761 % 2**64:x}"}}\n' for number in range(600_000))
+    lake.write("date=2026-01-28/1.ndjson.gz", lines)
+    lake.expected = list(range(600_000))
+    lake.next_id = 600_000
+    lake.arrive("date=2026-01-28/2.ndjson.gz")
+    report = tidegate.run(lake.config)
+    assert report.ok
+    assert report.sources[0].commits >= 3
+    lake.assert_exactly_once()
+
+
+def test_spark_sql_reads_the_blocks_and_the_export_of_the_ledger(spark: SparkSession, lake: Lake) -> None:
+    tidegate.run(lake.config)
+    tidegate.export_ledger(lake.config, "events", to=lake.root / "ledger.parquet")
+    found = spark.read.parquet(str(lake.root / "ledger.parquet"))
+    found.createOrReplaceTempView("ledger")
+    (row,) = spark.sql("select count(distinct file) as files, sum(rows) as rows from ledger").collect()
+    assert (row["files"], row["rows"]) == (12, 120)
