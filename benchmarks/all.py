@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from importlib import import_module
 
 NAMES = ("throughput", "idle_poll", "memory", "decode")
@@ -17,10 +18,12 @@ def main() -> int:
     codes = []
     for name in NAMES:
         print(f"\n=== {name}", flush=True)
+        started = time.monotonic()
         if "--quick" in sys.argv:
             import_module(f"benchmarks.{name}").main()
         else:
             codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode)
+        print(f"({name} took {time.monotonic() - started:.0f} s)", flush=True)
     return max(codes, default=0)
 
 
