@@ -94,7 +94,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
 def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    http = client_settings(location.options)
+    http, again = client_settings(location.options), retries(location.options)
     prefix = path or None
     match scheme:
         case "s3":
@@ -103,7 +103,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config=config,  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )
         case "gs":
             return GCSStore(
@@ -111,7 +111,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config=config,  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )
         case _:
             container, _, host = bucket.partition("@")
@@ -121,5 +121,5 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config={**account, **config},  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )

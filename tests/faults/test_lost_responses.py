@@ -1,0 +1,213 @@
+"""Whole passes over a bad line to a real S3 server: whatever gets lost on the way, every row is there once.
+
+Each fault hits one kind of request, once or for the whole pass. The pass goes through or fails cleanly, the next one
+over a good line completes it, and the table holds what the source holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
+from servers.s3 import Server
+from support.s3_lake import KEY, PATIENCE, S3Lake
+from tidegate import RunReport
+from tidegate.state.status import read_recorded
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+
+SENDING = (
+    Fault.LOST,
+    Fault.ERROR_AFTER,
+    Fault.PRECONDITION,
+    Fault.CONFLICT,
+    Fault.ERROR,
+    Fault.SLOW_DOWN,
+    Fault.RESET,
+    Fault.RESET_SENDING,
+)
+ASKING = (
+    Fault.LOST,
+    Fault.ERROR,
+    Fault.SLOW_DOWN,
+    Fault.RESET,
+    Fault.RESET_ANSWERING,
+    Fault.TRUNCATED,
+    Fault.SLOW,
+)
+BRIEFLY = (Fault.LOST, Fault.PRECONDITION, Fault.ERROR)
+HARMLESS = {Fault.SLOW}
+THROUGHOUT = {Fault.LOST, Fault.PRECONDITION, Fault.ERROR, Fault.RESET_ANSWERING, Fault.TRUNCATED}
+"""Faults that are also tried on every request of a kind, not only on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Requests of one kind, by method and path."""
+
+    name: str
+    method: str
+    path: str
+    faults: tuple[Fault, ...]
+
+    def rule(self, fault: Fault, skip: int = 0, times: int | None = None) -> Rule:
+        return Rule(fault, self.method, self.path, skip, times)
+
+    def seen(self, request: str) -> bool:
+        """Whether a request that the proxy saw is of this kind."""
+        method, _, path = request.partition(" ")
+        return self.rule(Fault.LOST).matches(method, path)
+
+
+LISTING = Kind("listing the source", "GET", r"list-type=2.*/source", ASKING)
+READING = Kind("reading a file", "GET", r"/source/.*\.ndjson$", ASKING)
+UPLOAD = Kind("uploading", "PUT", r"/table/[^/]*\.parquet$", SENDING)
+MEASURING = Kind("measuring a data file", "HEAD", r"/table/[^/]*\.parquet$", (Fault.LOST, Fault.ERROR))
+DOCUMENT = Kind("the document", "PUT", r"/_tidegate/events/default/[^/]*\.json$", SENDING)
+COMMIT = Kind("the commit", "PUT", r"/_delta_log/\d{20}\.json$", SENDING)
+LOG = Kind("reading the log", "GET", r"/_delta_log/\d{20}\.json$", ASKING)
+LOG_LISTING = Kind("listing the log", "GET", r"list-type=2.*/_delta_log", ASKING)
+STATE = Kind("reading the document", "GET", r"/_tidegate/events/default/[^/]*\.json$", ASKING)
+WON = Kind("the note of the winner", "PUT", r"\.won$", BRIEFLY)
+MIRROR = Kind("the mirror", "PUT", r"_checkpoint\.json$", BRIEFLY)
+KINDS = (LISTING, READING, UPLOAD, MEASURING, DOCUMENT, COMMIT, LOG, LOG_LISTING, STATE, WON, MIRROR)
+
+
+@pytest.fixture
+def proxy(s3: Server) -> Iterator[FaultProxy]:
+    with in_front_of(s3) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def lake(s3: Server, proxy: FaultProxy, tmp_path: Path) -> S3Lake:
+    return S3Lake(s3, proxy, tmp_path)
+
+
+def position(lake: S3Lake) -> int:
+    found = read_recorded(lake.objects, KEY)
+    return 0 if found is None else found.version
+
+
+def suffered(lake: S3Lake, rule: Rule) -> RunReport:
+    """One pass under ``rule``, which must have hit; nothing is doubled, whatever came of it."""
+    before = lake.faults.injected[rule.fault]
+    lake.faults.inject(rule)
+    report = lake.run()
+    assert lake.faults.injected[rule.fault] > before, f"{rule} never hit"
+    assert report.ok or report.sources[0].error, report
+    return report
+
+
+def completed(lake: S3Lake) -> None:
+    """The next pass over a good line goes through, and every row is there once."""
+    lake.faults.inject()
+    report = lake.run()
+    assert report.ok, report
+    lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_faults_of_one_kind_of_request_lose_and_double_nothing(lake: S3Lake, kind: Kind) -> None:
+    lake.arrive("000.ndjson")
+    completed(lake)
+    for number, fault in enumerate(kind.faults, 1):
+        for times in (1, None) if fault in THROUGHOUT else (1,):
+            lake.arrive(f"{number:03d}-{times}.ndjson")
+            report = suffered(lake, kind.rule(fault, times=times))
+            assert report.ok or fault not in HARMLESS
+        completed(lake)
+
+
+@pytest.mark.parametrize("fault", SENDING)
+def test_a_fault_of_the_commit_that_makes_the_table_loses_and_doubles_nothing(lake: S3Lake, fault: Fault) -> None:
+    lake.arrive("000.ndjson")
+    suffered(lake, COMMIT.rule(fault, times=1))
+    lake.arrive("001.ndjson")
+    completed(lake)
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.LOST, Fault.RESET_ANSWERING, Fault.TRUNCATED])
+def test_a_listing_that_fails_ends_the_poll_and_moves_nothing(lake: S3Lake, fault: Fault) -> None:
+    lake.arrive("000.ndjson")
+    completed(lake)
+    lake.arrive("001.ndjson")
+    report = suffered(lake, LISTING.rule(fault))
+    assert not report.ok
+    assert not [request for request in lake.faults.seen if request.startswith("PUT") or READING.seen(request)]
+    assert position(lake) == 1
+    completed(lake)
+
+
+def test_the_first_page_of_a_listing_is_not_used_when_the_second_fails(lake: S3Lake) -> None:
+    files = lake.files
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: files.put(f"date=2026-01-28/{number:05d}.txt", b"x"), range(1004)))
+    lake.arrive("99999.ndjson")
+    report = suffered(lake, LISTING.rule(Fault.TRUNCATED, skip=1))
+    assert not report.ok
+    assert not [request for request in lake.faults.seen if READING.seen(request)]
+    assert lake.ids() == []
+    completed(lake)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", r"\?uploads"), ("PUT", r"partNumber=2"), ("POST", r"uploadId=")],
+    ids=["its beginning", "a part", "its end"],
+)
+def test_faults_of_an_upload_in_parts_lose_and_double_nothing(lake: S3Lake, method: str, path: str) -> None:
+    lake.sink_settings = {"min_multipart_size_mb": 1, "part_size_mb": 5}
+    noise = random.Random(7)
+    for number, fault in enumerate((Fault.LOST, Fault.ERROR_AFTER, Fault.RESET_SENDING)):
+        lake.arrive(f"{number:03d}.ndjson", 1, event=noise.randbytes(2_800_000).hex())
+        suffered(lake, Rule(fault, method, path, times=2))
+    completed(lake)
+
+
+@pytest.mark.parametrize("kind", [LISTING, READING, COMMIT], ids=lambda kind: kind.name)
+def test_a_server_that_never_answers_is_given_up_and_nothing_is_lost(lake: S3Lake, kind: Kind) -> None:
+    lake.patience = {**PATIENCE, "timeout": "1s", "max_retries": "0"}
+    lake.arrive("000.ndjson")
+    completed(lake)
+    lake.arrive("001.ndjson")
+    report = suffered(lake, kind.rule(Fault.SILENT))
+    assert report.ok is (kind is COMMIT), "a commit without an answer is found in the log"
+    completed(lake)
+
+
+def test_an_outcome_that_cannot_be_read_is_left_to_the_next_run(lake: S3Lake) -> None:
+    lake.arrive("000.ndjson")
+    completed(lake)
+    lake.arrive("001.ndjson")
+    unreadable = Rule(Fault.SLOW_DOWN, "GET", r"/_delta_log/0{19}1\.json$")
+    lake.faults.inject(COMMIT.rule(Fault.LOST), unreadable)
+    (source,) = lake.run().sources
+    assert source.exit_code == 6
+    assert "whether the commit took effect is unknown" in str(source.error)
+    lake.faults.inject()
+    assert lake.run().sources[0].files == 0, "it had taken effect: nothing is read again"
+    completed(lake)
+
+
+def test_a_random_mix_of_faults_loses_and_doubles_nothing(s3: Server, tmp_path: Path) -> None:
+    sending = [Rule(fault, "PUT|POST", chance=0.15 / len(SENDING)) for fault in SENDING]
+    asking = [Rule(fault, "GET|HEAD", chance=0.15 / len(ASKING)) for fault in ASKING]
+    with in_front_of(s3, seed=20260128) as proxy:
+        settings, patience = {"delta_checkpoint_interval": 5}, {**PATIENCE, "max_retries": "2"}
+        lake = S3Lake(s3, proxy, tmp_path, settings, deadline_secs=3, patience=patience)
+        long_lived, well = lake.running(), 0
+        for number in range(30):
+            lake.arrive(f"{number:03d}.ndjson")
+            lake.faults.inject(*sending, *asking)
+            well += lake.run(long_lived if number % 2 else None).ok
+            lake.assert_nothing_doubled()
+        assert well, "none of 30 passes went through"
+        assert lake.faults.injected.total() >= 30
+        completed(lake)
