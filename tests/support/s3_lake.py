@@ -27,7 +27,7 @@ PATIENCE = {"max_retries": "1", "retry_timeout": "5s", "timeout": "3s", "connect
 
 @dataclass
 class S3Lake:
-    """One pipeline ``events``. Runs reach ``source`` and ``table`` through the proxy; ``files`` and ``objects`` go around."""
+    """One pipeline ``events``. Runs reach ``source`` and ``table`` by the proxy, ``files`` and ``objects`` directly."""
 
     server: Server
     proxy: FaultProxy
