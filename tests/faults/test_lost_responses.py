@@ -125,6 +125,15 @@ def test_faults_of_one_kind_of_request_lose_and_double_nothing(lake: S3Lake, kin
         completed(lake)
 
 
+def test_a_document_that_arrives_cut_short_is_read_again_before_it_counts_as_damaged(lake: S3Lake) -> None:
+    lake.arrive("000.ndjson")
+    completed(lake)
+    for times, damaged in ((1, 0), (None, 1)):
+        lake.seen.clear()
+        assert suffered(lake, STATE.rule(Fault.TRUNCATED, times=times)).ok
+        assert len([event for event in lake.seen if "is damaged" in str(event)]) == damaged
+
+
 @pytest.mark.parametrize("fault", SENDING)
 def test_a_fault_of_the_commit_that_makes_the_table_loses_and_doubles_nothing(lake: S3Lake, fault: Fault) -> None:
     lake.arrive("000.ndjson")
