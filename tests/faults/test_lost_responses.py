@@ -55,6 +55,7 @@ class Kind:
     method: str
     path: str
     faults: tuple[Fault, ...]
+    checkpoint_interval: int = 10
 
     def rule(self, fault: Fault, skip: int = 0, times: int | None = None) -> Rule:
         return Rule(fault, self.method, self.path, skip, times)
@@ -76,7 +77,23 @@ LOG_LISTING = Kind("listing the log", "GET", r"list-type=2.*/_delta_log", ASKING
 STATE = Kind("reading the document", "GET", r"/_tidegate/events/default/[^/]*\.json$", ASKING)
 WON = Kind("the note of the winner", "PUT", r"\.won$", BRIEFLY)
 MIRROR = Kind("the mirror", "PUT", r"_checkpoint\.json$", BRIEFLY)
-KINDS = (LISTING, READING, UPLOAD, MEASURING, DOCUMENT, COMMIT, LOG, LOG_LISTING, STATE, WON, MIRROR)
+CHECKPOINT = Kind("writing a Delta checkpoint", "PUT", r"/_delta_log/.*checkpoint(\.parquet)?$", BRIEFLY, 1)
+CHECKPOINT_READING = Kind("reading a Delta checkpoint", "GET", r"/_delta_log/.*\.checkpoint\.parquet$", ASKING, 1)
+KINDS = (
+    LISTING,
+    READING,
+    UPLOAD,
+    MEASURING,
+    DOCUMENT,
+    COMMIT,
+    LOG,
+    LOG_LISTING,
+    STATE,
+    WON,
+    MIRROR,
+    CHECKPOINT,
+    CHECKPOINT_READING,
+)
 
 
 @pytest.fixture
@@ -115,6 +132,7 @@ def completed(lake: S3Lake) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_faults_of_one_kind_of_request_lose_and_double_nothing(lake: S3Lake, kind: Kind) -> None:
+    lake.sink_settings = {"delta_checkpoint_interval": kind.checkpoint_interval}
     lake.arrive("000.ndjson")
     completed(lake)
     for number, fault in enumerate(kind.faults, 1):

@@ -35,6 +35,7 @@ SETTINGS = {
     "spark.task.maxFailures": "3",
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
+    "spark.speculation.minTaskRuntime": "6s",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.5",
 }

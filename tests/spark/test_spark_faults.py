@@ -15,7 +15,7 @@ import pytest
 
 from support.lake import Lake
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).with_name("cluster_faults.py")
 SURVIVED = ("raised", "worker-killed", "speculated", "executor-lost")
@@ -34,7 +34,7 @@ class Cluster:
                 lake.arrive(f"date=2026-01-28/hour=12/{number}.ndjson.gz")
             assert lake.config
         command = [sys.executable, str(SCRIPT), str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=folder)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=folder)
         assert done.returncode == 0, done.stderr[-3000:]
         self.told: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
 
