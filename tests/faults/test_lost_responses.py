@@ -152,6 +152,18 @@ def test_a_document_that_arrives_cut_short_is_read_again_before_it_counts_as_dam
         assert len([event for event in lake.seen if "is damaged" in str(event)]) == damaged
 
 
+def test_a_table_that_was_loaded_and_then_cannot_be_asked_is_a_clean_failure(lake: S3Lake) -> None:
+    """The library reads the checkpoint again for a question to a table that it has loaded."""
+    lake.sink_settings = {"delta_checkpoint_interval": 1}
+    lake.arrive("000.ndjson")
+    completed(lake)
+    for spared in range(1, 16, 2):
+        lake.arrive(f"{spared:03d}.ndjson")
+        (source,) = suffered(lake, CHECKPOINT_READING.rule(Fault.ERROR, skip=spared)).sources
+        assert source.exit_code in (0, 4)
+    completed(lake)
+
+
 @pytest.mark.parametrize("fault", SENDING)
 def test_a_fault_of_the_commit_that_makes_the_table_loses_and_doubles_nothing(lake: S3Lake, fault: Fault) -> None:
     lake.arrive("000.ndjson")

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 _PROTOCOL_SEARCH = 100
+_STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
+"""How the library tells of a store that failed, inside any of its errors."""
+
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 """Colours and native stack traces in the library's messages."""
 
@@ -165,6 +168,10 @@ class DeltaLakeTable:
         except OSError as error:
             raise StorageUnavailable(f"{problem}: {self._said(error)}", "check the storage and try again") from error
         except (DeltaError, ValueError, TypeError) as error:
+            if _STORAGE.search(str(error)):
+                raise StorageUnavailable(
+                    f"{problem}: {self._said(error)}", "check the storage and try again"
+                ) from error
             raise TableError(f"{problem}: {self._said(error)}", "see the table's history") from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
