@@ -41,9 +41,10 @@ ASKING = (
     Fault.TRUNCATED,
     Fault.SLOW,
 )
-BRIEFLY = (Fault.LOST, Fault.PRECONDITION, Fault.ERROR)
+SENDING_NOTES = (Fault.LOST, Fault.PRECONDITION, Fault.ERROR)
+ASKING_STATE = (Fault.LOST, Fault.ERROR, Fault.RESET_ANSWERING, Fault.TRUNCATED)
 HARMLESS = {Fault.SLOW}
-THROUGHOUT = {Fault.LOST, Fault.PRECONDITION, Fault.ERROR, Fault.RESET_ANSWERING, Fault.TRUNCATED}
+THROUGHOUT = {Fault.PRECONDITION, Fault.ERROR, Fault.TRUNCATED}
 """Faults that are also tried on every request of a kind, not only on one."""
 
 
@@ -72,13 +73,13 @@ UPLOAD = Kind("uploading", "PUT", r"/table/[^/]*\.parquet$", SENDING)
 MEASURING = Kind("measuring a data file", "HEAD", r"/table/[^/]*\.parquet$", (Fault.LOST, Fault.ERROR))
 DOCUMENT = Kind("the document", "PUT", r"/_tidegate/events/default/[^/]*\.json$", SENDING)
 COMMIT = Kind("the commit", "PUT", r"/_delta_log/\d{20}\.json$", SENDING)
-LOG = Kind("reading the log", "GET", r"/_delta_log/\d{20}\.json$", ASKING)
-LOG_LISTING = Kind("listing the log", "GET", r"list-type=2.*/_delta_log", ASKING)
-STATE = Kind("reading the document", "GET", r"/_tidegate/events/default/[^/]*\.json$", ASKING)
-WON = Kind("the note of the winner", "PUT", r"\.won$", BRIEFLY)
-MIRROR = Kind("the mirror", "PUT", r"_checkpoint\.json$", BRIEFLY)
-CHECKPOINT = Kind("writing a Delta checkpoint", "PUT", r"/_delta_log/.*checkpoint(\.parquet)?$", BRIEFLY, 1)
-CHECKPOINT_READING = Kind("reading a Delta checkpoint", "GET", r"/_delta_log/.*\.checkpoint\.parquet$", ASKING, 1)
+LOG = Kind("reading the log", "GET", r"/_delta_log/\d{20}\.json$", ASKING_STATE)
+LOG_LISTING = Kind("listing the log", "GET", r"list-type=2.*/_delta_log", ASKING_STATE)
+STATE = Kind("reading the document", "GET", r"/_tidegate/events/default/[^/]*\.json$", ASKING_STATE)
+WON = Kind("the note of the winner", "PUT", r"\.won$", SENDING_NOTES)
+MIRROR = Kind("the mirror", "PUT", r"_checkpoint\.json$", SENDING_NOTES)
+CHECKPOINT = Kind("writing a Delta checkpoint", "PUT", r"/_delta_log/.*checkpoint(\.parquet)?$", SENDING_NOTES, 1)
+CHECKPOINT_READING = Kind("reading a Delta checkpoint", "GET", r"/_delta_log/.*\.checkpoint\.parquet$", ASKING_STATE, 1)
 KINDS = (
     LISTING,
     READING,
@@ -239,8 +240,7 @@ def test_a_random_mix_of_faults_loses_and_doubles_nothing(s3: Server, tmp_path: 
     sending = [Rule(fault, "PUT|POST", chance=0.15 / len(SENDING)) for fault in SENDING]
     asking = [Rule(fault, "GET|HEAD", chance=0.15 / len(ASKING)) for fault in ASKING]
     with in_front_of(s3, seed=20260128) as proxy:
-        settings, patience = {"delta_checkpoint_interval": 5}, {**PATIENCE, "max_retries": "2"}
-        lake = S3Lake(s3, proxy, tmp_path, settings, deadline_secs=3, patience=patience)
+        lake = S3Lake(s3, proxy, tmp_path, {"delta_checkpoint_interval": 5})
         long_lived, well = lake.running(), 0
         for number in range(30):
             lake.arrive(f"{number:03d}.ndjson")
