@@ -7,6 +7,7 @@ over a good line completes it, and the table holds what the source holds.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.racing import polling
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
 from support.s3_lake import KEY, PATIENCE, S3Lake
@@ -120,6 +122,7 @@ def suffered(lake: S3Lake, rule: Rule) -> RunReport:
     report = lake.run()
     assert lake.faults.injected[rule.fault] > before, f"{rule} never hit"
     assert report.ok or report.sources[0].error, report
+    assert "\x1b" not in str(report.sources[0].error), "colours of a foreign message"
     return report
 
 
@@ -250,3 +253,15 @@ def test_a_random_mix_of_faults_loses_and_doubles_nothing(s3: Server, tmp_path: 
         assert well, "none of 30 passes went through"
         assert lake.faults.injected.total() >= 30
         completed(lake)
+
+
+def test_processes_that_race_over_a_bad_line_lose_and_double_nothing(lake: S3Lake, tmp_path: Path) -> None:
+    lake.arrive("000.ndjson")
+    faults = [Rule(fault, "PUT|POST", chance=0.01) for fault in SENDING]
+    lake.faults.inject(*faults, *[Rule(fault, "GET|HEAD", chance=0.01) for fault in ASKING])
+    with polling(tmp_path / "race", *[lake.config] * 2, well=False):
+        for number in range(1, 15):
+            lake.arrive(f"{number:03d}.ndjson")
+            time.sleep(0.2)
+    assert lake.faults.injected.total() > 0
+    completed(lake)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.racing import polling
 from support.lake import Lake
 from tidegate.specs import Location
 from tidegate.state.identity import SourceKey
@@ -34,25 +35,6 @@ def started(config: Path, failpoints: str = "") -> Iterator[subprocess.Popen[byt
     finally:
         process.kill()
         process.wait()
-
-
-@contextlib.contextmanager
-def polling(folder: Path, *configs: Path) -> Iterator[None]:
-    """While inside, one process per configuration polls; all begin at once and end well with the block."""
-    folder.mkdir()
-    with contextlib.ExitStack() as stack:
-        command = [sys.executable, str(WORKER.with_name("poller.py"))]
-        pollers = [subprocess.Popen([*command, str(config), str(folder)]) for config in configs]
-        for poller in pollers:
-            stack.callback(poller.wait)
-            stack.callback(poller.kill)
-        while len(list(folder.glob("ready-*"))) < len(pollers):
-            assert all(poller.poll() is None for poller in pollers), "a process ended before the start"
-            time.sleep(0.01)
-        (folder / "go").touch()
-        yield
-        (folder / "enough").touch()
-        assert [poller.wait(timeout=120) for poller in pollers] == [0] * len(pollers)
 
 
 def stopped(process: subprocess.Popen[bytes]) -> None:
