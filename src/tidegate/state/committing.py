@@ -103,6 +103,7 @@ class _Attempt:
         """Steps a to d once; None means: again."""
         try:
             snapshot = self._fresh()
+            unmoved = self._unmoved(snapshot)
         except _FINAL:
             raise
         except TidegateError as error:
@@ -110,7 +111,7 @@ class _Attempt:
             return None
         if self._first_base is None:
             self._first_base = -1 if snapshot is None else snapshot.facts.version
-        if self._unmoved(snapshot):
+        if unmoved:
             if snapshot is not None and self._add_columns(snapshot):
                 return None
             self._send(snapshot)

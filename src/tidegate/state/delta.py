@@ -5,8 +5,9 @@ The library's errors are mapped here, once. They are only ever shown: what a com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,7 +17,7 @@ from tidegate.state.features import check_protocol
 from tidegate.state.log import DeltaLog
 from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol
 from tidegate.storage.opening import split_uri
-from tidegate.storage.options import client_settings, of_scheme, secrets
+from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,21 +26,29 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 _PROTOCOL_SEARCH = 100
+_STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
+"""How the library tells of a store that failed, inside any of its errors."""
+
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
+"""Colours and native stack traces in the library's messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One loaded version of the table."""
+    """One loaded version of the table; what it is asked may make the library read storage once more."""
 
     facts: TableFacts
     table: Any
+    mapped: Callable[[str], AbstractContextManager[None]]
 
     def transaction_version(self, app_id: str) -> int | None:
-        found = self.table.transaction_version(app_id)
+        with self.mapped("read a position of"):
+            found = self.table.transaction_version(app_id)
         return None if found is None else int(found)
 
     def active_paths(self) -> frozenset[str]:
-        column = self.table.get_add_actions(flatten=True).column("path")
+        with self.mapped("list the files of"):
+            column = self.table.get_add_actions(flatten=True).column("path")
         return frozenset(unquote(str(path)) for path in column.to_pylist())
 
 
@@ -68,7 +77,7 @@ class DeltaLakeTable:
                     f"{self._location.uri}/_delta_log holds entries, but no table can be made of them",
                     "the log is incomplete: put the missing entries back from a copy",
                 )
-        return None if table is None else DeltaSnapshot(_facts(table), table)
+        return None if table is None else DeltaSnapshot(_facts(table), table, self._mapped)
 
     def _load(self) -> Any | None:
         from deltalake import DeltaTable
@@ -181,6 +190,10 @@ class DeltaLakeTable:
                 f"{problem}: {said(error, self._location)}", "check the storage and try again"
             ) from error
         except (DeltaError, ValueError, TypeError) as error:
+            if _STORAGE.search(str(error)):
+                raise StorageUnavailable(
+                    f"{problem}: {said(error, self._location)}", "check the storage and try again"
+                ) from error
             raise TableError(f"{problem}: {said(error, self._location)}", "see the table's history") from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
@@ -190,18 +203,18 @@ class DeltaLakeTable:
 
 def said(error: BaseException, location: Location) -> str:
     """A foreign error on one line, unless it holds a secret."""
-    text = " ".join(str(error).split())[:500]
+    text = " ".join(_DECORATION.sub(" ", str(error)).split()).replace(" ↳ ", ": ")[:500]
     hidden = any(secret in str(error) for secret in secrets(location.options))
     return type(error).__name__ if hidden else f"{text} ({type(error).__name__})"
 
 
 def library_options(location: Location) -> dict[str, str]:
-    """What the library needs to reach the place: the same names, times and endpoint as the store."""
+    """What the library needs to reach the place: the same names, times, retries and endpoint as the store."""
     scheme = split_uri(location.uri)[0]
     if scheme == "file":
         return {}
     http = {name: str(value) for name, value in client_settings(location.options).items()}
-    return http | of_scheme(location.options, scheme)
+    return http | retry_options(location.options) | of_scheme(location.options, scheme)
 
 
 class _Missing(TableError):

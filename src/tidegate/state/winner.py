@@ -2,8 +2,8 @@
 
 The log decides: the entry that holds ``txn(app, version)`` names the attempt and the hash of its document. A
 ``.won`` note says where that entry is and stands in for it once the log was cleaned up. A document that is
-missing or not the one that was hashed is replaced by the state in the same entry, so that nothing is read
-twice. Where neither is left, ``StateUnreadable`` stops: a fresh start would read everything again.
+missing or, also at a second look, not the one that was hashed is replaced by the state in the same entry, so that
+nothing is read twice. Where neither is left, ``StateUnreadable`` stops: a fresh start would read everything again.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def holds(site: Site, entry: LogEntry, version: int) -> bool:
 
 def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: Evidence) -> Winner:
     stored = evidence.stored.get(mark.attempt)
+    if stored is not None and stored.sha256 != mark.sha256:
+        stored = documents.read(site.store, site.key, mark.version, mark.attempt)
     document = stored.document if stored is not None and stored.sha256 == mark.sha256 else None
     note = evidence.notes.get(mark.attempt)
     warnings: tuple[str, ...] = ()

@@ -31,6 +31,9 @@ _RETRY_CODES = {
     "ServerBusy",
     "Throttling",
 }
+_CONTRADICTIONS = ("AlreadyExistsError", "PreconditionError")
+"""Refusals of a condition that was not made."""
+
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
 _BAD_KEY = re.compile(r'Error parsing Path "(.*?)": |Path "(.*?)" contained', re.DOTALL)
@@ -45,6 +48,13 @@ def changed(uri: str, detail: str) -> ObjectChanged:
     """What is at ``uri`` is not what was asked for."""
     return ObjectChanged(
         f"{uri} is not the object that was listed: {detail}", "list again; source files must not be rewritten"
+    )
+
+
+def short(uri: str, found: int, announced: int) -> StorageUnavailable:
+    """Part of an answer got lost, and the rest looks whole."""
+    return StorageUnavailable(
+        f"cannot read {uri}: {found} bytes arrived of {announced}", "try again; something on the way cuts answers short"
     )
 
 
@@ -92,11 +102,13 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
     bad_key = _BAD_KEY.search(text)
     if bad_key and (kind == "InvalidPathError" or isinstance(error, ValueError)):
         return unusable_path(uri, bad_key[1] or bad_key[2], "the store's client cannot represent it")
-    if kind == "AlreadyExistsError":
+    if kind == "AlreadyExistsError" and action == "create":
         return exists(uri)
     if isinstance(error, OSError) and error.errno is not None:
         return from_os(error, uri, action)
     code = found[1] if (found := _CODE.search(text)) else ""
+    if action == "read" and (kind == "PreconditionError" or status_of(error) == 412):
+        return changed(uri, "its etag differs")
     return _by_answer(error, uri, f"cannot {action} {uri}", status_of(error), code)
 
 
@@ -111,8 +123,6 @@ def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str)
     answered = f"{problem} (the store answered {' '.join(filter(None, (str(status or ''), code)))})"
     if code in ("NoSuchBucket", "ContainerNotFound"):
         return StorageError(answered, f"{_bucket(uri)} does not exist: create it, or correct the URI")
-    if kind == "PreconditionError" or status == 412:
-        return changed(uri, "its etag differs")
     if isinstance(error, FileNotFoundError) or status == 404:
         return missing(uri)
     if "BadScheme" in text:
@@ -121,8 +131,10 @@ def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str)
         return AccessDenied(f"{problem}: no credentials", "set the storage options or the environment variables")
     if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return AccessDenied(answered, "check the credentials in the storage options and what they may do there")
-    if status >= 500 or status in (408, 429) or code in _RETRY_CODES:
+    if status >= 500 or status in (408, 409, 412, 429) or code in _RETRY_CODES or kind in _CONTRADICTIONS:
         return StorageUnavailable(answered, "try again later; the store is overloaded or out of order")
+    if "invalid list response" in text:
+        return StorageUnavailable(f"{problem}: the answer is cut short", "try again; nothing of it was used")
     if "HTTP error" in text or "error sending request" in text or isinstance(error, TimeoutError):
         return StorageUnavailable(f"{problem}: no answer", "check the endpoint and the network, then try again")
     if kind == "NotSupportedError":

@@ -105,7 +105,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
 def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    http = client_settings(location.options)
+    http, again = client_settings(location.options), retries(location.options)
     prefix = path or None
     match scheme:
         case "s3":
@@ -114,7 +114,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config=config,  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )
         case "gs":
             return GCSStore(
@@ -122,7 +122,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config=config,  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )
         case _:
             container, _, host = bucket.partition("@")
@@ -132,5 +132,5 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
                 prefix=prefix,
                 config={**account, **config},  # type: ignore[arg-type]  # names are checked by the client itself
                 client_options=http,
-                retry_config=retries(),
+                retry_config=again,
             )

@@ -2,11 +2,13 @@
 
 Names are those of the cloud providers' environment variables, in upper or lower case. Options of another
 scheme are left out, so that one set of options serves a local source and an S3 table alike; an unknown option
-of the own scheme is an error. Time-outs and retries are bounded (``timeout``, ``connect_timeout``).
+of the own scheme is an error. Time-outs and retries are bounded (``timeout``, ``connect_timeout``, ``max_retries``,
+``retry_timeout``), for the store and for the Delta library alike.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
@@ -56,6 +58,8 @@ _KNOWN = {
     "gs": ("google_service_account", "google_service_account_key", "google_application_credentials"),
     "az": ("azure_storage_account_name", "azure_storage_account_key", "azure_storage_sas_token"),
 }
+_RETRIES = {"max_retries": "7", "retry_timeout": "90s"}
+_UNITS = {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "m": timedelta(minutes=1)}
 _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
 
 
@@ -67,10 +71,31 @@ def client_settings(options: Options) -> ClientConfig:
     return settings  # type: ignore[return-value]  # a TypedDict whose keys were checked above
 
 
-def retries() -> RetryConfig:
-    """At most eight tries within ninety seconds."""
+def retries(options: Options) -> RetryConfig:
+    """At most eight tries within ninety seconds, which the options may change."""
+    chosen = retry_options(options)
     backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}
-    return {"max_retries": 7, "retry_timeout": timedelta(seconds=90), "backoff": backoff}  # type: ignore[typeddict-item]  # same keys
+    timeout = _duration("retry_timeout", chosen["retry_timeout"])
+    return {"max_retries": int(chosen["max_retries"]), "retry_timeout": timeout, "backoff": backoff}  # type: ignore[typeddict-item]  # same keys
+
+
+def retry_options(options: Options) -> dict[str, str]:
+    """The retry settings as options: how often a request is repeated, and until when."""
+    given = {name.lower(): value for name, value in options.items()}
+    chosen = {name: given.get(name, default) for name, default in _RETRIES.items()}
+    if not re.fullmatch(r"\d{1,4}", chosen["max_retries"]):
+        raise StorageError(
+            f"storage option max_retries: {chosen['max_retries']!r} is not a whole number", "write 7, or 0 for none"
+        )
+    _duration("retry_timeout", chosen["retry_timeout"])
+    return chosen
+
+
+def _duration(name: str, text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,6})(ms|s|m)", text)
+    if found is None:
+        raise StorageError(f"storage option {name}: {text!r} is not a duration", "write 90s, 2m or 500ms")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def of_scheme(options: Options, scheme: str) -> dict[str, str]:

@@ -71,6 +71,19 @@ def test_every_answer_of_the_store_has_a_kind_and_a_remedy(status: int, code: st
     assert error.remedy
 
 
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_refused_condition_of_a_plain_write_may_be_tried_again(status: int) -> None:
+    error = from_client(answer(status, "ConditionalRequestConflict"), URI, "write")
+    assert type(error) is StorageUnavailable
+    assert f"cannot write {URI} (the store answered {status}" in str(error)
+
+
+def test_a_listing_cut_short_may_be_tried_again() -> None:
+    error = from_client(RuntimeError("Got invalid list response: tag not closed"), URI, "list")
+    assert type(error) is StorageUnavailable
+    assert "cut short" in str(error)
+
+
 def test_a_missing_bucket_is_not_a_missing_object() -> None:
     error = from_client(FileNotFoundError(str(answer(404, "NoSuchBucket"))), URI, "read")
     assert not isinstance(error, ObjectMissing)

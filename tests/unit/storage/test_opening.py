@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tidegate.errors import StorageError
 from tidegate.specs import Location, Options
 from tidegate.storage import memory
 from tidegate.storage.opening import absolute, open_store, split_uri
+from tidegate.storage.options import retries, retry_options
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,25 @@ def test_an_unusable_value_is_refused_without_showing_it() -> None:
     assert "AWS_ALLOW_HTTP" in str(caught.value)
     assert "CANARY" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_retries": "often"}, {"max_retries": "-1"}, {"retry_timeout": "90"}, {"RETRY_TIMEOUT": "1 hour"}]
+)
+def test_an_unusable_retry_setting_is_refused_by_name(options: dict[str, str]) -> None:
+    with pytest.raises(StorageError, match=f"storage option {next(iter(options)).lower()}: .* is not a"):
+        open_store(Location("s3://lake", Options(options)))
+
+
+def test_retry_settings_reach_both_clients() -> None:
+    options = Options({"MAX_RETRIES": "2", "retry_timeout": "500ms"})
+    assert retries(options) | {"backoff": {}} == {
+        "max_retries": 2,
+        "retry_timeout": timedelta(milliseconds=500),
+        "backoff": {},
+    }
+    assert retry_options(options) == {"max_retries": "2", "retry_timeout": "500ms"}
+    assert retry_options(Options({})) == {"max_retries": "7", "retry_timeout": "90s"}
 
 
 def test_other_clouds_open_without_a_request() -> None:

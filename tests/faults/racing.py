@@ -1,0 +1,35 @@
+"""Processes that poll the same or different pipelines at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+POLLER = Path(__file__).with_name("poller.py")
+
+
+@contextlib.contextmanager
+def polling(folder: Path, *configs: Path, well: bool = True) -> Iterator[None]:
+    """While inside, one process per configuration polls; all begin at once and end with the block.
+
+    With ``well`` no pass of any of them may fail.
+    """
+    folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        command = [sys.executable, str(POLLER)]
+        pollers = [subprocess.Popen([*command, str(config), str(folder)]) for config in configs]
+        for poller in pollers:
+            stack.callback(poller.wait)
+            stack.callback(poller.kill)
+        while len(list(folder.glob("ready-*"))) < len(pollers):
+            assert all(poller.poll() is None for poller in pollers), "a process ended before the start"
+            time.sleep(0.01)
+        (folder / "go").touch()
+        yield
+        (folder / "enough").touch()
+        codes = [poller.wait(timeout=120) for poller in pollers]
+        assert all(code in ((0,) if well else (0, 1)) for code in codes), codes
