@@ -5,7 +5,8 @@
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 """
 
-from tidegate.api import demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.api import chaos, demo, doctor, load, plan, recover, run, show_watermarks, status
+from tidegate.chaos_report import ChaosReport
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports import (
     Check,
@@ -40,6 +41,7 @@ from tidegate.specs import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChaosReport",
     "Check",
     "Compression",
     "ConfigError",
@@ -68,6 +70,7 @@ __all__ = [
     "TidegateError",
     "WatermarkView",
     "__version__",
+    "chaos",
     "demo",
     "doctor",
     "load",

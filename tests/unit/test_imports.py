@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "specs"},
     {"watermarks"},
     {"planning"},
-    {"reports"},
+    {"reports", "chaos_report"},
     {"observe"},
     {"schema"},
     {"storage"},

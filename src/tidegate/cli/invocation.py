@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from tidegate.cli.pages import Page, plain
 
 if TYPE_CHECKING:
-    from tidegate import reports
+    from tidegate import chaos_report, reports
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
@@ -58,6 +58,20 @@ class Api(Protocol):
     ) -> tuple[reports.Check, ...]: ...
 
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
+
+    def chaos(
+        self,
+        uri: str,
+        /,
+        *,
+        failures: int,
+        kills: int,
+        spark_kills: int,
+        seed: int | None,
+        minutes: float,
+        keep: bool,
+        show: Callable[[chaos_report.ChaosProgress], None],
+    ) -> chaos_report.ChaosReport: ...
 
     def demo(
         self, folder: Path | None, emit: Emit, show: Callable[[reports.DemoStep], None], /

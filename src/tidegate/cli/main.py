@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from tidegate.cli import commands, groups
+from tidegate.cli import chaos_command, commands, groups
 from tidegate.cli.options import Group
 
 
@@ -33,6 +33,7 @@ for _command in (
     groups.config,
     commands.doctor,
     commands.recover,
+    chaos_command.chaos,
     commands.version,
 ):
     cli.add_command(_command)

@@ -15,6 +15,7 @@ from tidegate.sources.files.discovery import discover
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
+from tidegate.state.pace import Pace
 from tidegate.state.store import PositionStore
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
@@ -68,8 +69,9 @@ def open_place(
     source: PathSource,
     parallelism: int,
     emit: Emit = ignore,
+    pace: Pace | None = None,
 ) -> Place:
-    """Makes the clients; sends nothing yet."""
+    """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
     table_store = open_store(pipeline.sink.table)
     positions = PositionStore(
         SourceKey(pipeline.name, source.name),
@@ -81,6 +83,7 @@ def open_place(
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         mirror_legacy=source.mirror_legacy,
+        pace=pace,
         emit=emit,
     )
     return Place(pipeline, source, open_store(source.location), table_store, positions, parallelism)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import reports
+from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
@@ -124,6 +125,32 @@ STEPS = (
 )
 
 
+CHAOS = ChaosReport(
+    uri="file:///scratch",
+    seed=4,
+    ok=True,
+    finished=True,
+    failures=400,
+    kills=10,
+    spark_kills=1,
+    places=(PlaceFailures("state.commit.after", 9, 6, 1), PlaceFailures("state.debt.before")),
+    rival_passes=68,
+    foreign_appends=37,
+    optimizes=41,
+    rounds=4,
+    passes=532,
+    commits=191,
+    contested=16,
+    files=671,
+    rows=16047,
+    comparisons=21,
+    lost=0,
+    doubled=0,
+    problems=(),
+    seconds=23.1,
+)
+
+
 def emitted() -> tuple[events.Event, ...]:
     """What a small run of one source says."""
     who = ("events", "asia")
@@ -167,6 +194,7 @@ class StandIn:
     statuses: tuple[reports.SourceStatus, ...] = STATUS
     checks: tuple[reports.Check, ...] = CHECKS
     plans: tuple[reports.SourcePlan, ...] = ()
+    chaos_report: ChaosReport = CHAOS
     stops: bool = False
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -218,6 +246,22 @@ class StandIn:
     def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
         self._called("doctor", config)
         return self.checks
+
+    def chaos(
+        self,
+        uri: str,
+        *,
+        failures: int,
+        kills: int,
+        spark_kills: int,
+        seed: int | None,
+        minutes: float,
+        keep: bool,
+        show: Callable[[ChaosProgress], None],
+    ) -> ChaosReport:
+        self._called("chaos", uri, failures, kills, spark_kills, seed, minutes, keep)
+        show(ChaosProgress("failures", 10, failures, 3, 40, 1.0))
+        return self.chaos_report
 
     def demo(
         self, folder: Path | None, emit: events.Emit, show: Callable[[reports.DemoStep], None]

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import errors, reports
+from tidegate import chaos_report, errors, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -98,6 +98,8 @@ def names(kind: Any) -> set[str]:
         ("tidegate status", ("sources", 0), reports.SourceStatus),
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
         ("tidegate doctor", ("checks", 0), reports.Check),
+        ("tidegate chaos", (), chaos_report.ChaosReport),
+        ("tidegate chaos", ("places", 0), chaos_report.PlaceFailures),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],
@@ -129,6 +131,7 @@ def test_every_key_of_a_plan_is_documented() -> None:
 def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> None:
     arguments = [*name.split()[1:], "--json"]
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
+    needed += ["scratch"] if "chaos URI" in SECTIONS[name] else []
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
     result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
     assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
