@@ -119,7 +119,8 @@ class Chaos:
                 return False
             if not self.keep:
                 self._remove(place)
-        self._tell(what, done(), wanted)
+        if wanted:
+            self._tell(what, done(), wanted)
         return True
 
     @property

@@ -18,7 +18,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any, Self
 
-HEAVY = ("deltalake", "pyarrow.parquet", "pyarrow.compute", "arro3.io", "isal.igzip", "tidegate.runs.running")
+HEAVY = (
+    "arro3.io",
+    "deltalake",
+    "isal.igzip",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",
+    "pyarrow.parquet",
+    "tidegate.config.building",
+    "tidegate.config.loading",
+    "tidegate.config.models",
+    "tidegate.runs.running",
+    "tidegate.state.delta",
+)
 
 
 class Workers:
