@@ -52,10 +52,7 @@ class Chaos:
     def play(self) -> ChaosReport:
         """All rounds; ends at the first finding. Raises ``TidegateError`` for a place that is not empty."""
         self._check_empty()
-        ok = self._in_process() and self._with_kills() and self._with_spark()
-        if not self.keep and ok:
-            self._remove(self.place)
-        return self._report(ok)
+        return self._report(self._in_process() and self._with_kills() and self._with_spark())
 
     def _in_process(self) -> bool:
         faults = Faults(self._tally)

@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tidegate.runs.chaos_round import Evidence, NotExactlyOnce
 from tidegate.runs.forking import kill_session
 from tidegate.specs import Location
 
-LIFE = (4.0, 12.0)
+LIFE = (4.0, 16.0)
 LONGEST_RUN = 180.0
 OF_THE_DRIVER = tuple(
     place for place in ANYWHERE if place.startswith(("runs.", "state.")) and not place.startswith("state.columns")
@@ -66,16 +65,12 @@ class SparkRound:
         life = self._chance.uniform(*LIFE)
         run = self._start(config, place)
         try:
-            if place is None:
-                time.sleep(life)
-            else:
-                run.wait(3 * LIFE[1])
+            run.wait(life if place is None else 3 * LIFE[1])
         except subprocess.TimeoutExpired:
             place = None
-        killed_itself = run.poll() is not None
-        kill_session(run.pid)
-        run.wait()
-        if killed_itself and run.returncode >= 0:
+        finally:
+            kill_session(run.pid)
+        if run.wait() >= 0:
             raise NotExactlyOnce([f"`tidegate run` ended by itself with {run.returncode}"])
         self._tally.spark_kills += 1
         if place is not None:

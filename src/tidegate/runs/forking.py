@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any, Self
+from typing import IO, Any, NoReturn, Self
 
 HEAVY = (
     "arro3.io",
@@ -89,18 +89,15 @@ class Workers:
 
 def kill_session(session: int) -> None:
     """SIGKILL to every process of a session: to a worker, or to a whole tree with Java and Python workers in it."""
-    found = _members(session)
-    for pid in found or [session]:
+    for pid in _members(session):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _members(session: int) -> list[int]:
-    """The processes of a session, by ``/proc``; its leader's group where there is none."""
+    """The processes of a session, by ``/proc``; its leader where there is none."""
     if not os.path.isdir("/proc/self"):
-        with suppress(ProcessLookupError):
-            os.killpg(session, signal.SIGKILL)
-        return []
+        return [session]
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat") as file:
@@ -118,17 +115,30 @@ def _serve(target: str) -> None:
     for line in sys.stdin:
         match json.loads(line):
             case {"start": task}:
-                answer = os.fork() or _in_worker(work, task)
+                answer = _fork(work, task)
             case {"wait": pid}:
                 answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         print(answer, flush=True)
 
 
-def _in_worker(work: Any, task: Mapping[str, Any]) -> int:
-    """Do the task and end; never returns."""
+def _fork(work: Any, task: Mapping[str, Any]) -> int:
+    """A worker that does the task; its process id, once it leads its session."""
+    ready, begun = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        os.close(begun)
+        _in_worker(work, task)
+    os.close(begun)
+    os.read(ready, 1)
+    os.close(ready)
+    return pid
+
+
+def _in_worker(work: Any, task: Mapping[str, Any]) -> NoReturn:
+    """Do the task and end."""
     code = 70
     try:
-        os.setsid()
         quiet = os.open(os.devnull, os.O_RDWR)
         os.dup2(quiet, 0)
         os.dup2(quiet, 1)
