@@ -33,6 +33,7 @@ _PERIOD = 5.0
 @click.option("--spark-kills", type=click.IntRange(0), default=0, metavar="N", help="Runs with Spark to kill.")
 @click.option("--seed", type=int, metavar="S", help="Repeat the experiment of that seed (default: a new one).")
 @click.option("--minutes", type=click.FloatRange(0.01), default=10.0, metavar="M", help="End after this time.")
+@click.option("-o", "--option", multiple=True, metavar="KEY=VALUE", help="A storage option of URI. May be repeated.")
 @click.option("--keep", is_flag=True, help="Leave the tables and their sources there.")
 @json_option
 @click.pass_obj
@@ -44,6 +45,7 @@ def chaos(
     spark_kills: int,
     seed: int | None,
     minutes: float,
+    option: tuple[str, ...],
     keep: bool,
     as_json: bool,
 ) -> int:
@@ -51,7 +53,7 @@ def chaos(
 
     Makes scratch tables below URI, which must be empty, and ingests made-up files into them while everything
     goes wrong: crashes and lost answers at every failpoint, rivals, foreign writers, killed processes. Then
-    compares. Ends with 1 if a row is missing or doubled. Storage credentials come from the environment.
+    compares. Ends with 1 if a row is missing or doubled. Secrets of the storage come from the environment.
     """
     report = invocation.functions().chaos(
         uri,
@@ -61,6 +63,7 @@ def chaos(
         seed=seed,
         minutes=minutes,
         keep=keep,
+        options=dict(map(_pair, option)),
         show=_quiet if invocation.quiet else now_and_then(),
     )
     if as_json:
@@ -70,6 +73,13 @@ def chaos(
 
         invocation.show(render_chaos(report))
     return int(not report.ok)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise click.UsageError(f"--option {text!r} is not KEY=VALUE")
+    return key, value
 
 
 def _quiet(progress: ChaosProgress) -> None:

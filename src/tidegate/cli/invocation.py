@@ -70,6 +70,7 @@ class Api(Protocol):
         seed: int | None,
         minutes: float,
         keep: bool,
+        options: Mapping[str, str],
         show: Callable[[chaos_report.ChaosProgress], None],
     ) -> chaos_report.ChaosReport: ...
 

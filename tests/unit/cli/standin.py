@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -257,9 +257,10 @@ class StandIn:
         seed: int | None,
         minutes: float,
         keep: bool,
+        options: Mapping[str, str],
         show: Callable[[ChaosProgress], None],
     ) -> ChaosReport:
-        self._called("chaos", uri, failures, kills, spark_kills, seed, minutes, keep)
+        self._called("chaos", uri, failures, kills, spark_kills, seed, minutes, keep, dict(options))
         show(ChaosProgress("failures", 10, failures, 3, 40, 1.0))
         return self.chaos_report
 
