@@ -59,20 +59,7 @@ def test_status_is_json_when_asked() -> None:
         (("doctor",), ("doctor", None)),
         (("chaos", "x"), ("chaos", "x", 1000, 10, 0, None, 10.0, False, {})),
         (
-            (
-                "chaos",
-                "s3://b/x",
-                "--failures",
-                "5",
-                "--kills",
-                "0",
-                "--spark-kills",
-                "2",
-                "--seed",
-                "7",
-                "-o",
-                "K=a=b",
-            ),
+            ("chaos", "s3://b/x", "--failures", "5", "--kills", "0", "--spark-kills", "2", "--seed", "7", "-o", "K=a="),
             ("chaos", "s3://b/x", 5, 0, 2, 7, 10.0, False, {"K": "a="}),
         ),
         (
