@@ -11,6 +11,7 @@ import tidegate
 from servers.s3 import Server
 from tidegate import TidegateError, chaos
 from tidegate.chaos_report import ChaosReport
+from tidegate.errors import StorageUnavailable
 from tidegate.runs.chaos_source import NOW, Arrivals, scratch_project
 from tidegate.specs import Location
 from tidegate.state import committing
@@ -58,6 +59,27 @@ def test_a_commit_that_forgets_a_file_is_found_out(tmp_path: Path, monkeypatch: 
     assert report.lost > 0
     assert report.doubled == 0
     assert any("missing: id " in line and "date=2026-01-28" in line for line in report.problems)
+
+
+def test_an_error_that_no_failure_explains_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def confused(*_: object) -> object:
+        raise KeyError("position")
+
+    monkeypatch.setattr(committing, "prepared", confused)
+    report = small(tmp_path / "scratch")
+    assert not report.ok
+    assert "round 1 of seed 7: unexpected KeyError: 'position'" in report.problems
+
+
+def test_storage_that_does_not_answer_ends_the_experiment_with_an_error_and_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> object:
+        raise StorageUnavailable("no answer")
+
+    monkeypatch.setattr(Arrivals, "arrive", silent)
+    with pytest.raises(StorageUnavailable, match="round 1 of seed 7: no answer"):
+        small(tmp_path / "scratch")
 
 
 def test_a_place_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate import failpoints
 from tidegate.chaos_report import ChaosLimits, ChaosProgress, ChaosReport
-from tidegate.errors import TidegateError
+from tidegate.errors import StorageError, StorageUnavailable, TidegateError
 from tidegate.runs.chaos_faults import Faults, Tally
 from tidegate.runs.chaos_round import NotExactlyOnce, Round
 from tidegate.specs import Location
@@ -37,6 +37,18 @@ class _Playable(Protocol):
     def play(self, number: int, over: Callable[[], bool]) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One kind of chaos: how much of it is wanted, at most how much per round, and until which share of the time."""
+
+    name: str
+    wanted: int
+    per_round: int
+    until: float
+    done: Callable[[], int]
+    round_at: Callable[[Location, str], _Playable]
+
+
 @dataclass(slots=True)
 class Chaos:
     """The experiment at ``place``; ``seed`` decides everything that happens inside this process."""
@@ -52,80 +64,81 @@ class Chaos:
     def play(self) -> ChaosReport:
         """All rounds; ends at the first finding. Raises ``TidegateError`` for a place that is not empty."""
         self._check_empty()
-        return self._report(self._in_process() and self._with_kills() and self._with_spark())
-
-    def _in_process(self) -> bool:
         faults = Faults(self._tally)
-
-        def next_round(place: Location, seed: str) -> Round:
-            return Round(place, seed, faults, self._tally)
-
-        limits = self.limits
-        share = 0.6 if limits.kills or limits.spark_kills else 1.0
         with _armed(faults):
-            return self._rounds(
-                "failures", lambda: self._tally.injected, limits.failures, FAILURES_PER_ROUND, share, next_round
-            )
+            ok = self._rounds(self._failures(faults))
+        return self._report(ok and self._rounds(self._kills()) and self._rounds(self._spark_kills()))
 
-    def _with_kills(self) -> bool:
+    def _failures(self, faults: Faults) -> _Part:
+        limits, tally = self.limits, self._tally
+        until = 0.6 if limits.kills or limits.spark_kills else 1.0
+
+        def round_at(place: Location, seed: str) -> Round:
+            return Round(place, seed, faults, tally)
+
+        return _Part("failures", limits.failures, FAILURES_PER_ROUND, until, lambda: tally.injected, round_at)
+
+    def _kills(self) -> _Part:
         from tidegate.runs.chaos_kills import KillRound
 
-        def next_round(place: Location, seed: str) -> KillRound:
-            return KillRound(place, seed, self._tally)
+        limits, tally = self.limits, self._tally
+        until = 0.85 if limits.spark_kills else 1.0
 
-        share = 0.85 if self.limits.spark_kills else 1.0
-        return self._rounds("kills", lambda: self._tally.kills, self.limits.kills, KILLS_PER_ROUND, share, next_round)
+        def round_at(place: Location, seed: str) -> KillRound:
+            return KillRound(place, seed, tally)
 
-    def _with_spark(self) -> bool:
+        return _Part("kills", limits.kills, KILLS_PER_ROUND, until, lambda: tally.kills, round_at)
+
+    def _spark_kills(self) -> _Part:
         from tidegate.runs.chaos_spark import SparkRound
 
-        def next_round(place: Location, seed: str) -> SparkRound:
-            return SparkRound(place, seed, self._tally)
+        limits, tally = self.limits, self._tally
 
-        return self._rounds(
-            "kills with Spark",
-            lambda: self._tally.spark_kills,
-            self.limits.spark_kills,
-            SPARK_KILLS_PER_ROUND,
-            1.0,
-            next_round,
-        )
+        def round_at(place: Location, seed: str) -> SparkRound:
+            return SparkRound(place, seed, tally)
 
-    def _rounds(
-        self,
-        what: str,
-        done: Callable[[], int],
-        wanted: int,
-        per_round: int,
-        share: float,
-        next_round: Callable[[Location, str], _Playable],
-    ) -> bool:
-        """Rounds until ``wanted`` is reached or that share of the time is over; False at a finding."""
+        done = lambda: tally.spark_kills  # noqa: E731
+        return _Part("kills with Spark", limits.spark_kills, SPARK_KILLS_PER_ROUND, 1.0, done, round_at)
+
+    def _rounds(self, part: _Part) -> bool:
+        """Rounds until all that is wanted is done or its time is over; False at a finding."""
 
         def over() -> bool:
-            self._tell(what, done(), wanted)
-            return self._seconds >= self.limits.minutes * 60 * share
+            self._tell(part)
+            return self._seconds >= self.limits.minutes * 60 * part.until
 
-        while done() < wanted and not over():
+        while part.done() < part.wanted and not over():
             number = self._tally.rounds + 1
             place = Location(f"{self.place.uri}/round-{number:04d}", self.place.options)
             try:
-                next_round(place, f"{self.seed}-{number}").play(min(per_round, wanted - done()), over)
+                round_ = part.round_at(place, f"{self.seed}-{number}")
+                round_.play(min(part.per_round, part.wanted - part.done()), over)
             except NotExactlyOnce as error:
-                self._tally.problems += [f"round {number} of seed {self.seed}: {line}" for line in error.problems]
-                return False
+                return self._found(number, error.problems)
+            except (StorageError, OSError) as error:
+                raise StorageUnavailable(
+                    f"the experiment stopped in round {number} of seed {self.seed}: {error}",
+                    f"look at the storage; {self.place.uri} keeps what is there",
+                ) from error
+            except Exception as error:
+                return self._found(number, [f"unexpected {type(error).__name__}: {error}", f"see {place.uri}"])
             if not self.keep:
                 self._remove(place)
-        if wanted:
-            self._tell(what, done(), wanted)
+        if part.wanted:
+            self._tell(part)
         return True
+
+    def _found(self, number: int, problems: list[str]) -> bool:
+        self._tally.problems += [f"round {number} of seed {self.seed}: {line}" for line in problems]
+        return False
 
     @property
     def _seconds(self) -> float:
         return time.monotonic() - self._started
 
-    def _tell(self, what: str, done: int, wanted: int) -> None:
-        self.show(ChaosProgress(what, done, wanted, self._tally.commits, self._tally.rows, self._seconds))
+    def _tell(self, part: _Part) -> None:
+        tally = self._tally
+        self.show(ChaosProgress(part.name, part.done(), part.wanted, tally.commits, tally.rows, self._seconds))
 
     def _check_empty(self) -> None:
         first = next(iter(open_store(self.place).list()), None)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
-from tidegate.errors import TidegateError
+from tidegate.errors import OutcomeUnknown, StorageError
 from tidegate.failpoints import InjectedFailure
 from tidegate.reports import RunReport
 from tidegate.runs.chaos_faults import (
@@ -39,6 +39,9 @@ from tidegate.storage.opening import open_store
 
 PASSES_PER_COMPARISON = 25
 MOST_COLUMNS = 8
+TRIES = 5
+RUN_AGAIN = (StorageError.exit_code, OutcomeUnknown.exit_code)
+"""How a pass may end when storage does not answer, on purpose or by itself: the next one finds out."""
 
 
 class NotExactlyOnce(Exception):
@@ -71,6 +74,16 @@ class Runner:
         except InjectedFailure:
             self.restart(self._project)
             return None
+
+    def bring_everything(self) -> None:
+        """A pass that must succeed; again if the storage itself did not answer."""
+        for _ in range(TRIES):
+            report = self.run()
+            if report is not None and report.ok:
+                return
+            if report is None or any(source.exit_code not in RUN_AGAIN for source in report.sources):
+                break
+        raise NotExactlyOnce([f"a pass to which nothing happened did not succeed: {report}"])
 
 
 class Evidence:
@@ -222,15 +235,10 @@ class Round:
         """One pass; whatever ends it must be one of our failures."""
         report = runner.run()
         for source in () if report is None else report.sources:
-            if source.failed or (source.error and "lost on purpose" not in source.error):
+            if source.failed or (source.error and source.exit_code not in RUN_AGAIN):
                 raise NotExactlyOnce([f"a pass failed without a reason: {source.error or source.failed}"])
 
     def _settle(self) -> None:
         """A pass to which nothing happens brings everything; then both readers compare."""
-        report = self._runners[0].run()
-        if report is None or not report.ok:
-            raise NotExactlyOnce([f"a pass to which nothing happened did not succeed: {report}"])
-        try:
-            self._evidence.compare()
-        except TidegateError as error:
-            raise NotExactlyOnce([str(error)]) from error
+        self._runners[0].bring_everything()
+        self._evidence.compare()

@@ -16,7 +16,7 @@ TARGET = f"{__name__}:work"
 
 
 def work(task: Mapping[str, Any]) -> int:
-    """0 if every pass succeeded; what went wrong otherwise goes to standard error."""
+    """0 if every pass succeeded, else the code of what went wrong, which goes to standard error."""
     failpoints.arm(task["failpoints"])
     place = Location(task["uri"], Options(task["options"]))
     project = scratch_project(place, columns=task["columns"], checkpoint_every=task["checkpoint_every"])
@@ -25,5 +25,5 @@ def work(task: Mapping[str, Any]) -> int:
         for source in running.once(project.pipelines).sources:
             if source.error or source.failed:
                 print(source.error or source.failed, file=sys.stderr)
-                return 1
+                return source.exit_code or 1
     return 0
