@@ -125,8 +125,7 @@ class Evidence:
         self._tally.rows += len(self.arrivals.expected)
 
     def _tell(self, missing: list[int], surplus: list[int]) -> None:
-        self._tally.lost += len(missing)
-        self._tally.doubled += len(surplus)
+        self._tally.lost, self._tally.doubled = len(missing), len(surplus)
         versions = self._follower.versions
         raise NotExactlyOnce(
             [

@@ -11,10 +11,12 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from tidegate.errors import StorageUnavailable
 from tidegate.specs import (
     FieldSpec,
     Location,
@@ -34,6 +36,7 @@ NOW = START + timedelta(hours=40)
 HOURS = 36
 BEFORE_EVERYTHING = "date=2026-01-01/hour=00/0000000000.ndjson"
 _SMALL, _LARGE = (1, 6), (2000, 4000)
+_TRIES = 4
 
 
 def scratch_project(
@@ -105,7 +108,13 @@ class Arrivals:
 
     def _put(self, path: str, text: str) -> None:
         content = text.encode()
-        self.store.put(path, gzip.compress(content, 1, mtime=0) if path.endswith(".gz") else content)
+        packed = gzip.compress(content, 1, mtime=0) if path.endswith(".gz") else content
+        for _ in range(_TRIES):
+            with suppress(StorageUnavailable):
+                self.store.put(path, packed)
+                break
+        else:
+            self.store.put(path, packed)
         self.files += 1
 
     def _records(self) -> int:
