@@ -1,7 +1,8 @@
 """Rounds with real processes: several at once work on one scratch table, and most of them are killed.
 
-Half of the kills hit a failpoint, half a random moment. In between files arrive, and others append and compact. What
-the workers do depends on the machine, so a seed repeats the plan of a round, not its course.
+Half of the kills hit a failpoint, half a random moment of what turns out to be a worker's life. In between files
+arrive, and others append and compact. What the workers do depends on the machine, so a seed repeats the plan of a
+round, not its course.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidegate.state.strangers import append_rows, compact
 
 LIVES_PER_COMPARISON = 8
 PASSES = 3
-LONGEST_LIFE = 0.35
+FIRST_LIFE, SHORTEST_LIFE, LONGEST_LIFE = 0.4, 0.1, 5.0
 
 
 class KillRound:
@@ -34,6 +35,7 @@ class KillRound:
         self._chance = random.Random(seed)
         self._evidence = Evidence(place, self._chance, tally)
         self._columns = 0
+        self._life_secs = FIRST_LIFE
 
     def play(self, kills: int, over: Callable[[], bool]) -> None:
         """Go on until so many were killed, or it is over; raises :class:`NotExactlyOnce`."""
@@ -58,7 +60,7 @@ class KillRound:
             started.append((workers.start(self._task(place)), place))
         for pid, place in started:
             if place is None:
-                time.sleep(self._chance.random() * LONGEST_LIFE)
+                time.sleep(self._chance.random() * self._life_secs)
                 kill_session(pid)
         for pid, place in started:
             self._count(workers, workers.wait(pid), place)
@@ -78,7 +80,11 @@ class KillRound:
         }
 
     def _count(self, workers: Workers, code: int, place: str | None) -> None:
-        if code == -signal.SIGKILL:
+        killed = code == -signal.SIGKILL
+        if place is None:
+            life = self._life_secs * (1.15 if killed else 0.75)
+            self._life_secs = min(max(life, SHORTEST_LIFE), LONGEST_LIFE)
+        if killed:
             self._tally.kills += 1
             if place is not None:
                 self._tally.failures[place, "kill"] += 1
