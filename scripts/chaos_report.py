@@ -15,7 +15,7 @@ from typing import Any
 PAGE = """\
 # Chaos report
 
-**{lost:,} rows lost, {doubled:,} rows doubled.** The newest run of `make chaos`, on {day}, on local disk:
+**{lost:,} rows lost, {doubled:,} rows doubled.** The newest long run, on {day}, on local disk:
 
 ```
 tidegate chaos build/chaos/tables {options} --seed {seed}
@@ -25,7 +25,7 @@ tidegate chaos build/chaos/tables {options} --seed {seed}
 |---|---|
 {facts}
 
-{findings}What each kind of failure is: [`tidegate chaos`](reference/cli.md#tidegate-chaos). The same seed repeats every
+{findings}`make chaos` makes such a run and writes this page. What each kind of failure is: [`tidegate chaos`](reference/cli.md#tidegate-chaos). The same seed repeats every
 failure inside the process; which instruction a kill hits is up to the machine.
 
 ## By place
