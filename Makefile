@@ -36,7 +36,15 @@ bench: setup ## all benchmarks at full size (about half an hour)
 bench-quick: setup ## a small version of each benchmark (about a minute and a half)
 	$(PY) -m benchmarks.all --quick
 
+CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 30
+
+chaos: setup ## try to lose or double a row for up to half an hour, and write docs/chaos-report.md
+	rm -rf build/chaos
+	mkdir -p build
+	.venv/bin/tidegate chaos build/chaos/tables $(CHAOS) --json > build/chaos.json || (cat build/chaos.json; exit 1)
+	$(PY) scripts/chaos_report.py build/chaos.json "$(CHAOS)" > docs/chaos-report.md
+
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: help setup demo test unit lint format bench bench-quick clean
+.PHONY: help setup demo test unit lint format bench bench-quick chaos clean

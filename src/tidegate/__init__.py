@@ -7,6 +7,7 @@
 
 from tidegate.api import (
     adopt,
+    chaos,
     compact_ledger,
     demo,
     discard_letters,
@@ -26,6 +27,9 @@ from tidegate.api import (
     show_watermarks,
     status,
     watermark_history,
+)
+from tidegate.chaos_report import (
+    ChaosReport,
 )
 from tidegate.comparisons import (
     FoundDataFile,
@@ -94,6 +98,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adoption",
+    "ChaosReport",
     "Check",
     "Compression",
     "ConfigError",
@@ -145,6 +150,7 @@ __all__ = [
     "WatermarkView",
     "__version__",
     "adopt",
+    "chaos",
     "compact_ledger",
     "demo",
     "discard_letters",

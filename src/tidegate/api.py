@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tidegate.chaos_report import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.corrections import ReplayReport, WatermarkMove
 from tidegate.errors import ConfigError
 from tidegate.ledger_reports import FilesReport, LedgerCompaction, LedgerExport, WatermarkHistory
@@ -368,6 +369,32 @@ def demo(
             return _run(load(config), None, "once", emit, flag, lane)
 
         return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()
+
+
+def chaos(
+    uri: str,
+    *,
+    failures: int = 1000,
+    kills: int = 10,
+    spark_kills: int = 0,
+    seed: int | None = None,
+    minutes: float = 10.0,
+    keep: bool = False,
+    options: Mapping[str, str] | None = None,
+    show: Callable[[ChaosProgress], None] = lambda progress: None,
+) -> ChaosReport:
+    """Try to make Tidegate lose or double a row, in tables of its own below ``uri``, which must be empty.
+
+    Ends when that many failures were injected and that many processes killed, or after ``minutes``. ``options`` are
+    the storage options of ``uri``, ``keep`` leaves everything there. Not for use beside other runs in this process.
+    """
+    from tidegate.runs.chaos import Chaos, any_seed
+    from tidegate.specs import Location, Options
+    from tidegate.storage.opening import absolute
+
+    place = Location(absolute(uri, Path.cwd()), Options(options or {}))
+    limits = ChaosLimits(failures, kills, spark_kills, minutes)
+    return Chaos(place, limits, any_seed() if seed is None else seed, keep, show).play()
 
 
 @contextlib.contextmanager

@@ -1,66 +1,148 @@
-"""Named places where a test can make a process die, fail or lose a response.
+"""Named places where a process can be made to die, to fail or to lose an answer: for tests, and for ``chaos``.
 
 ``TIDEGATE_FAILPOINTS="state.commit.before=kill, sink.upload.after=raise@3"`` switches them on: ``kill`` sends this
-process SIGKILL, ``raise`` raises :class:`InjectedFailure`, ``stop`` sends SIGSTOP, ``sleep:SECONDS`` waits;
-``@n`` means the nth time the place is reached. Without the variable a failpoint is one dictionary lookup.
+process SIGKILL, ``raise`` raises :class:`InjectedFailure`, ``lose`` raises :class:`LostResponse`, ``stop`` sends
+SIGSTOP, ``sleep:SECONDS`` waits. ``@n`` means the nth time the place is reached, ``%p`` each time with chance ``p``
+(``TIDEGATE_FAILPOINTS_SEED`` makes it repeatable); ``*`` is every place. Without the variable a failpoint is one
+look at an empty dictionary.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from itertools import count
+
+from tidegate.errors import StorageUnavailable
 
 VARIABLE = "TIDEGATE_FAILPOINTS"
+SEED_VARIABLE = "TIDEGATE_FAILPOINTS_SEED"
+EVERY = "*"
+WAYS = ("kill", "raise", "lose")
+
+PLACES: dict[str, str] = {
+    "runs.planned": "the plan is made, nothing is read",
+    "sink.rows.before": "in a task: rows are decoded, and not handed to the writer",
+    "sink.upload.before": "in a task: a Parquet file is complete, and not in the store",
+    "sink.upload.after": "in a task: it is in the store, and nobody knows of it",
+    "sink.unit.after": "in a task: a whole unit is read and written, its result not handed over",
+    "runs.read": "the driver has the results of a wave, nothing is committed",
+    "runs.commit.before": "the next state is known, the commit has not begun",
+    "state.set.before": "a source is tracked by a set: the part of the set with the files of this commit is "
+    "not uploaded",
+    "state.set.after": "it is uploaded, and nothing refers to it",
+    "state.document.before": "the state document is not written",
+    "state.document.after": "it is written, the commit is not made",
+    "state.columns.before": "a new column is needed and not in the table",
+    "state.columns.after": "the column is in the table, the rows are not",
+    "state.commit.before": "the Delta commit is about to be sent",
+    "state.commit.after": "it is durable, and its answer has not arrived",
+    "state.resolve.before": "the log is about to be asked what happened",
+    "state.done.before": "our attempt is in the log, and nothing after it is done",
+    "state.won.before": "the note of the winner is not written",
+    "state.won.after": "it is written",
+    "state.debt.before": "something else that is owed after a commit is about to be done",
+    "state.letters.before": "rows are visible, dead letters are not",
+    "state.letters.after": "both are",
+    "state.mirror.before": "the mirror is old",
+    "state.mirror.after": "the mirror is new",
+    "state.checkpoint.before": "a Delta checkpoint is about to be made",
+    "state.block.before": "old documents are read, and their block of the ledger is not written",
+    "state.block.after": "the block is written, and the documents it holds are still there",
+    "state.gathered.before": "the block was read back, and no document is removed",
+    "state.gathered.after": "a few more documents of the block are removed",
+    "state.cold_start.before": "a bounded first run found nothing, and has not recorded its bound",
+    "state.cold_start.after": "it has",
+    "runs.fence.after": "reconcile: a source has its fence, its orphans are all there",
+    "runs.orphan.before": "an orphan is about to be removed",
+    "runs.commit.after": "the commit is done, the run goes on",
+}
+"""Every failpoint of Tidegate in the order of a pass, with what is true there. Tests compare it with code and docs."""
+
+Rule = Callable[[str], str | None]
+"""Asked each time a place is reached: what to do there, None for nothing."""
 
 
 class InjectedFailure(Exception):
-    """Raised by a failpoint that was told to raise."""
+    """Raised by a failpoint that was told to raise: as if the program had crashed there."""
 
 
-@dataclass(slots=True)
-class _Armed:
-    action: str
-    countdown: int
+class LostResponse(StorageUnavailable):
+    """Raised by a failpoint that was told to lose an answer: what came before it has happened all the same."""
 
 
-def _parse(text: str) -> dict[str, _Armed]:
-    armed: dict[str, _Armed] = {}
+class _Nth:
+    """Acts the nth time it is asked."""
+
+    def __init__(self, action: str, nth: int) -> None:
+        self._action, self._nth, self._calls = action, nth, count(1)
+
+    def __call__(self, name: str) -> str | None:
+        return self._action if next(self._calls) == self._nth else None
+
+
+class _Chance:
+    """Acts now and then."""
+
+    def __init__(self, action: str, share: float, seed: str) -> None:
+        self._action, self._share, self._random = action, share, random.Random(seed or None)
+
+    def __call__(self, name: str) -> str | None:
+        return self._action if self._random.random() < self._share else None
+
+
+def _parse(text: str, seed: str) -> dict[str, Rule]:
+    rules: dict[str, Rule] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
-        name, _, action = item.partition("=")
+        name, _, action = (part.strip() for part in item.partition("="))
+        action, _, share = action.partition("%")
         action, _, nth = action.partition("@")
-        if action not in ("kill", "raise", "stop") and not action.startswith("sleep:"):
-            raise ValueError(f"{VARIABLE}: {item!r} is not NAME=kill|raise|stop|sleep:SECONDS[@N]")
-        armed[name.strip()] = _Armed(action, int(nth or 1))
-    return armed
+        if action not in (*WAYS, "stop") and not action.startswith("sleep:"):
+            raise ValueError(f"{VARIABLE}: {item!r} is not NAME=kill|raise|lose|stop|sleep:SECONDS[@N|%P]")
+        if name != EVERY and name not in PLACES:
+            raise ValueError(f"{VARIABLE}: there is no failpoint {name!r}; there are: {', '.join(PLACES)}")
+        rules[name] = _Chance(action, float(share), seed) if share else _Nth(action, int(nth or 1))
+    return rules
 
 
-_armed = _parse(os.environ.get(VARIABLE, ""))
+_armed = _parse(os.environ.get(VARIABLE, ""), os.environ.get(SEED_VARIABLE, ""))
 
 
-def arm(text: str) -> None:
-    """Replace what is armed in this process (tests); the empty string disarms everything."""
+def arm(text: str, seed: str = "") -> None:
+    """Replace what is armed in this process; the empty string disarms everything."""
+    rules = _parse(text, seed)
     _armed.clear()
-    _armed.update(_parse(text))
+    _armed.update(rules)
+
+
+def arm_by(rule: Rule) -> None:
+    """Let ``rule`` decide at every place, until something else is armed."""
+    _armed.clear()
+    _armed[EVERY] = rule
 
 
 def failpoint(name: str) -> None:
     """Do nothing, unless ``name`` is armed."""
     if not _armed:
         return
-    point = _armed.get(name)
-    if point is None:
-        return
-    point.countdown -= 1
-    if point.countdown:
-        return
-    match point.action:
+    rule = _armed.get(name) or _armed.get(EVERY)
+    action = rule(name) if rule is not None else None
+    if action is not None:
+        _act(name, action)
+
+
+def _act(name: str, action: str) -> None:
+    match action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "raise":
             raise InjectedFailure(name)
+        case "lose":
+            raise LostResponse(f"the answer was lost on purpose at {name}", f"unset {VARIABLE} and run again")
         case _:
-            time.sleep(float(point.action.removeprefix("sleep:")))
+            time.sleep(float(action.removeprefix("sleep:")))

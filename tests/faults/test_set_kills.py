@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from faults.test_kills import KILLED, WORKER, work
+from faults.test_kills import KILLED, work
 from support.lake import Lake
 from tidegate import recover
+from tidegate.runs.forking import Workers
 
 PLACES = ("state.set.before", "state.set.after", "state.document.after", "state.commit.after")
 RANDOM = random.Random(11)
+WORKER = Path(__file__).with_name("worker.py")
 
 
 def arrive(lake: Lake, files: int) -> None:
@@ -32,26 +34,28 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_kill_around_the_first_and_a_later_segment_loses_and_doubles_nothing(lake: Lake, place: str) -> None:
-    assert work(lake, f"{place}=kill") == KILLED, f"the failpoint {place} was not reached"
+def test_a_kill_around_the_first_and_a_later_segment_loses_and_doubles_nothing(
+    workers: Workers, lake: Lake, place: str
+) -> None:
+    assert work(workers, lake, f"{place}=kill") == KILLED, f"the failpoint {place} was not reached"
     arrive(lake, 2)
     assert lake.run().ok
     lake.assert_exactly_once()
     arrive(lake, 2)
-    assert work(lake, f"{place}=kill") == KILLED
+    assert work(workers, lake, f"{place}=kill") == KILLED
     assert lake.run().ok
     lake.assert_exactly_once()
 
 
 @pytest.mark.parametrize("place", ["state.set.after", "state.commit.after"])
-def test_a_kill_while_segments_are_merged_loses_and_doubles_nothing(lake: Lake, place: str) -> None:
+def test_a_kill_while_segments_are_merged_loses_and_doubles_nothing(workers: Workers, lake: Lake, place: str) -> None:
     for _ in range(6):
         arrive(lake, 5)
         assert lake.run().ok
     arrive(lake, 5)
     folder = lake.root / "lake/events/_tidegate/events_default_set"
     before = len(list(folder.iterdir()))
-    assert work(lake, f"{place}=kill") == KILLED
+    assert work(workers, lake, f"{place}=kill") == KILLED
     arrive(lake, 5)
     assert lake.run().ok
     assert len(list(folder.iterdir())) > before
@@ -59,8 +63,8 @@ def test_a_kill_while_segments_are_merged_loses_and_doubles_nothing(lake: Lake, 
     assert recover(lake.config, "events")[0].verdict == "ok"
 
 
-def test_a_failed_upload_of_a_segment_commits_nothing(lake: Lake) -> None:
-    assert work(lake, "state.set.before=raise") != 0
+def test_a_failed_upload_of_a_segment_commits_nothing(workers: Workers, lake: Lake) -> None:
+    assert work(workers, lake, "state.set.before=raise") != 0
     assert lake.ids() == []
     assert lake.run().ok
     lake.assert_exactly_once()

@@ -7,11 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from support.lake import Lake
+from support.lake import Lake, assert_same
+from tidegate.runs.forking import kill_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -51,6 +57,44 @@ def test_sigterm_ends_a_continuous_run_cleanly(lake: Lake) -> None:
     assert b"Traceback" not in told
     assert subprocess.run([*TIDEGATE, "run", str(lake.config)], capture_output=True, timeout=120).returncode == 0
     lake.assert_exactly_once()
+
+
+def test_whole_trees_killed_at_any_moment_lose_and_double_nothing_for_a_spark_stream(
+    lake: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Driver, Java and Python workers die at once: while tasks write, and right after a commit."""
+    run = [*TIDEGATE, "run", str(lake.config)]
+    moments: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("runs.read=stop", lambda: list((lake.root / "lake/events").glob("*.parquet"))),
+        ("runs.commit.after=stop", lake.ids),
+    )
+    for failpoint, reached in moments:
+        lake.arrive(f"date=2026-01-28/hour=13/{len(lake.expected)}.ndjson.gz")
+        tree = subprocess.Popen(run, env={**os.environ, "TIDEGATE_FAILPOINTS": failpoint}, start_new_session=True)
+        try:
+            wait_until(reached)
+        finally:
+            kill_session(tree.pid)
+        assert tree.wait(timeout=30) == -signal.SIGKILL
+    stream = follow(spark, lake, tmp_path)
+    assert_same(stream(), lake.ids())
+    lake.arrive("date=2026-01-28/hour=12/0a.ndjson.gz")
+    assert subprocess.run(run, capture_output=True, timeout=120).returncode == 0
+    lake.assert_exactly_once()
+    assert_same(stream(), lake.expected)
+
+
+def follow(spark: SparkSession, lake: Lake, folder: Path) -> Callable[[], list[int]]:
+    """A structured stream over the table with a checkpoint: each call goes on and gives all ids so far."""
+    seen = str(folder / "seen")
+
+    def ids() -> list[int]:
+        rows = spark.readStream.format("delta").load(lake.table.uri).select("id")
+        writer = rows.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+        writer.format("parquet").start(seen).awaitTermination()
+        return [row["id"] for row in spark.read.parquet(seen).collect()]
+
+    return ids
 
 
 def wait_until(holds: object, seconds: float = 90) -> None:

@@ -22,7 +22,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import corrections, ledger_reports, reports
+    from tidegate import chaos_report, corrections, ledger_reports, reports
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
@@ -190,6 +190,21 @@ class Api(Protocol):
     ) -> tuple[reports.LettersReport, ...]: ...
 
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
+
+    def chaos(
+        self,
+        uri: str,
+        /,
+        *,
+        failures: int,
+        kills: int,
+        spark_kills: int,
+        seed: int | None,
+        minutes: float,
+        keep: bool,
+        options: Mapping[str, str],
+        show: Callable[[chaos_report.ChaosProgress], None],
+    ) -> chaos_report.ChaosReport: ...
 
     def demo(
         self, folder: Path | None, emit: Emit, show: Callable[[reports.DemoStep], None], /

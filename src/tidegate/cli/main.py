@@ -8,6 +8,7 @@ import click
 
 from tidegate.cli import (
     adopt_command,
+    chaos_command,
     commands,
     files_command,
     groups,
@@ -48,6 +49,7 @@ for _command in (
     commands.recover,
     adopt_command.adopt,
     reconcile_command.reconcile,
+    chaos_command.chaos,
     commands.version,
 ):
     cli.add_command(_command)

@@ -95,25 +95,26 @@ def open_place(
     source: PathSource,
     parallelism: int,
     emit: Emit = ignore,
+    pace: Pace | None = None,
 ) -> Place:
-    """Makes the clients; sends nothing yet."""
+    """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
     key = SourceKey(pipeline.name, source.name)
     source_store, table_store = open_store(source.location), open_store(pipeline.sink.table)
     tracker = _tracker(key, source, source_store, table_store)
     letter_store = open_store(pipeline.dead_letters)
-    pace = Pace(deadline_secs=project.commit_deadline_secs)
+    pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     letters = DeadLetterTable(letter_store, open_delta(pipeline.dead_letters, letter_store), pace)
     positions = PositionStore(
         key,
         Identity(tracker.kind, source.location.uri, source.pattern),
         pipeline.sink.table,
         table_store,
-        deadline_secs=project.commit_deadline_secs,
         checkpoint_every=pipeline.sink.delta_checkpoint_interval,
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         mirror_legacy=source.mirror_legacy,
         payers={KIND: letters.pay},
+        pace=pace,
         emit=emit,
     )
     return Place(pipeline, source, source_store, table_store, positions, parallelism, letters, tracker)

@@ -12,10 +12,11 @@ from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
-from tidegate.runs.place import Place, open_place
+from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.source_pass import SourcePass
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
+from tidegate.state.pace import Pace
 
 SHOWN_UNKNOWN_FIELDS = 10
 
@@ -24,13 +25,18 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class Running:
-    """The sources of a project, whose turn it is, and what is kept of each from poll to poll."""
+    """The sources of a project, whose turn it is, and what is kept of each from poll to poll.
+
+    ``clock`` and ``pace`` are the time as plans and as commits see it; experiments replace them.
+    """
 
     project: ProjectSpec
     lane: Lane
     parallelism: int
     emit: events.Emit = events.ignore
     stop: threading.Event = field(default_factory=threading.Event)
+    clock: Clock = utc_now
+    pace: Pace | None = None
     _polls: dict[Name, int] = field(default_factory=dict)
     _places: dict[Name, Place] = field(default_factory=dict)
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
@@ -74,7 +80,14 @@ class Running:
             place = self._place(pipeline, source)
             polls = self._poll(place)
             carried = SourcePass(
-                place, self.lane, emit=self.emit, stop=self.stop, polls=polls, slots=self._slots(place), since=before
+                place,
+                self.lane,
+                emit=self.emit,
+                stop=self.stop,
+                clock=self.clock,
+                polls=polls,
+                slots=self._slots(place),
+                since=before,
             )
             carried.run()
             self._passes[name] = carried
@@ -88,7 +101,7 @@ class Running:
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)
         if name not in self._places:
-            self._places[name] = open_place(self.project, pipeline, source, self.parallelism, self.emit)
+            self._places[name] = open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
         return self._places[name]
 
     def _poll(self, place: Place) -> int:

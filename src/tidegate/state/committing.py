@@ -153,13 +153,13 @@ class _Attempt:
         if not fields:
             return False
         names = tuple(field.name for field in fields)
-        failpoint("state.columns.before")
         try:
+            failpoint("state.columns.before")
             self.site.delta.add_columns(snapshot, fields)
+            failpoint("state.columns.after")
         except Exception as error:
             self._problem = error
             return True
-        failpoint("state.columns.after")
         if names == self._asked_for:
             raise SchemaMismatch(
                 f"columns {', '.join(names)} were added to {self.site.uri}, and the table still lacks them",

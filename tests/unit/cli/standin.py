@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from tidegate import comparisons, corrections, ledger_reports, reports
+from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
 from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -244,6 +245,32 @@ STEPS = (
 )
 
 
+CHAOS = ChaosReport(
+    uri="file:///scratch",
+    seed=4,
+    ok=True,
+    finished=True,
+    failures=400,
+    kills=10,
+    spark_kills=1,
+    places=(PlaceFailures("state.commit.after", 9, 6, 1), PlaceFailures("state.debt.before")),
+    rival_passes=68,
+    foreign_appends=37,
+    optimizes=41,
+    rounds=4,
+    passes=532,
+    commits=191,
+    contested=16,
+    files=671,
+    rows=16047,
+    comparisons=21,
+    lost=0,
+    doubled=0,
+    problems=(),
+    seconds=23.1,
+)
+
+
 def emitted() -> tuple[events.Event, ...]:
     """What a small run of one source says."""
     who = ("events", "asia")
@@ -311,6 +338,7 @@ class StandIn:
     checks: tuple[reports.Check, ...] = CHECKS
     plans: tuple[reports.SourcePlan, ...] = ()
     reconciled: comparisons.ReconcileReport = RECONCILED
+    chaos_report: ChaosReport = CHAOS
     stops: bool = False
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -482,6 +510,23 @@ class StandIn:
     def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
         self._called("doctor", config)
         return self.checks
+
+    def chaos(
+        self,
+        uri: str,
+        *,
+        failures: int,
+        kills: int,
+        spark_kills: int,
+        seed: int | None,
+        minutes: float,
+        keep: bool,
+        options: Mapping[str, str],
+        show: Callable[[ChaosProgress], None],
+    ) -> ChaosReport:
+        self._called("chaos", uri, failures, kills, spark_kills, seed, minutes, keep, dict(options))
+        show(ChaosProgress("failures", 10, failures, 3, 40, 1.0))
+        return self.chaos_report
 
     def demo(
         self, folder: Path | None, emit: events.Emit, show: Callable[[reports.DemoStep], None]

@@ -57,6 +57,11 @@ def test_status_is_json_when_asked() -> None:
         (("watermark", "show", "t.yml", "-p", "e", "-s", "a"), ("watermarks", Path("t.yml"), "e", "a")),
         (("config", "check", "t.yml"), ("load", Path("t.yml"))),
         (("doctor",), ("doctor", None)),
+        (("chaos", "x"), ("chaos", "x", 1000, 10, 0, None, 10.0, False, {})),
+        (
+            ("chaos", "s3://b/x", "--failures", "5", "--kills", "0", "--spark-kills", "2", "--seed", "7", "-o", "K=a="),
+            ("chaos", "s3://b/x", 5, 0, 2, 7, 10.0, False, {"K": "a="}),
+        ),
         (
             ("recover", "t.yml", "-p", "e", "--accept", "restore"),
             ("recover", Path("t.yml"), "e", None, ("restore",)),
@@ -309,6 +314,20 @@ def test_the_canonical_form_is_yaml_with_defaults_and_is_printed_alone() -> None
 
 def test_the_schema_of_configurations_is_json() -> None:
     assert "pipelines" in document(invoke("config", "schema"))["properties"]
+
+
+def test_chaos_refuses_a_storage_option_that_is_none() -> None:
+    result = invoke("chaos", "x", "--option", "nothing")
+    assert result.exit_code == 2
+    assert "'nothing' is not KEY=VALUE" in result.stderr
+
+
+def test_chaos_ends_with_1_if_a_row_is_missing_or_doubled() -> None:
+    assert invoke("chaos", "x").exit_code == 0
+    wrong = replace(standin.CHAOS, ok=False, doubled=1, problems=("doubled: id 7",))
+    result = invoke("chaos", "x", "--json", api=StandIn(chaos_report=wrong))
+    assert result.exit_code == 1
+    assert document(result)["problems"] == ["doubled: id 7"]
 
 
 def test_dlq_list_shows_letters_and_show_their_text_without_control_characters() -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import comparisons, corrections, errors, ledger_reports, reports
+from tidegate import chaos_report, comparisons, corrections, errors, ledger_reports, reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -125,6 +125,8 @@ def names(kind: Any) -> set[str]:
         ("tidegate reconcile", ("tables", 0), comparisons.TableComparison),
         ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.FoundDataFiles),
         ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.FoundDataFile),
+        ("tidegate chaos", (), chaos_report.ChaosReport),
+        ("tidegate chaos", ("places", 0), chaos_report.PlaceFailures),
         ("tidegate demo", (), reports.DemoReport),
         ("tidegate demo", ("steps", 0), reports.DemoStep),
     ],
@@ -156,6 +158,7 @@ def test_every_key_of_a_plan_is_documented() -> None:
 def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> None:
     arguments = [*name.split()[1:], "--json"]
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
+    needed += ["scratch"] if "chaos URI" in SECTIONS[name] else []
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
     needed += NEEDED.get(name, [])
     needed += ["--yes"] if "| `--yes` |" in SECTIONS[name] else []

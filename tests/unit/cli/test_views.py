@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidegate.cli.adopt_view import render_adoptions
+from tidegate.cli.chaos_view import render_chaos
 from tidegate.cli.demo_view import render_demo_step
 from tidegate.cli.doctor_view import render_doctor
 from tidegate.cli.pages import Page, Style, Table, plain
@@ -132,6 +133,24 @@ def test_a_demo_step_is_numbered_and_puts_numbers_to_the_right() -> None:
 )
 def test_no_source_is_told_in_words(page: Page) -> None:
     assert "no source was selected" in text(page)
+
+
+def test_an_experiment_shows_its_failures_by_place_and_its_result() -> None:
+    shown = text(render_chaos(standin.CHAOS))
+    assert "state.commit.after        9             6      1" in shown
+    assert "0 lost, 0 doubled" in shown
+    assert "WRONG" not in shown
+
+
+def test_an_experiment_that_found_something_says_what() -> None:
+    wrong = replace(standin.CHAOS, ok=False, lost=2, problems=("round 1 of seed 4: missing: id 7 of a.ndjson",))
+    shown = text(render_chaos(wrong))
+    assert "2 lost, 0 doubled: WRONG" in shown
+    assert "found: round 1 of seed 4: missing: id 7 of a.ndjson" in shown
+
+
+def test_an_experiment_that_ran_out_of_time_says_so() -> None:
+    assert "over before all was done" in text(render_chaos(replace(standin.CHAOS, finished=False)))
 
 
 def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
