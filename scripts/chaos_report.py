@@ -38,8 +38,7 @@ that the process gave itself at that place; the other kills came from outside, a
 |---|---:|---:|---:|
 {places}
 
-Nothing in a scratch table owes a further debt, so `state.debt.before` is not reached here;
-`tests/state/test_processes.py` kills there.
+Places that stay at 0 belong to commands and ways of tracking that this experiment does not use; tests kill there.
 """
 
 
@@ -75,7 +74,7 @@ def facts(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "foreign appends, OPTIMIZE", f"{report['foreign_appends']:,}, {report['optimizes']:,}"
     yield "tables (rounds)", f"{report['rounds']:,}"
     yield "passes in the process, commits", f"{report['passes']:,}, {report['commits']:,}"
-    yield "files, rows produced", f"{report['files']:,}, {report['rows']:,}"
+    yield "files, rows, bad lines produced", f"{report['files']:,}, {report['rows']:,}, {report['letters']:,}"
     yield "comparisons, each by a batch and a streaming reader", f"{report['comparisons']:,}"
     ended = "all that was asked for was done" if report["finished"] else "the time was over before all was done"
     yield "time", f"{report['seconds'] / 60:.1f} minutes; {ended}"

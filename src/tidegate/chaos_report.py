@@ -45,7 +45,8 @@ class ChaosReport(Report):
 
     ``failures`` were raised inside this process, ``kills`` and ``spark_kills`` are SIGKILLs of other processes, with
     Spark the whole tree. ``rival_passes`` to ``optimizes`` happened in the middle of a pass. ``rounds`` each had a
-    table of their own. ``lost`` and ``doubled`` count rows; ``problems`` says which, and where they lie.
+    table of their own. ``letters`` of the lines were no records and
+    must be dead letters. ``lost`` and ``doubled`` count rows; ``problems`` says which, and where they lie.
     """
 
     uri: str
@@ -65,6 +66,7 @@ class ChaosReport(Report):
     contested: int
     files: int
     rows: int
+    letters: int
     comparisons: int
     lost: int
     doubled: int

@@ -181,6 +181,7 @@ class Chaos:
             contested=tally.contested,
             files=tally.files,
             rows=tally.rows,
+            letters=tally.letters,
             comparisons=tally.comparisons,
             lost=tally.lost,
             doubled=tally.doubled,

@@ -42,6 +42,7 @@ class Tally:
     contested: int = 0
     files: int = 0
     rows: int = 0
+    letters: int = 0
     comparisons: int = 0
     lost: int = 0
     doubled: int = 0

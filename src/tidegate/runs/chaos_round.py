@@ -118,11 +118,27 @@ class Evidence:
             missing, surplus = difference(found, self.arrivals)
             if missing or surplus:
                 self._tell(missing, surplus)
+        self._compare_letters()
+
+    def _compare_letters(self) -> None:
+        """Every line that is no record is one dead letter."""
+        found = Counter[str]()
+        if self.arrivals.bad:
+            place = Location(f"{self.table.uri}_dead_letters", self.table.options)
+            found.update(str(row["text"]) for row in query(place, "select text from t"))
+        wanted = Counter(self.arrivals.bad)
+        problems = [f"dead letter missing: {text}" for text in (wanted - found).elements()]
+        problems += [f"dead letter doubled: {text}" for text in (found - wanted).elements()]
+        if problems:
+            self._tally.lost = sum((wanted - found).values())
+            self._tally.doubled = sum((found - wanted).values())
+            raise NotExactlyOnce([*problems[:20], f"the tables are kept at {self.table.uri}"])
 
     def close(self) -> None:
         """Count what was in the table."""
         self._tally.files += self.arrivals.files
         self._tally.rows += len(self.arrivals.expected)
+        self._tally.letters += len(self.arrivals.bad)
 
     def _tell(self, missing: list[int], surplus: list[int]) -> None:
         self._tally.lost, self._tally.doubled = len(missing), len(surplus)

@@ -36,6 +36,7 @@ NOW = START + timedelta(hours=40)
 HOURS = 36
 BEFORE_EVERYTHING = "date=2026-01-01/hour=00/0000000000.ndjson"
 _SMALL, _LARGE = (1, 6), (2000, 4000)
+_BAD = 0.1
 _TRIES = 4
 
 
@@ -61,12 +62,16 @@ def _below(place: Location, name: str) -> Location:
 
 @dataclass(slots=True)
 class Arrivals:
-    """Writes the files; ``expected`` holds the id of every record that must be in the table."""
+    """Writes the files; ``expected`` holds the id of every record that must be in the table.
+
+    ``bad`` are the lines that must be dead letters.
+    """
 
     store: ObjectStore
     chance: random.Random
     files: int = 0
     expected: list[int] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
     _origins: list[tuple[int, str]] = field(default_factory=list)
     _hour: int = 3
     _second: int = 0
@@ -78,7 +83,10 @@ class Arrivals:
             path = self._path()
             first = self.expected_records
             records = self._records()
-            lines = (json.dumps({"id": first + n, "text": f"{path} {n}"}) + "\n" for n in range(records))
+            lines = [json.dumps({"id": first + n, "text": f"{path} {n}"}) + "\n" for n in range(records)]
+            if self.chance.random() < _BAD:
+                self.bad.append(f"line {len(self.bad)} that is no record, of {path}")
+                lines.insert(self.chance.randint(0, records), f"{self.bad[-1]}\n")
             self._put(path, "".join(lines))
             self.expected.extend(range(first, first + records))
             self._origins.append((first, path))

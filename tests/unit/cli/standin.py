@@ -263,6 +263,7 @@ CHAOS = ChaosReport(
     contested=16,
     files=671,
     rows=16047,
+    letters=70,
     comparisons=21,
     lost=0,
     doubled=0,
