@@ -36,7 +36,7 @@ NOW = START + timedelta(hours=40)
 HOURS = 36
 BEFORE_EVERYTHING = "date=2026-01-01/hour=00/0000000000.ndjson"
 _SMALL, _LARGE = (1, 6), (2000, 4000)
-_BAD = 0.1
+_BAD = 0.03
 _TRIES = 4
 
 

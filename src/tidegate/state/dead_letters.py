@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import StorageUnavailable, TidegateError
+from tidegate.errors import (
+    ObjectMissing,
+    SchemaMismatch,
+    StateError,
+    StorageUnavailable,
+    TidegateError,
+    UnsupportedTable,
+)
 from tidegate.failpoints import failpoint
 from tidegate.schema.letter import RESOLUTION, Letter
 from tidegate.schema.letters import LETTERS, letter_of
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 KIND = "dead_letters"
+_FINAL = (StateError, SchemaMismatch, UnsupportedTable, ObjectMissing)
 
 
 def debt(uri: str, files: Sequence[DataFile]) -> dict[str, Any]:
@@ -64,20 +72,20 @@ class DeadLetterTable:
     def commit(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
         """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
         deadline = self._pace.start()
-        problem: TidegateError | None = None
-        while not self._is_paid(key, version):
-            if deadline.passed:
-                raise StorageUnavailable(
-                    f"{key}: the dead letters of position {version} could not be committed to {self.uri} "
-                    f"(last problem: {problem})",
-                    "nothing is lost: they are committed by the next run, before it reads anything",
-                )
-            if problem is not None:
-                deadline.pause()
+        while True:
             try:
                 self._send(key, version, files)
+                return
+            except _FINAL:
+                raise
             except TidegateError as error:
-                problem = error
+                if deadline.passed:
+                    raise StorageUnavailable(
+                        f"{key}: the dead letters of position {version} could not be committed to {self.uri} "
+                        f"(last problem: {error})",
+                        "nothing is lost: they are committed by the next run, before it reads anything",
+                    ) from error
+            deadline.pause()
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
         """The letters of a pipeline that are not answered, oldest first."""
@@ -93,12 +101,11 @@ class DeadLetterTable:
         )
         yield from map(letter_of, rows(sql))
 
-    def _is_paid(self, key: SourceKey, version: int) -> bool:
-        snapshot = self._delta.snapshot()
-        return snapshot is not None and (snapshot.transaction_version(key.app_id) or 0) >= version
-
     def _send(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
+        """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
         snapshot = self._delta.snapshot()
+        if snapshot is not None and (snapshot.transaction_version(key.app_id) or 0) >= version:
+            return
         adds = [self._add(file) for file in files]
         metadata = encoded({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
         note = CommitNote({key.app_id: version}, self._pace.now_ms(), metadata.decode())
@@ -108,8 +115,7 @@ class DeadLetterTable:
         else:
             check_table(snapshot.facts, self.uri)
             self._check_columns(snapshot.facts.schema_json)
-            if (snapshot.transaction_version(key.app_id) or 0) < version:
-                self._delta.append(snapshot, adds, note)
+            self._delta.append(snapshot, adds, note)
         failpoint("state.letters.after")
 
     def _check_columns(self, found: str) -> None:
@@ -119,7 +125,7 @@ class DeadLetterTable:
             names = set(arrow_schema(found).names)
             missing = [name for name in LETTERS.names if name not in names]
             if missing:
-                raise TidegateError(
+                raise SchemaMismatch(
                     f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
                     "set error_handling.dlq_path to a place of its own",
                 )
