@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tidegate.schema.letter import Letter
 from tidegate.specs import Location
 from tidegate.state.reading import query
 from tidegate.storage.opening import absolute
+from tidegate.watermarks.outcomes import Refused, progress_after
+from tidegate.watermarks.path_state import Failed
 
 DAY = "date=2026-01-28"
 
@@ -167,6 +170,7 @@ def test_a_file_that_cannot_be_read_becomes_a_letter_after_max_attempts_and_bloc
     second = lake.run()
     assert second.sources[0].dead_files == 1
     assert second.sources[0].watermark == f"{DAY}/3.ndjson.gz"
+    assert (second.ok, second.sources[0].files) == (False, 0)
     (letter,) = letters(lake)
     assert (letter.kind, letter.file, letter.line) == ("file", f"{DAY}/2.ndjson.gz", 1)
     assert "failed 2 times" in (letter.reason or "")
@@ -276,4 +280,73 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     (letter,) = letters(lake)
     assert (letter.kind, letter.line) == ("file", 5)
     lake.assert_exactly_once()
-    assert retried(lake).rows == 6
+    report = retried(lake)
+    assert (report.answered, report.rows) == (0, 0)
+    assert "tidegate replay" in report.still_bad[0][2]
+
+
+def test_two_letters_of_one_file_are_answered_by_one_reading(lake: Lake) -> None:
+    lake.source_settings = {"max_attempts": 1}
+    lake.arrive(f"{DAY}/1.ndjson")
+    bad = lake.write(f"{DAY}/2.ndjson.gz", "")
+    bad.write_bytes(b"no gzip")
+    lake.run()
+    api.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
+    lake.run()
+    assert [letter.kind for letter in letters(lake)] == ["file", "file"]
+    lake.arrive(f"{DAY}/2.ndjson.gz")
+    assert retried(lake).answered == 2
+    lake.assert_exactly_once()
+    assert letters(lake) == ()
+
+
+def test_a_new_table_with_the_old_dead_letter_table_loses_no_letter(lake: Lake) -> None:
+    handling(lake, dlq_path="dead")
+    for number in range(3):
+        mixed(lake, f"{DAY}/{number}.ndjson")
+        lake.run()
+    assert len(letters(lake)) == 6
+    lake.sink_settings = {"table_uri": "lake/other"}
+    assert lake.run().ok
+    assert len(letters(lake)) == 12
+
+
+def test_a_changed_dlq_path_stops_nothing(lake: Lake) -> None:
+    handling(lake, dlq_path="dead")
+    mixed(lake, f"{DAY}/1.ndjson")
+    lake.run()
+    handling(lake, dlq_path="elsewhere")
+    mixed(lake, f"{DAY}/2.ndjson")
+    assert lake.run().ok
+    assert {letter.file for letter in letters(lake)} == {f"{DAY}/2.ndjson"}
+
+
+def test_a_dead_letter_table_that_was_removed_is_made_anew_and_stops_nothing(lake: Lake) -> None:
+    mixed(lake, f"{DAY}/1.ndjson")
+    lake.run()
+    shutil.rmtree(lake.root / "lake" / "events_dead_letters")
+    mixed(lake, f"{DAY}/2.ndjson")
+    assert lake.run().ok
+    assert {letter.file for letter in letters(lake)} == {f"{DAY}/2.ndjson"}
+
+
+def test_what_was_abandoned_does_not_count_against_the_limit(lake: Lake) -> None:
+    handling(lake, max_bad_records=3)
+    lake.sink_settings = {"file_size_mb": 1}
+    text = "".join(f'{{"id": {number}, "event": "{number * 2654435761 % 2**64:x}"}}\n' for number in range(150_000))
+    packed = gzip.compress(f"bad\nbad\n{text}".encode())
+    (lake.root / "data" / DAY).mkdir(parents=True)
+    (lake.root / "data" / DAY / "1.ndjson.gz").write_bytes(packed[:-8])
+    mixed(lake, f"{DAY}/2.ndjson")
+    report = lake.run().sources[0]
+    assert report.error is None
+    assert [each.attempts for each in report.failed] == [1]
+    lake.assert_exactly_once()
+
+
+def test_a_missing_permission_never_makes_a_file_a_letter() -> None:
+    refused = Refused("a", 1, None, "denied", counts=False)
+    after = progress_after(None, refused)
+    assert isinstance(after, Failed)
+    assert after.attempts == 0
+    assert progress_after(after, refused) == after

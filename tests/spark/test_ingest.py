@@ -70,6 +70,7 @@ def test_many_small_files_are_few_tasks(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_malformed_line_refuses_its_file_and_nothing_else(spark: SparkSession, lake: Lake) -> None:
+    lake.pipeline_settings = {"error_handling": {"on_bad_record": "fail_file"}}
     lake.write("date=2026-01-28/hour=12/1769600001-bad.ndjson", '{"id": 1}\n{"id": 2\n')
     report = tidegate.run(lake.config)
     (failed,) = report.sources[0].failed

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegate.cli.confirming import Asking, confirm_options
+from tidegate.cli.dlq_view import render_letters
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Group, config_argument, json_option, pipeline_option
+from tidegate.cli.pages import Page
+from tidegate.observe.wording import count
+
+if TYPE_CHECKING:
+    from tidegate.schema.letter import Letter
 
 SHOWN = 50
 
@@ -61,8 +68,6 @@ def list_(
     letters = invocation.functions().list_letters(config, pipeline, source, limit=limit + 1, **choice)
     if as_json:
         return print_json({"letters": [each.to_json() for each in letters[:limit]], "more": len(letters) > limit})
-    from tidegate.cli.dlq_view import render_letters
-
     return invocation.show(render_letters(letters[:limit], more=len(letters) > limit))
 
 
@@ -112,22 +117,40 @@ def retry(
 @config_argument
 @pipeline_option(required=True)
 @_choice
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@confirm_options
 @json_option
 @click.pass_obj
 def discard(
-    invocation: Invocation, /, config: Path, pipeline: str, source: str | None, yes: bool, as_json: bool, **choice: Any
+    invocation: Invocation,
+    /,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **choice: Any,
 ) -> int:
     """Be done with letters without reading them.
 
     They stay in the dead-letter table, answered, and are not listed any more.
     """
     functions = invocation.functions()
-    if not yes:
-        number = len(functions.list_letters(config, pipeline, source, **choice))
-        click.confirm(f"Discard {number:,} dead letters?", abort=True, err=True)
+    asking = Asking(invocation, dry_run, yes)
+    letters = functions.list_letters(config, pipeline, source, **choice)
+    if letters and not asking.about(f"Discard {count(len(letters), 'dead letter')}?", _some)(letters):
+        if asking.dry_run and as_json:
+            print_json({"letters": [each.to_json() for each in letters]})
+        elif asking.dry_run:
+            invocation.show(_some(letters))
+        return asking.exit_code
     reports = functions.discard_letters(config, pipeline, source, **choice)
     return _answered(invocation, reports, "discarded", as_json=as_json)
+
+
+def _some(letters: Sequence[Letter]) -> Page:
+    """The first letters."""
+    return render_letters(letters[:SHOWN], more=len(letters) > SHOWN)
 
 
 def _answered(invocation: Invocation, reports: Any, verb: str, *, as_json: bool) -> int:

@@ -80,7 +80,7 @@ class SourceModel(Model):
     poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
     max_attempts: v.Count = Field(
         default=5,
-        description="How often a failing file is tried; after that only when it has changed.",
+        description="How often a failing file is tried; then it becomes a dead letter.",
     )
     partition_filter: PartitionFilterModel | None = Field(default=None, description="Bounds the first run.")
     checkpoint: CheckpointModel = Field(

@@ -61,6 +61,7 @@ class GivenUp:
 
     slice: FileSlice
     reason: str
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,9 @@ class Plan:
             "list_requests": self.list_requests,
             "listed_keys": self.listed_keys,
             "opens": _opens_json(self.opens),
-            "given_up": [{**_slice_json(each.slice), "reason": each.reason} for each in self.given_up],
+            "given_up": [
+                {**_slice_json(each.slice), "reason": each.reason, "changed": each.changed} for each in self.given_up
+            ],
         }
 
     @classmethod
@@ -164,7 +167,10 @@ class Plan:
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
             opens=_opens(opens, root.get("kind").text()),
-            given_up=tuple(GivenUp(_slice(node), node.get("reason").text()) for node in root.get("given_up").items()),
+            given_up=tuple(
+                GivenUp(_slice(node), node.get("reason").text(), node.get("changed").boolean())
+                for node in root.get("given_up").items()
+            ),
         )
 
     def describe(self) -> tuple[str, ...]:

@@ -40,6 +40,6 @@ def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) ->
             yield GivenUp(slice_of(file, progress), f"failed {progress.attempts} times: {progress.reason}")
         case Reason.CHANGED, Failed() | RecordsRead():
             told = f"changed after {progress.records} of its lines were committed"
-            yield GivenUp(slice_of(file, progress), told)
+            yield GivenUp(slice_of(file, progress), told, changed=True)
         case _:
             return

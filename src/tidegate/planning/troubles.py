@@ -59,7 +59,7 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
         case Reason.CHANGED:
             return (
                 f"{path} changed after {lines:,} of its lines were committed, is not read on and goes to the dead"
-                " letters; `tidegate dlq retry` goes on from there, or deliver the rest under a new name"
+                " letters; `tidegate replay` replaces its rows, or deliver the rest under a new name"
             )
         case _:
             kept = f", {lines:,} of its lines are committed" if lines else ""

@@ -10,11 +10,13 @@ from typing import Any
 from tidegate.errors import LimitReached
 from tidegate.planning.plan import GivenUp
 from tidegate.runs.place import Place
+from tidegate.schema.letter import CHANGED
 from tidegate.sink.letters import Letterbox, LetterPlace
 from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.task import UnitResult
 from tidegate.state.dead_letters import debt
 from tidegate.state.files import DataFile
+from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
 
 FRACTION_FROM = 100
@@ -34,11 +36,11 @@ class Letters:
         files = tuple(file for result in results for file in result.letter_files)
         return cls(files, sum(file.record_count for file in files))
 
-    def debts(self, place: Place) -> tuple[dict[str, Any], ...]:
-        """What the commit owes to the dead-letter table; checks that the files are there."""
+    def debts(self, place: Place, opened: Opened) -> tuple[dict[str, Any], ...]:
+        """What the commit owes to the dead-letter table; checks that it may."""
         if not self.files:
             return ()
-        place.letters.check(self.files)
+        place.letters.check(opened, self.files)
         return (debt(place.letters.uri, self.files),)
 
     @property
@@ -52,7 +54,7 @@ def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[Letters,
     letters = letterbox(place, run)
     with contextlib.closing(letters):
         for each in files:
-            letters.file(each.slice, each.reason, "read")
+            letters.file(each.slice, each.reason, CHANGED if each.changed else "read")
         finished = letters.cut()
     outcomes = tuple(
         Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True)
@@ -77,27 +79,33 @@ class Limits:
         self._bad = 0
         self._lines = 0
 
-    def check(self, outcomes: Iterable[FileOutcome]) -> None:
-        """Take note of what tasks gave back."""
-        last = ""
-        for outcome in outcomes:
-            if isinstance(outcome, Covered):
-                self._bad += outcome.bad
-                self._lines += outcome.end - outcome.start
-                last = outcome.path if outcome.bad else last
-            elif isinstance(outcome, Refused):
-                self._failures += 1
-                last = outcome.path
+    def check(self, outcomes: Sequence[FileOutcome]) -> None:
+        """Raise if these, with what was committed before, are too many."""
         handling = self._handling
-        if handling.max_failures and self._failures > handling.max_failures:
-            told = f"{self._failures} files could not be read"
-            raise self._reached(told, "max_failures", handling.max_failures, last)
-        if handling.max_bad_records and self._bad > handling.max_bad_records:
-            raise self._reached(f"{self._bad} bad records", "max_bad_records", handling.max_bad_records, last)
+        failures, bad, lines = self._with(outcomes)
+        wrong = [
+            each.path for each in outcomes if isinstance(each, Refused) or (isinstance(each, Covered) and each.bad)
+        ]
+        last = wrong[-1] if wrong else "an earlier file"
+        if handling.max_failures and failures > handling.max_failures:
+            raise self._reached(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
+        if handling.max_bad_records and bad > handling.max_bad_records:
+            raise self._reached(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
         share = handling.max_bad_fraction
-        if share and self._lines >= FRACTION_FROM and self._bad > share * self._lines:
-            told = f"{self._bad} of {self._lines} records are bad"
-            raise self._reached(told, "max_bad_fraction", share, last)
+        if share and lines >= FRACTION_FROM and bad > share * lines:
+            raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
+
+    def keep(self, outcomes: Sequence[FileOutcome]) -> None:
+        """These are committed: they count from now on."""
+        self._failures, self._bad, self._lines = self._with(outcomes)
+
+    def _with(self, outcomes: Sequence[FileOutcome]) -> tuple[int, int, int]:
+        covered = [each for each in outcomes if isinstance(each, Covered)]
+        return (
+            self._failures + sum(isinstance(each, Refused) for each in outcomes),
+            self._bad + sum(each.bad for each in covered),
+            self._lines + sum(each.end - each.start for each in covered),
+        )
 
     def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
         return LimitReached(

@@ -21,7 +21,7 @@ from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, letterbox
 from tidegate.runs.lanes import Lane, deal
 from tidegate.runs.place import Place
-from tidegate.schema.letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
+from tidegate.schema.letter import CHANGED, DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.names import uuid7
 from tidegate.sink.rereading import Reread, reread
 from tidegate.sink.task import ReadTask, UnitResult
@@ -144,17 +144,20 @@ class _Files:
 
 def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Lane]) -> _Files:
     found = _Files()
-    by_path: dict[str, Letter] = {}
-    slices = []
+    by_path: dict[str, list[Letter]] = {}
     for letter in letters:
-        path = letter.file or ""
+        by_path.setdefault(letter.file or "", []).append(letter)
+    slices = []
+    for path, own in by_path.items():
+        problem = _against(own)
         try:
             now = place.source_store.head(path)
         except ObjectMissing:
-            found.bad.append((letter, "the file is not there any more"))
-            continue
-        by_path[path] = letter
-        slices.append(FileSlice(path, now.size, now.etag, (letter.line or 1) - 1))
+            problem = "the file is not there any more"
+        if problem:
+            found.bad.extend((letter, problem) for letter in own)
+        else:
+            slices.append(FileSlice(path, now.size, now.etag, (own[0].line or 1) - 1))
     if not slices:
         return found
     whole = replace(task, whole_files=True, commit_batch_files=MANY_FILES, deadline=None)
@@ -164,15 +167,27 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
     found.results = runner.execute(whole, deal(units, place.parallelism * 2), lambda done: None)
     for result in found.results:
         for outcome in result.outcomes:
-            letter = by_path[outcome.path]
+            own = by_path[outcome.path]
             match outcome:
                 case Covered():
-                    found.good.append(letter)
+                    found.good.extend(own)
                 case Refused(reason=reason):
-                    found.bad.append((letter, reason))
+                    found.bad.extend((letter, reason) for letter in own)
                 case _:
-                    found.bad.append((letter, "changed while it was read"))
+                    found.bad.extend((letter, "changed while it was read") for letter in own)
     return found
+
+
+def _against(letters: Sequence[Letter]) -> str:
+    """Why a file cannot be read on from where its letters say."""
+    if any(letter.stage == CHANGED for letter in letters):
+        return (
+            "it changed after a part of it was committed, so going on would mix two contents; `tidegate replay` "
+            "replaces its rows, `tidegate dlq discard` leaves it"
+        )
+    if len({letter.line for letter in letters}) > 1:
+        return "its letters begin at different lines; discard all but the right one"
+    return ""
 
 
 def _columns(place: Place, opened: Opened, emit: Emit) -> Columns:
@@ -195,7 +210,7 @@ def _change(opened: Opened, place: Place, letters: Letters, difference: int, act
         state=opened.state,
         embedded=place.tracker.embedded(opened.state),
         dead_letter_files=letters.data_files,
-        debts=letters.debts(place),
+        debts=letters.debts(place, opened),
         letters=difference,
         action=action,
     )

@@ -169,7 +169,7 @@ class Replay:
         while True:
             opened = self._opened()
             state = encode(self._still_finished(watermarks_of(opened), choice))
-            whole = replace(self._with_letters(change, choice, results), state=state, embedded=embedded(state))
+            whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded(state))
             tries += 1
             try:
                 failpoint("runs.commit.before")
@@ -180,7 +180,7 @@ class Replay:
                 if tries == TRIES_AGAINST_OTHERS or self._stop.is_set():
                     raise
 
-    def _with_letters(self, change: Change, choice: Choice, results: Sequence[UnitResult]) -> Change:
+    def _with_letters(self, opened: Opened, change: Change, choice: Choice, results: Sequence[UnitResult]) -> Change:
         """The change with the letters that the files bring now, and answers to those they brought before."""
         new = Letters.of(results)
         paths = {*(file.path for file in choice.files), *choice.dropped}
@@ -190,7 +190,7 @@ class Replay:
         return replace(
             change,
             dead_letter_files=together.data_files,
-            debts=together.debts(self._place),
+            debts=together.debts(self._place, opened),
             letters=new.count - len(before),
         )
 

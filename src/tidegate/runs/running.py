@@ -186,7 +186,7 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
 
 
 def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:
-    ok = complete and all(each.error is None and not each.failed for each in reports)
+    ok = complete and all(each.error is None and not each.failed and not each.dead_files for each in reports)
     return RunReport(tuple(reports), ok, time.monotonic() - started)
 
 

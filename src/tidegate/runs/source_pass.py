@@ -171,6 +171,8 @@ class SourcePass:
         step = self._advanced(plan, outcomes)
         after = self._commit(opened, step, (UnitResult(0, outcomes),), None, letters)
         self.totals.dead_files += letters.count
+        self.totals.files -= letters.count
+        self.totals.bytes -= sum(each.slice.size for each in plan.given_up)
         return after
 
     def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
@@ -226,9 +228,10 @@ class SourcePass:
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
         step = self._advanced(plan, [outcome for result in results for outcome in result.outcomes])
-        if not step.changed:
-            return opened, step.full
-        return self._commit(opened, step, results, columns), step.full
+        if step.changed:
+            opened = self._commit(opened, step, results, columns)
+        self._limits.keep([outcome for result in results for outcome in result.outcomes])
+        return opened, step.full
 
     def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state that follows once the rows of ``outcomes`` are committed."""
@@ -255,7 +258,7 @@ class SourcePass:
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
             dead_letter_files=letters.data_files,
-            debts=letters.debts(self._place),
+            debts=letters.debts(self._place, opened),
             letters=letters.count,
             action=self.action,
         )

@@ -16,6 +16,9 @@ from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
+CHANGED = "changed"
+"""The stage of a file that was rewritten after a part of it was committed."""
+
 RETRIED, DISCARDED, REPLAYED = "retried", "discarded", "replayed"
 
 
@@ -46,7 +49,7 @@ class Letter:
 
     @property
     def content(self) -> bytes:
-        """The line as it stood in the file."""
+        """The line as it stood in the file, without blanks around it."""
         return self.raw if self.raw is not None else (self.text or "").encode()
 
     def to_json(self) -> dict[str, object]:

@@ -42,6 +42,7 @@ class Letterbox:
         self._writer: RollingWriter | None = None
         self._at = datetime.now(UTC)
         self.count = 0
+        self._cut_at = 0
 
     def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
         """Lines of one file; their offsets count from ``first_line`` (from 0)."""
@@ -66,10 +67,12 @@ class Letterbox:
 
     def cut(self) -> tuple[FinishedFile, ...]:
         """Close what is open; all that was finished since the last cut."""
+        self._cut_at = self.count
         return () if self._writer is None else self._writer.cut()
 
     def abandon(self) -> None:
         """Forget what was written since the last cut."""
+        self.count = self._cut_at
         if self._writer is not None:
             self._writer.abandon()
 

@@ -46,6 +46,10 @@ class _Small:
     lines: int
 
 
+class _Denied(SourceError):
+    """Nobody lets us read the file; that says nothing about the file."""
+
+
 class Walk:
     """One unit under way."""
 
@@ -107,7 +111,7 @@ class Walk:
         try:
             raw = self._fetch(each)
         except AccessDenied as error:
-            raise SourceError(error.problem, error.remedy) from error
+            raise _Denied(error.problem, error.remedy) from error
         with contextlib.closing(raw):
             whole = blocks(chunks(raw, each.path, self._task.compression))
             yield from skip(whole, each.start_record, each.path) if each.start_record else whole
@@ -265,5 +269,5 @@ def _failure(each: FileSlice, error: Exception, line: int) -> FileOutcome:
         case LineTooLong():
             reason = f"a line after line {line} is longer than {LONGEST_LINE // 2**20} MiB"
         case _:
-            reason = str(error)
-    return Refused(each.path, each.size, each.etag, written(reason))
+            reason = str(error).removeprefix(f"{each.path}: ")
+    return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))

@@ -88,7 +88,8 @@ class SparkArrowLane:
     def close(self) -> None:
         """Stop the session, if this lane started one."""
         if self._session is not None and self._started:
-            self._session.stop()
+            with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
+                self._session.stop()
         self._session = None
 
     @contextlib.contextmanager

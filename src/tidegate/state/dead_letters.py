@@ -1,7 +1,8 @@
 """The dead-letter table: files that tasks wrote become visible there after the main commit, exactly once.
 
-It is a debt of the main commit: the same application id and the same version, so that a commit which is durable shows
-itself in the next snapshot, and paying twice changes nothing. Errors are not believed; the table is looked at again.
+It is a debt of the main commit: the application id with the table's id, and the same version, so that a durable
+commit shows itself in the next snapshot, and paying twice changes nothing. Errors are not believed; the table is
+looked at again.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.schema.letter import RESOLUTION, Letter
-from tidegate.schema.letters import LETTERS, letter_of
-from tidegate.state.arrow import schema_json
+from tidegate.specs import Location
 from tidegate.state.documents import encoded
 from tidegate.state.features import check_table
 from tidegate.state.files import DataFile
@@ -55,26 +55,40 @@ class DeadLetterTable:
         return self._store.location.uri
 
     def pay(self, opened: Opened, owed: Mapping[str, Any]) -> None:
-        """Make the letter files of a committed position visible, unless they are."""
-        if owed["uri"] != self.uri:
-            raise TidegateError(
-                f"{opened.key}: position {opened.version} owes dead letters to {owed['uri']}, and the configuration "
-                f"now names {self.uri}",
-                "put error_handling.dlq_path back for one run, then change it",
-            )
-        self.commit(opened.key, opened.version, [DataFile.from_json(each) for each in owed["files"]])
+        """Make the letter files of a committed position visible, unless they are; where it was promised."""
+        table = self if owed["uri"] == self.uri else self._elsewhere(str(owed["uri"]))
+        table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
 
-    def check(self, files: Sequence[DataFile]) -> None:
-        """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
+    def _elsewhere(self, uri: str) -> DeadLetterTable:
+        from tidegate.state.store import open_delta
+        from tidegate.storage.opening import open_store
+
+        location = Location(uri, self._store.location.options)
+        store = open_store(location)
+        return DeadLetterTable(store, open_delta(location, store), self._pace)
+
+    def check(self, opened: Opened, files: Sequence[DataFile]) -> None:
+        """Raise unless the main commit may owe these files: they are there, and nothing newer was committed here.
+
+        A dead-letter table that is ahead of the position would take the letters for paid.
+        """
         for file in files:
             self._store.head(file.path)
+        snapshot = self._delta.snapshot() if opened.table_id is not None else None
+        ahead = 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
+        if ahead > opened.version:
+            raise StateError(
+                f"{opened.key}: dead-letter table {self.uri} is at position {ahead}, the table at {opened.version}: "
+                "one of them was put back from a copy; new letters would be taken for known ones",
+                "set error_handling.dlq_path to a new place",
+            )
 
-    def commit(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
+    def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
         deadline = self._pace.start()
         while True:
             try:
-                self._send(key, version, files)
+                self._send(app_id, version, files, key)
                 return
             except _FINAL:
                 raise
@@ -89,6 +103,8 @@ class DeadLetterTable:
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
         """The letters of a pipeline that are not answered, oldest first."""
+        from tidegate.schema.letters import LETTERS, letter_of
+
         rows = getattr(self._delta, "rows", None)
         if rows is None:
             raise TidegateError(f"{self.uri}: letters of a table in memory cannot be listed", "use a table on disk")
@@ -101,14 +117,16 @@ class DeadLetterTable:
         )
         yield from map(letter_of, rows(sql))
 
-    def _send(self, key: SourceKey, version: int, files: Sequence[DataFile]) -> None:
+    def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
+        from tidegate.schema.letters import LETTERS
+
         snapshot = self._delta.snapshot()
-        if snapshot is not None and (snapshot.transaction_version(key.app_id) or 0) >= version:
+        if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
         adds = [self._add(file) for file in files]
         metadata = encoded({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
-        note = CommitNote({key.app_id: version}, self._pace.now_ms(), metadata.decode())
+        note = CommitNote({app_id: version}, self._pace.now_ms(), metadata.decode())
         failpoint("state.letters.before")
         if snapshot is None:
             self._delta.create(LETTERS, (), adds, note)
@@ -119,21 +137,32 @@ class DeadLetterTable:
         failpoint("state.letters.after")
 
     def _check_columns(self, found: str) -> None:
-        if found != schema_json(LETTERS):
-            from tidegate.state.arrow import arrow_schema
+        from tidegate.schema.letters import LETTERS
+        from tidegate.state.arrow import arrow_schema
 
-            names = set(arrow_schema(found).names)
-            missing = [name for name in LETTERS.names if name not in names]
-            if missing:
-                raise SchemaMismatch(
-                    f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
-                    "set error_handling.dlq_path to a place of its own",
-                )
+        names = set(arrow_schema(found).names)
+        missing = [name for name in LETTERS.names if name not in names]
+        if missing:
+            raise SchemaMismatch(
+                f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
+                "set error_handling.dlq_path to a place of its own",
+            )
 
     def _add(self, file: DataFile) -> Add:
-        found = self._store.head(file.path)
+        try:
+            found = self._store.head(file.path)
+        except ObjectMissing as error:
+            raise StateError(
+                f"dead letters that are committed but not yet visible are gone: {self.uri}/{file.path}",
+                "put the file back from a copy; what it held can also be read again by `tidegate replay`",
+            ) from error
         stats = file.stats if file.stats is not None else f'{{"numRecords": {file.record_count}}}'
         return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), stats)
+
+
+def _app_id(opened: Opened) -> str:
+    """Whose letters: those of one source of one table, so that another table under the same names is another."""
+    return f"{opened.key.app_id}/{opened.table_id}"
 
 
 def _quoted(text: str) -> str:

@@ -38,13 +38,14 @@ def pay_if_possible(site: Site, opened: Opened) -> bool:
     return True
 
 
-def write_won(site: Site, opened: Opened) -> None:
+def write_won(site: Site, opened: Opened, *, paid: bool = False) -> None:
     """Note beside the document that its attempt won; needs to know where its commit is."""
     parent, table_id = opened.parent, opened.table_id
     if parent is None or table_id is None or opened.committed_at < 0:
         return
     checked = max(opened.committed_at, opened.table_version)
-    note = Won(opened.version, parent.attempt, parent.sha256, opened.committed_at, table_id, checked, opened.unseen)
+    attempt = (opened.version, parent.attempt, parent.sha256)
+    note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts)
     failpoint("state.won.before")
     site.store.put(site.key.won(opened.version, parent.attempt), note.to_bytes())
     failpoint("state.won.after")
@@ -61,6 +62,8 @@ def pay_others(site: Site, opened: Opened) -> None:
             )
         failpoint("state.debt.before")
         payer(opened, debt)
+    if opened.debts:
+        write_won(site, opened, paid=True)
 
 
 def refresh_mirror(site: Site, opened: Opened) -> None:

@@ -153,7 +153,7 @@ class Won:
     """What the ``.won`` note says: which commit it was, and how far the log after it was looked through.
 
     No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version
-    whose entries had been cleaned up, could not be looked at.
+    whose entries had been cleaned up, could not be looked at. ``paid``: nothing that the commit owes is left to do.
     """
 
     version: int
@@ -163,6 +163,7 @@ class Won:
     table_id: str
     checked: int
     unseen: tuple[int, int] | None = None
+    paid: bool = False
 
     def to_bytes(self) -> bytes:
         """The object's content."""
@@ -175,6 +176,7 @@ class Won:
                 "table_id": self.table_id,
                 "checked": self.checked,
                 "unseen": self.unseen,
+                "paid": self.paid,
             }
         )
 
@@ -192,6 +194,7 @@ class Won:
                 str(data["table_id"]),
                 int(data["checked"]),
                 None if unseen is None else (int(unseen[0]), int(unseen[1])),
+                bool(data.get("paid", False)),
             )
         except (ValueError, KeyError, TypeError, IndexError):
             return None

@@ -82,10 +82,13 @@ def climb(site: Site, usable: Usable) -> Ladder:
 def open_rebuilt(site: Site, ladder: Ladder, winner: Winner, accept: Collection[Accept]) -> Opened:
     """The newest position with the state of ``winner`` under it, after the checks of OPEN 4.
 
-    Nothing is paid or noted: what the positions in between owe is not known.
+    What the newest position owes is paid by the commit, if its document is known; of those in between it was paid
+    before the next one was committed.
     """
     opened = known(site, ladder.snapshot, winner, accept)
-    return replace(opened, version=ladder.version, debts=(), from_log=True)
+    newest = ladder.rungs[0].winner if ladder.rungs and ladder.rungs[0].version == ladder.version else None
+    debts = () if newest is None or newest.paid else newest.debts
+    return replace(opened, version=ladder.version, debts=debts, from_log=True, unpaid=bool(debts))
 
 
 class _Looking:
@@ -138,6 +141,8 @@ class _Looking:
                     committed_at=-1,
                     checked=document.delta_version,
                     noted=False,
+                    debts=document.debts,
+                    letters=document.letters,
                 )
         return None
 
@@ -172,6 +177,7 @@ class _Looking:
             committed_at=-1 if note is None else note.table_version,
             checked=shown.table_version,
             noted=note is not None,
+            letters=shown.letters,
         )
 
 

@@ -123,7 +123,7 @@ def known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Acc
         parent=winner.parent,
         from_log=document is None,
         data_files=frozenset() if document is None else frozenset(file.path for file in document.data_files),
-        debts=winner.debts,
+        debts=() if winner.paid else winner.debts,
         letters=winner.letters,
         unseen=unseen,
         warnings=(*winner.warnings, *unseen_warning(unseen)),

@@ -48,6 +48,7 @@ class Winner:
     warnings: tuple[str, ...] = ()
     debts: tuple[Mapping[str, Any], ...] = ()
     letters: int = 0
+    paid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ def _from_mark(site: Site, entry: LogEntry, mark: Mark, evidence: Evidence) -> W
         warnings=warnings,
         debts=mark.debts if document is None else document.debts,
         letters=mark.letters if document is None else document.letters,
+        paid=note is not None and note.paid,
     )
 
 
@@ -194,6 +196,7 @@ def _from_note(site: Site, version: int, evidence: Evidence) -> Winner | None:
         unseen=None if note is None else note.unseen,
         debts=stored.document.debts,
         letters=stored.document.letters,
+        paid=note is not None and note.paid,
     )
 
 

@@ -90,8 +90,8 @@ def decode(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
     if TRACKING in root:
         raise StateError(
             f"the recorded state is one of tracking by a {root.get(TRACKING).text()}, not of watermarks",
-            "set use_watermark: false again; or give the source another name and another table, to read everything"
-            " anew",
+            "this needs watermarks; if use_watermark was changed, set it to false again, or give the source another"
+            " name and another table, to read everything anew",
         )
     root.only(_KEYS)
     return _Decoding(root, source_uri.rstrip("/")).state()

@@ -32,12 +32,15 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The file, or the rest of it, could not be read."""
+    """The file, or the rest of it, could not be read; only an attempt that ``counts`` brings it nearer to being
+    given up.
+    """
 
     path: str
     size: int
     etag: str | None
     reason: str
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
     reason = outcome.reason[:REASON_LIMIT]
     records = before.records if before else 0
     again = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
-    attempts = before.attempts + 1 if again and isinstance(before, Failed) else 1
+    attempts = before.attempts + outcome.counts if again and isinstance(before, Failed) else int(outcome.counts)
     return Failed(attempts, reason, outcome.size, outcome.etag, records)
 
 

@@ -218,7 +218,7 @@ def test_a_plan_describes_itself_in_lines() -> None:
         "  listing: 2 requests, 3 keys; cut off, the next plan goes on from there",
         "  to the dead letters: 1 file, e.g. d/c",
         "  note: d/c changed after 7 of its lines were committed, is not read on and goes to the dead letters;"
-        " `tidegate dlq retry` goes on from there, or deliver the rest under a new name",
+        " `tidegate replay` replaces its rows, or deliver the rest under a new name",
     )
 
 
