@@ -350,3 +350,19 @@ def test_a_missing_permission_never_makes_a_file_a_letter() -> None:
     assert isinstance(after, Failed)
     assert after.attempts == 0
     assert progress_after(after, refused) == after
+
+
+def test_a_table_put_back_from_a_copy_stops_before_letters_are_taken_for_known_ones(lake: Lake) -> None:
+    mixed(lake, f"{DAY}/1.ndjson")
+    lake.run()
+    shutil.copytree(lake.root / "lake" / "events", lake.root / "copy")
+    mixed(lake, f"{DAY}/2.ndjson")
+    lake.run()
+    shutil.rmtree(lake.root / "lake" / "events")
+    (lake.root / "copy").rename(lake.root / "lake" / "events")
+    error = lake.run().sources[0].error or ""
+    assert "put back from a copy" in error
+    handling(lake, dlq_path="new place")
+    assert lake.run().ok
+    lake.assert_exactly_once()
+    assert {letter.file for letter in letters(lake)} == {f"{DAY}/2.ndjson"}

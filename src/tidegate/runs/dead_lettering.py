@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.errors import LimitReached
+from tidegate.errors import LimitReached, StateError
 from tidegate.planning.plan import GivenUp
 from tidegate.runs.place import Place
 from tidegate.schema.letter import CHANGED
@@ -40,13 +40,28 @@ class Letters:
         """What the commit owes to the dead-letter table; checks that it may."""
         if not self.files:
             return ()
-        place.letters.check(opened, self.files)
+        place.letters.check(self.files)
+        _check_not_ahead(place, opened)
         return (debt(place.letters.uri, self.files),)
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
         """As the document keeps them."""
         return self.files
+
+
+def _check_not_ahead(place: Place, opened: Opened) -> None:
+    """Stop where new letters would be taken for known ones: the dead-letter table is ahead of the table.
+
+    A rival that moved the source meanwhile is no such case: then the table is ahead, too, and the commit is lost.
+    """
+    ahead = place.letters.position(opened)
+    if ahead > opened.version and place.positions.position() == opened.version:
+        raise StateError(
+            f"{place.key}: dead-letter table {place.letters.uri} is at position {ahead}, and its table at "
+            f"{opened.version}: one of them was put back from a copy; new letters would be taken for known ones",
+            "set error_handling.dlq_path to a new place",
+        )
 
 
 def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[Letters, tuple[Covered, ...]]:

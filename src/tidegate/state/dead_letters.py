@@ -67,21 +67,15 @@ class DeadLetterTable:
         store = open_store(location)
         return DeadLetterTable(store, open_delta(location, store), self._pace)
 
-    def check(self, opened: Opened, files: Sequence[DataFile]) -> None:
-        """Raise unless the main commit may owe these files: they are there, and nothing newer was committed here.
-
-        A dead-letter table that is ahead of the position would take the letters for paid.
-        """
+    def check(self, files: Sequence[DataFile]) -> None:
+        """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
         for file in files:
             self._store.head(file.path)
+
+    def position(self, opened: Opened) -> int:
+        """Up to which position of the source letters were committed here."""
         snapshot = self._delta.snapshot() if opened.table_id is not None else None
-        ahead = 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
-        if ahead > opened.version:
-            raise StateError(
-                f"{opened.key}: dead-letter table {self.uri} is at position {ahead}, the table at {opened.version}: "
-                "one of them was put back from a copy; new letters would be taken for known ones",
-                "set error_handling.dlq_path to a new place",
-            )
+        return 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
 
     def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""

@@ -92,6 +92,10 @@ class PositionStore:
         """The newest position with an earlier or mirrored state under it, to be recorded anew by a commit."""
         return open_rebuilt(self.site, ladder, winner, accept)
 
+    def position(self) -> int:
+        """How often the source has committed, by a fresh snapshot."""
+        return opening.position(self.site, self.site.delta.snapshot())
+
     def at_poll(self, polls: int) -> PositionStore:
         """The same store, whose mirror will say that the source was polled ``polls`` times."""
         other = copy.copy(self)
