@@ -159,7 +159,7 @@ def list_letters(
     from tidegate.runs.letters import Choice, chosen
 
     choice = Choice(tuple(ids), file, reason)
-    places = _named(config, pipeline, source)
+    places = _places_of(config, pipeline, source)
     return tuple(islice(chain.from_iterable(chosen(place, choice) for place in places), limit))
 
 
@@ -182,7 +182,7 @@ def retry_letters(
     project = load(config, pipeline=pipeline)
     choice = Choice(tuple(ids), file, reason)
     with _lane(project.spark, emit, threading.Event()) as lane:
-        return tuple(retry(place, choice, lambda: lane, emit) for place in _named(project, pipeline, source))
+        return tuple(retry(place, choice, lambda: lane, emit) for place in _places_of(project, pipeline, source))
 
 
 def discard_letters(
@@ -198,7 +198,7 @@ def discard_letters(
     from tidegate.runs.letters import Choice, discard
 
     choice = Choice(tuple(ids), file, reason)
-    return tuple(discard(place, choice) for place in _named(config, pipeline, source))
+    return tuple(discard(place, choice) for place in _places_of(config, pipeline, source))
 
 
 def recover(
@@ -442,12 +442,6 @@ def _pipelines(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ..
 
 
 def _places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
-    from tidegate.runs.looking import places_named
-
-    return places_named(_places(load(config, pipeline=pipeline), pipeline), source)
-
-
-def _named(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
     """The sources of one pipeline, or the one that is named."""
     from tidegate.runs.looking import places_named
 

@@ -28,7 +28,7 @@ _COLUMNS = (
 def render_letters(letters: Sequence[Letter], *, more: bool) -> Page:
     """The open letters of a pipeline."""
     if not letters:
-        return (Line(Cell("no dead letters are open", Style.GOOD)),)
+        return (Line(Cell("no open dead letter fits", Style.GOOD)),)
     rows = tuple(
         (
             Cell(each.id, Style.STRONG),
@@ -81,7 +81,7 @@ def render_answers(reports: Sequence[LettersReport], verb: str) -> Page:
     for report in reports:
         name = f"{report.pipeline}/{report.source}"
         if not report.letters:
-            blocks.append(Line(Cell(f"{name}: no dead letters are open")))
+            blocks.append(Line(Cell(f"{name}: no open dead letter fits")))
             continue
         rows = f", {count(report.rows, 'row')} committed" if report.rows else ""
         new = f", {count(report.new_letters, 'new letter')}" if report.new_letters else ""
