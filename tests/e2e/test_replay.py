@@ -419,3 +419,18 @@ def test_on_object_storage_rows_are_replaced_the_same(s3: Server, tmp_path: Path
     assert (report.rows_removed, report.rows_written) == (1, 2)
     assert sorted(row["id"] for row in query(table, "select id from t")) == [0, 2, 10, 11]
     assert [each.path for each in open_store(table).list("_tidegate/events/default/work")] == []
+
+
+def test_a_source_that_is_tracked_by_a_set_can_be_replayed_too(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source_settings={"use_watermark": False})
+    lake.sink_settings = {"metadata_columns": ["_source_file"]}
+    for name in ("zebra", "apple", "mango"):
+        lake.arrive(f"{name}.ndjson")
+    assert lake.run().ok
+    rewrite(lake, "apple.ndjson", [1000, 1001])
+    lake.arrive("new.ndjson")
+    report = replay(lake, "*.ndjson")
+    assert (report.replayed.files, report.left_to_run.examples) == (3, ("new.ndjson",))
+    assert_same(lake.ids(), [*range(10), 1000, 1001, *range(20, 30)])
+    assert lake.run().ok
+    assert_same(lake.ids(), [*range(10), 1000, 1001, *range(20, 40)])

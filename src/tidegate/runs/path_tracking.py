@@ -10,6 +10,7 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
 from tidegate.planning.path_planner import plan_paths
 from tidegate.planning.plan import Plan
+from tidegate.planning.selecting import Sorted, sorted_by_state
 from tidegate.runs.tracking import Told
 from tidegate.sources.files.discovery import discover
 from tidegate.specs import PathSource
@@ -50,6 +51,9 @@ class PathTracker:
             complete=plan.complete,
             directories=plan.directories,
         )
+
+    def sorted(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        return sorted_by_state(self.source, state, files, now)
 
     def idle(self, state: PathState, any_files: bool) -> PathState:
         return idle(state, any_files)

@@ -15,12 +15,12 @@ from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.planning.discovery import accepts
 from tidegate.planning.reasons import EXAMPLES
-from tidegate.planning.selecting import Selection, sorted_by_state
+from tidegate.planning.selecting import Selection
 from tidegate.runs.place import Place
+from tidegate.runs.tracking import SourceState
 from tidegate.specs import ProjectSpec
 from tidegate.state.opened import Opened
 from tidegate.state.reading import literal, rows_by_value
-from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile, sort_key
 
 FILE_COLUMN = "_source_file"
@@ -106,7 +106,7 @@ def choose(
     place: Place,
     others: Sequence[str],
     selection: Selection,
-    state: PathState,
+    state: SourceState,
     now: datetime,
     *,
     drop_missing: bool = False,
@@ -115,7 +115,7 @@ def choose(
     source, base = place.source, f"{place.source.location.uri}/"
     there = {info.path: info for info in place.source_store.list(selection.prefix) if selection.takes(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
-    by_state = sorted_by_state(source, state, [file for file in files if accepts(source, file.path) is None], now)
+    by_state = place.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
     rows = {
         value.removeprefix(base): number
         for value, number in rows_by_value(place.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -24,14 +25,14 @@ from tidegate.observe import events
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, Plan, Unit
 from tidegate.planning.reasons import EXAMPLES
-from tidegate.planning.selecting import Selection, sorted_by_state
+from tidegate.planning.selecting import Selection
 from tidegate.runs.batches import coverage_of, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters
 from tidegate.runs.lanes import Lane, deal
 from tidegate.runs.letters import Choice as LetterChoice
 from tidegate.runs.letters import answered, chosen
-from tidegate.runs.place import UNIT_BYTES, Clock, Place, utc_now, watermarks_of
+from tidegate.runs.place import UNIT_BYTES, Clock, Place, utc_now
 from tidegate.runs.replay_choice import Choice, check_rows_are_told_apart, choose, file_set
 from tidegate.runs.source_pass import SLOTS_PER_CORE, TRIES_AGAINST_OTHERS
 from tidegate.schema.letter import REPLAYED
@@ -42,9 +43,7 @@ from tidegate.specs import Location
 from tidegate.state.files import Change, Coverage, Replacement
 from tidegate.state.opened import Opened
 from tidegate.storage.opening import open_store, remove_empty_directories
-from tidegate.watermarks.codec import embedded, encode
 from tidegate.watermarks.outcomes import Changed, FileOutcome, Refused
-from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile
 
 WORK_KEPT = timedelta(hours=24)
@@ -79,7 +78,7 @@ class Replay:
         """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
         started = time.monotonic()
         opened = self._opened()
-        state = watermarks_of(opened)
+        state = self._place.opened_state(opened)
         choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
         if not (choice.files or choice.due or choice.missing):
             raise TidegateError(
@@ -168,8 +167,9 @@ class Replay:
         tries = 0
         while True:
             opened = self._opened()
-            state = encode(self._still_finished(watermarks_of(opened), choice))
-            whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded(state))
+            state = self._still_finished(self._place.opened_state(opened), choice)
+            embedded = self._place.tracker.embedded(state)
+            whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
             tries += 1
             try:
                 failpoint("runs.commit.before")
@@ -194,17 +194,17 @@ class Replay:
             letters=new.count - len(before),
         )
 
-    def _still_finished(self, state: PathState, choice: Choice) -> PathState:
+    def _still_finished(self, state: Any, choice: Choice) -> dict[str, object]:
         """The state as it is now, unless it says by now that one of the files is to be read."""
         now = self._clock()
-        due = sorted_by_state(self._place.source, state, choice.files, now).due
+        due = self._place.tracker.sorted(state, choice.files, now).due
         if due:
             raise TidegateError(
                 f"{self._place.key}: {due[0].path} was finished when the replay began, and now waits to be read: the "
                 "watermark was moved meanwhile",
                 "nothing was replaced; replay again",
             )
-        return replace(state, last_update_ts=int(now.timestamp()))
+        return self._place.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
 
     @contextmanager
     def _work_area(self) -> Iterator[Location]:

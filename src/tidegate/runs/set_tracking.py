@@ -11,12 +11,13 @@ from tidegate.errors import StateError
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
 from tidegate.planning.plan import Plan
+from tidegate.planning.selecting import Sorted
 from tidegate.planning.set_planner import plan_set
 from tidegate.runs.tracking import Told
 from tidegate.sources.files.set_discovery import discover_all
 from tidegate.specs import PathSource
 from tidegate.state.files import State
-from tidegate.state.remembered import RememberedPaths
+from tidegate.state.remembered import Known, RememberedPaths
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.outcomes import FileOutcome
 from tidegate.watermarks.path_set import SetAdvance, SetState, advance_set, idle_set
@@ -46,6 +47,11 @@ class SetTracker:
 
     def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> SetAdvance:
         return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
+
+    def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        known = self.remembered.look_up(state.segments, files)
+        finished = tuple(file for file, what in zip(files, known, strict=True) if what is not Known.NEW)
+        return Sorted(finished, tuple(file for file, what in zip(files, known, strict=True) if what is Known.NEW))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
         return idle_set(state, any_files)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
 from tidegate.planning.plan import Plan
+from tidegate.planning.selecting import Sorted
 from tidegate.state.files import State
 from tidegate.watermarks.outcomes import FileOutcome
 from tidegate.watermarks.path_state import Unfinished, WatermarkState
@@ -81,6 +82,9 @@ class Tracker(Protocol):
 
     def advance(self, state: Any, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """What follows once the rows of ``outcomes`` are committed."""
+
+    def sorted(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        """Listed files by whether they are finished."""
 
     def idle(self, state: Any, any_files: bool) -> Any:
         """The state after a poll that found nothing to read."""
