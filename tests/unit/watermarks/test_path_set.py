@@ -154,5 +154,5 @@ def test_anything_else_is_refused(change: dict[str, object], told: str) -> None:
 def test_a_state_of_the_other_kind_is_refused_with_the_way_out() -> None:
     with pytest.raises(StateError, match="use_watermark: true again"):
         decode_set(encode(PathState(Active("a"), {"": "a"}, last_update_ts=int(datetime.now(UTC).timestamp()))))
-    with pytest.raises(StateError, match="use_watermark: false again"):
+    with pytest.raises(StateError, match="set it to false again"):
         decode(encode_set(STATE))
