@@ -33,7 +33,7 @@ format: setup ## let ruff rewrite the code
 bench: setup ## all benchmarks at full size (about half an hour)
 	$(PY) -m benchmarks.all
 
-bench-quick: setup ## a small version of each benchmark (about a minute)
+bench-quick: setup ## a small version of each benchmark (a good minute)
 	$(PY) -m benchmarks.all --quick
 
 CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 30
