@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from support.lake import FIELDS, Lake
 from tidegate import api
+from tidegate.errors import AccessDenied
+from tidegate.failpoints import arm
 from tidegate.observe.events import DeadLetters
+from tidegate.planning.plan import FileSlice
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.letters import Choice, retry
 from tidegate.schema.letter import Letter
+from tidegate.sink.fetching import Fetcher
 from tidegate.specs import Location
 from tidegate.state.reading import query
 from tidegate.storage.opening import absolute
@@ -366,3 +371,46 @@ def test_a_table_put_back_from_a_copy_stops_before_letters_are_taken_for_known_o
     assert lake.run().ok
     lake.assert_exactly_once()
     assert {letter.file for letter in letters(lake)} == {f"{DAY}/2.ndjson"}
+
+
+def test_a_denied_source_never_turns_its_backlog_into_letters(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.source_settings = {"max_attempts": 2}
+    lake.arrive(f"{DAY}/1.ndjson")
+    lake.run()
+    for number in range(2, 5):
+        lake.arrive(f"{DAY}/{number}.ndjson")
+
+    def denied(fetcher: Fetcher, each: FileSlice) -> None:
+        raise AccessDenied("the store answered 403", "check the key")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fetcher, "__call__", denied)
+        for _ in range(4):
+            report = lake.run()
+            assert not report.ok
+            assert (len(report.sources[0].failed), report.sources[0].dead_files) == (3, 0)
+    assert lake.run().ok
+    lake.assert_exactly_once()
+    assert letters(lake) == ()
+
+
+def test_recover_pays_the_letters_that_a_killed_run_still_owed(lake: Lake) -> None:
+    lake.arrive(f"{DAY}/1.ndjson")
+    lake.run()
+    mixed(lake, f"{DAY}/2.ndjson")
+    arm("state.won.before=raise")
+    try:
+        lake.run()
+    finally:
+        arm("")
+    table = DeltaTable(str(lake.root / "lake/events"))
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+    DeltaTable(str(lake.root / "lake/events")).create_checkpoint()
+    for number in (0, 1):
+        (lake.root / f"lake/events/_delta_log/{number:020d}.json").unlink()
+    (lake.root / "lake/events/_tidegate/events_default_checkpoint.json").unlink()
+    assert "cannot be read" in (lake.run().sources[0].error or "")
+    assert api.recover(lake.config, "events", accept=["previous"])[0].verdict == "ok"
+    assert lake.run().ok
+    lake.assert_exactly_once()
+    assert [letter.line for letter in letters(lake)] == [4, 7]

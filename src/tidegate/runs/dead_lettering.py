@@ -15,7 +15,6 @@ from tidegate.sink.letters import Letterbox, LetterPlace
 from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.task import UnitResult
 from tidegate.state.dead_letters import debt
-from tidegate.state.files import DataFile
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
 
@@ -43,11 +42,6 @@ class Letters:
         place.letters.check(self.files)
         _check_not_ahead(place, opened)
         return (debt(place.letters.uri, self.files),)
-
-    @property
-    def data_files(self) -> tuple[DataFile, ...]:
-        """As the document keeps them."""
-        return self.files
 
 
 def _check_not_ahead(place: Place, opened: Opened) -> None:

@@ -73,7 +73,7 @@ class _Answer:
     """A change that answers letters, None when there is nothing to commit, and what to tell of it."""
 
     change: Change | None
-    report: LettersReport = field()
+    report: LettersReport
 
 
 def _committed(place: Place, answer: Callable[[Opened], _Answer]) -> LettersReport:
@@ -209,7 +209,7 @@ def _change(opened: Opened, place: Place, letters: Letters, difference: int, act
     return Change(
         state=opened.state,
         embedded=place.tracker.embedded(opened.state),
-        dead_letter_files=letters.data_files,
+        dead_letter_files=letters.files,
         debts=letters.debts(place, opened),
         letters=difference,
         action=action,

@@ -189,7 +189,7 @@ class Replay:
         together = Letters((*new.files, *answers.files), new.count)
         return replace(
             change,
-            dead_letter_files=together.data_files,
+            dead_letter_files=together.files,
             debts=together.debts(self._place, opened),
             letters=new.count - len(before),
         )

@@ -227,10 +227,11 @@ class SourcePass:
         self, opened: Opened, plan: Plan, columns: Columns, results: Sequence[UnitResult]
     ) -> tuple[Opened, bool]:
         """Commit one group of results with the state that follows from them."""
-        step = self._advanced(plan, [outcome for result in results for outcome in result.outcomes])
+        outcomes = [outcome for result in results for outcome in result.outcomes]
+        step = self._advanced(plan, outcomes)
         if step.changed:
             opened = self._commit(opened, step, results, columns)
-        self._limits.keep([outcome for result in results for outcome in result.outcomes])
+        self._limits.keep(outcomes)
         return opened, step.full
 
     def _advanced(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
@@ -257,7 +258,7 @@ class SourcePass:
             rows=sum(result.rows for result in results),
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
-            dead_letter_files=letters.data_files,
+            dead_letter_files=letters.files,
             debts=letters.debts(self._place, opened),
             letters=letters.count,
             action=self.action,

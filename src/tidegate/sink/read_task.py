@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -102,8 +102,8 @@ def letter_place(
     handling = pipeline.error_handling
     if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
         return None
-    place = LetterPlace(pipeline.dead_letters, pipeline.name, source.name, run, fingerprint(fields))
-    return replace(place, limit=handling.max_bad_records)
+    names = (pipeline.name, source.name, run)
+    return LetterPlace(pipeline.dead_letters, *names, fingerprint(fields), handling.max_bad_records)
 
 
 def _writer_settings(sink: SinkSpec) -> WriterSettings:

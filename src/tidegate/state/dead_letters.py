@@ -99,9 +99,6 @@ class DeadLetterTable:
         """The letters of a pipeline that are not answered, oldest first."""
         from tidegate.schema.letters import LETTERS, letter_of
 
-        rows = getattr(self._delta, "rows", None)
-        if rows is None:
-            raise TidegateError(f"{self.uri}: letters of a table in memory cannot be listed", "use a table on disk")
         mine = f"l.pipeline = {_quoted(pipeline)}" + (f" and l.source = {_quoted(source)}" if source else "")
         columns = ", ".join(f'l."{name}"' for name in LETTERS.names)
         answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
@@ -109,7 +106,7 @@ class DeadLetterTable:
             f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
             f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine} order by l.at, l.file, l.line"
         )
-        yield from map(letter_of, rows(sql))
+        yield from map(letter_of, self._delta.rows(sql))
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""

@@ -9,7 +9,7 @@ Parquet in it: a data file is whatever bytes lie at its path.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -146,6 +146,9 @@ class MemoryDelta:
                 if self._guarded:
                     raise Conflict(f"there is a table at {self._store.location.uri}", "append to it") from error
                 version += 1
+
+    def rows(self, sql: str) -> Iterator[Mapping[str, Any]]:
+        raise TableError("a table in memory cannot be asked in SQL", "use a table on disk")
 
     def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
         ours = [_info("WRITE", note), *_body(adds, note)]

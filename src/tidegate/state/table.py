@@ -15,9 +15,9 @@ Guarantees that every adapter gives, and one contract suite checks:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +83,9 @@ class DeltaTablePort(Protocol):
 
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot, None when there is no table; a storage problem raises."""
+
+    def rows(self, sql: str) -> Iterator[Mapping[str, Any]]:
+        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
 
     def create(
         self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
