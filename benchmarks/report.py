@@ -38,13 +38,17 @@ def alternate(
 ) -> dict[str, list[float]]:
     """Seconds per contender and round; contenders take turns, so that a slow moment hits all alike.
 
+    Each round begins with another one, and what the one before has written is on disk before the next begins.
     ``slow`` contenders take part in that many rounds only.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
     for turn in range(rounds):
-        for name, work in contenders.items():
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            work = contenders[name]
             if turn >= (slow or {}).get(name, rounds):
                 continue
+            os.sync()
             start = time.perf_counter()
             work(turn)
             seconds[name].append(time.perf_counter() - start)
@@ -55,6 +59,11 @@ def alternate(
 def medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """The median of each contender's rounds."""
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def side_by_side(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """How many times as fast ours is: the median of the rounds in which both took part, each a ratio of its own."""
+    return statistics.median(other / own for own, other in zip(ours, theirs, strict=False))
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

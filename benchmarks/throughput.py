@@ -73,14 +73,14 @@ def compare(name: str, source: Path, raw_bytes: int, records: int, rounds: int, 
     middle, best = report.medians(seconds), {who: min(taken) for who, taken in seconds.items()}
     report.table(
         f"{name}: {records:,} records, {raw_bytes / 1e9:.2f} GB raw",
-        ("contender", "median s", "best s", "MB/s raw", "tidegate is … times as fast (median, best)"),
+        ("contender", "median s", "best s", "MB/s raw", "tidegate is … times as fast (median of rounds, best)"),
         [
             (
                 who,
                 f"{middle[who]:.2f}",
                 f"{best[who]:.2f}",
                 f"{raw_bytes / 1e6 / middle[who]:.0f}",
-                f"{middle[who] / middle['tidegate']:.2f}, {best[who] / best['tidegate']:.2f}",
+                f"{report.side_by_side(seconds['tidegate'], seconds[who]):.2f}, {best[who] / best['tidegate']:.2f}",
             )
             for who in contenders
         ],

@@ -51,7 +51,7 @@ class UnitResult:
         data = json.loads(text)
         return cls(
             number=data["number"],
-            outcomes=tuple(_outcome(each) for each in data["outcomes"]),
+            outcomes=tuple(outcome_from_json(each) for each in data["outcomes"]),
             data_files=tuple(FinishedFile(**each) for each in data["data_files"]),
             rows=data["rows"],
             letter_files=tuple(FinishedFile(**each) for each in data["letter_files"]),
@@ -60,6 +60,7 @@ class UnitResult:
         )
 
 
-def _outcome(data: dict[str, Any]) -> FileOutcome:
-    kind = _OUTCOMES[data.pop("outcome")]
-    return kind(**data)
+def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
+    """The outcome that was written with its kind beside its fields."""
+    kind = _OUTCOMES[data["outcome"]]
+    return kind(**{name: value for name, value in data.items() if name != "outcome"})

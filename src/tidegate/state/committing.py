@@ -3,11 +3,15 @@
 The document goes first; then a fresh snapshot, its checks and one commit, again and again until the log shows
 our attempt, or shows that another run was first, or the time is over. Nothing that raises is believed and
 nothing that was written is ever deleted: the log alone tells what happened (``resolving``).
+
+Several sources of one table may be moved by one commit, all or none; the first of them leads.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tidegate.errors import (
     OutcomeUnknown,
@@ -24,8 +28,8 @@ from tidegate.state import compacting, debts, marks
 from tidegate.state.arrow import arrow_schema, schema_json
 from tidegate.state.documents import Document, Parent, digest
 from tidegate.state.features import check_replaceable, check_table
-from tidegate.state.files import Change
-from tidegate.state.fitting import check_change, columns_to_add
+from tidegate.state.files import Change, Replacement, Written
+from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add
 from tidegate.state.log import LogEntry
 from tidegate.state.opened import Opened
 from tidegate.state.opening import check_restore, position, unseen_warning
@@ -35,7 +39,20 @@ from tidegate.state.resolving import Done, Lost, NotThere, lost, resolve
 from tidegate.state.site import Site
 from tidegate.state.table import Add, CommitNote, Snapshot
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FINAL = (StateError, UnsupportedTable, SchemaMismatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One source of a commit: where it was opened, what becomes of it, and by how many positions it moves on."""
+
+    site: Site
+    opened: Opened
+    change: Change
+    steps: int = 1
 
 
 def commit(site: Site, opened: Opened, change: Change) -> Opened:
@@ -46,43 +63,75 @@ def commit(site: Site, opened: Opened, change: Change) -> Opened:
     ``SchemaMismatch`` and ``UnsupportedTable`` for a table that cannot take it, ``StateError`` for a table
     that is not the opened one.
     """
-    check_change(change, opened.data_files)
-    if opened.unpaid:
-        debts.pay(site, opened)
-    deadline = site.pace.start()
-    adds = measured(site, change.data_files)
-    document = prepared(site, opened, change)
-    content = document.to_bytes()
-    failpoint("state.document.before")
-    site.store.put(site.key.document(document.version, document.attempt), content)
-    failpoint("state.document.after")
-    attempt = _Attempt(site, opened, change, document, digest(content), adds, deadline)
+    return commit_together([Member(site, opened, change)])[0]
+
+
+def commit_together(members: Sequence[Member]) -> tuple[Opened, ...]:
+    """The positions after the changes of all ``members``, sources of one table, in one Delta commit; raises as
+    ``commit`` does, and then none of them has moved.
+    """
+    check_changes([(member.change, member.opened.data_files) for member in members])
+    for member in members:
+        if member.opened.unpaid:
+            debts.pay(member.site, member.opened)
+    lead = members[0].site
+    deadline = lead.pace.start()
+    adds = tuple(add for member in members for add in measured(member.site, member.change.data_files))
+    name = lead.attempts()
+    written = tuple(_Written.put(member, name) for member in members)
+    attempt = _Attempt(written, adds, deadline)
     entry = attempt.run()
     failpoint("state.done.before")
-    return _done(site, opened, attempt, entry)
+    return tuple(_done(each, attempt, entry) for each in written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A member whose document is written."""
+
+    site: Site
+    opened: Opened
+    change: Change
+    document: Document
+    sha256: str
+
+    @classmethod
+    def put(cls, member: Member, attempt: str) -> _Written:
+        """Write the document of this attempt."""
+        document = prepared(member.site, member.opened, member.change, attempt, member.steps)
+        content = document.to_bytes()
+        failpoint("state.document.before")
+        member.site.store.put(member.site.key.document(document.version, document.attempt), content)
+        failpoint("state.document.after")
+        return cls(member.site, member.opened, member.change, document, digest(content))
+
+    def mark(self) -> marks.Mark:
+        """What the log will say about this member."""
+        return marks.mark(
+            self.site.key,
+            self.site.identity,
+            self.document.version,
+            self.document.attempt,
+            self.sha256,
+            self.change.embedded,
+            debts=self.document.debts,
+            letters=self.document.letters,
+        )
 
 
 class _Attempt:
-    """One attempt to commit one change: the loop of steps a to d."""
+    """One attempt to commit: the loop of steps a to d."""
 
-    def __init__(
-        self,
-        site: Site,
-        opened: Opened,
-        change: Change,
-        document: Document,
-        sha256: str,
-        adds: tuple[Add, ...],
-        deadline: Deadline,
-    ) -> None:
-        self.site, self.opened, self.change = site, opened, change
-        self.document, self.sha256 = document, sha256
+    def __init__(self, members: tuple[_Written, ...], adds: tuple[Add, ...], deadline: Deadline) -> None:
+        lead = members[0]
+        self.members = members
+        self.site, self.opened, self.change, self.document = lead.site, lead.opened, lead.change, lead.document
         self.deadline = deadline
-        self.table_id = opened.table_id
-        self.schema_json = opened.schema_json
+        self.table_id = next((each.opened.table_id for each in members if each.opened.table_id is not None), None)
+        self.schema_json = next((each.opened.schema_json for each in members if each.opened.schema_json), None)
         self.warnings: tuple[str, ...] = ()
         self._adds = adds
-        self._checked = opened.table_version
+        self._checked = min(each.opened.table_version for each in members)
         self._first_base: int | None = None
         self._asked_for: tuple[str, ...] = ()
         self._sent = False
@@ -118,8 +167,8 @@ class _Attempt:
         return self._resolve()
 
     def _unmoved(self, snapshot: Snapshot | None) -> bool:
-        """Whether the source is still where it was opened; without this look, rows double."""
-        return position(self.site, snapshot) == self.opened.version
+        """Whether every source is still where it was opened; without this look, rows double."""
+        return all(position(each.site, snapshot) == each.opened.version for each in self.members)
 
     def _fresh(self) -> Snapshot | None:
         """Step a: the newest snapshot, checked like in OPEN, and still the table that was opened."""
@@ -130,7 +179,7 @@ class _Attempt:
             return None
         facts = snapshot.facts
         check_table(facts, self.site.uri)
-        if self.change.replacement is not None:
+        if self._replacement is not None:
             check_replaceable(facts, self.site.uri)
         if self.table_id not in (None, facts.table_id):
             raise self._replaced(f"it is now table {facts.table_id}")
@@ -147,9 +196,14 @@ class _Attempt:
             "put the table back and run again, or write into a new table_uri",
         )
 
+    @property
+    def _replacement(self) -> Replacement | None:
+        """The rows to put in the place of others; a commit of several sources has none."""
+        return self.change.replacement if len(self.members) == 1 else None
+
     def _add_columns(self, snapshot: Snapshot) -> bool:
         """Step b: add the columns the files bring along; True when a fresh snapshot is needed."""
-        fields = columns_to_add(snapshot.facts, self.change, self.site.evolution)
+        fields = columns_to_add(snapshot.facts, [each.change for each in self.members], self.site.evolution)
         if not fields:
             return False
         names = tuple(field.name for field in fields)
@@ -168,27 +222,29 @@ class _Attempt:
         self._asked_for = names
         return True
 
+    @property
+    def written(self) -> tuple[Written, ...]:
+        """What the members wrote, columns with files."""
+        return tuple(written for each in self.members for written in each.change.written)
+
+    def new_columns(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns and partition columns of a table that begins with these files."""
+        return columns_of_new_table(self.written, self.site.evolution)
+
+    def _note(self) -> CommitNote:
+        versions = {each.site.key.app_id: each.document.version for each in self.members}
+        text = marks.user_metadata([each.mark() for each in self.members])
+        return CommitNote(versions, self.site.pace.now_ms(), text)
+
     def _send(self, snapshot: Snapshot | None) -> None:
         """Step c: one commit; whatever it raises is remembered for the message and decides nothing."""
-        document, key = self.document, self.site.key
-        mark = marks.mark(
-            key,
-            self.site.identity,
-            document.version,
-            document.attempt,
-            self.sha256,
-            self.change.embedded,
-            debts=document.debts,
-            letters=document.letters,
-        )
-        now = self.site.pace.now_ms()
-        note = CommitNote({key.app_id: document.version}, now, marks.user_metadata([mark]))
-        if snapshot is None and self.change.schema is None:
+        key, note = self.site.key, self._note()
+        if snapshot is None and not self.written:
             raise TableError(
                 f"{key}: there is no table at {self.site.uri} and no schema to create it with",
                 "declare a schema, or fix the state with the cold-start document instead",
             )
-        if snapshot is None and self.change.replacement is not None:
+        if snapshot is None and self._replacement is not None:
             raise TableError(
                 f"{key}: there is no table at {self.site.uri} to replace rows of", "run the pipeline first"
             )
@@ -202,9 +258,9 @@ class _Attempt:
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
         """The one commit: a new table, more files, or other rows in the place of some."""
-        delta, replacement = self.site.delta, self.change.replacement
+        delta, replacement = self.site.delta, self._replacement
         if snapshot is None:
-            delta.create(self.change.schema, self.change.partition_columns, self._adds, note)
+            delta.create(*self.new_columns(), self._adds, note)
         elif replacement is None:
             delta.append(snapshot, self._adds, note)
         else:
@@ -216,7 +272,8 @@ class _Attempt:
         """Step d: what the log says."""
         base = -1 if self._first_base is None else self._first_base
         try:
-            outcome = resolve(self.site, self.opened.version, self.document.attempt, base)
+            expected = [(each.site, each.opened.version) for each in self.members]
+            outcome = resolve(expected, self.document.attempt, base)
         except TidegateError as error:
             self._problem, self._unclear = error, True
             return None
@@ -224,15 +281,13 @@ class _Attempt:
         match outcome:
             case Done(entry):
                 return entry
-            case Lost(by):
-                self._contested(by)
-                raise lost(self.site, self.opened.version, by)
+            case Lost(site, version, by):
+                site.emit(
+                    CommitContested(site.key.pipeline, site.key.source, f"position {version + 1} was taken by {by}")
+                )
+                raise lost(site, version, by)
             case NotThere():
                 return None
-
-    def _contested(self, by: str) -> None:
-        key = self.site.key
-        self.site.emit(CommitContested(key.pipeline, key.source, f"position {self.document.version} was taken by {by}"))
 
     def _too_late(self) -> TidegateError:
         waited = f"after {self.deadline.seconds:.0f} s"
@@ -249,9 +304,10 @@ class _Attempt:
         )
 
 
-def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Opened:
+def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
     """DONE: the new position, its debts paid as far as possible; every so often a Delta checkpoint and a block."""
-    document, change = attempt.document, attempt.change
+    site, opened, document, change = member.site, member.opened, member.document, member.change
+    created = next(iter(attempt.written), None)
     now = Opened(
         key=site.key,
         identity=site.identity,
@@ -259,25 +315,26 @@ def _done(site: Site, opened: Opened, attempt: _Attempt, entry: LogEntry) -> Ope
         state=change.state,
         table_version=entry.version,
         table_id=attempt.table_id or entry.table_id,
-        schema_json=attempt.schema_json or schema_json(change.schema),
-        partition_columns=opened.partition_columns if opened.table_id else change.partition_columns,
+        schema_json=attempt.schema_json or schema_json(attempt.new_columns()[0] if created else None),
+        partition_columns=opened.partition_columns if opened.table_id else created.partition_columns if created else (),
         committed_at=entry.version,
         delta_version=document.delta_version,
-        parent=Parent(document.version, document.attempt, attempt.sha256),
+        parent=Parent(document.version, document.attempt, member.sha256),
         data_files=frozenset(file.path for file in change.data_files),
         debts=document.debts,
         letters=document.letters,
         warnings=attempt.warnings,
     )
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))
-    site.emit(_event(site, now, attempt))
-    _checkpoint(site, now)
-    _compact(site, now)
+    site.emit(_event(member, now, attempt))
+    _checkpoint(site, now, opened.version)
+    _compact(site, now, opened.version)
     return now
 
 
-def _event(site: Site, now: Opened, attempt: _Attempt) -> Committed:
-    files = {item.file: item.size for item in attempt.change.coverage}
+def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:
+    site, change = member.site, member.change
+    files = {item.file: item.size for item in change.coverage}
     return Committed(
         site.key.pipeline,
         site.key.source,
@@ -285,15 +342,20 @@ def _event(site: Site, now: Opened, attempt: _Attempt) -> Committed:
         table_version=now.table_version,
         source_files=len(files),
         source_bytes=sum(files.values()),
-        data_files=len(attempt.change.data_files),
-        rows=attempt.change.rows,
+        data_files=len(change.data_files),
+        rows=change.rows,
         seconds=attempt.deadline.seconds,
     )
 
 
-def _checkpoint(site: Site, now: Opened) -> None:
+def _passed(before: int, now: int, every: int) -> bool:
+    """Whether a multiple of ``every`` was reached on the way from ``before`` to ``now``."""
+    return every > 0 and now // every > before // every
+
+
+def _checkpoint(site: Site, now: Opened, before: int) -> None:
     """A Delta checkpoint keeps loading the table fast; without it everything is still right."""
-    if site.checkpoint_every <= 0 or now.version % site.checkpoint_every:
+    if not _passed(before, now.version, site.checkpoint_every):
         return
     try:
         failpoint("state.checkpoint.before")
@@ -303,9 +365,9 @@ def _checkpoint(site: Site, now: Opened) -> None:
         site.emit(Notice(site.key.pipeline, site.key.source, text))
 
 
-def _compact(site: Site, now: Opened) -> None:
+def _compact(site: Site, now: Opened, before: int) -> None:
     """Every so often one block of old documents is gathered; without it there are only more objects."""
-    if now.version % compacting.LOOK_EVERY or now.parent is None:
+    if now.parent is None or not _passed(before, now.version, compacting.LOOK_EVERY):
         return
     try:
         compacting.compact(site.store, site.key, now.parent, most=1)

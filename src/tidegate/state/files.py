@@ -100,6 +100,15 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """Columns as they were written, partition columns included, and the files that have them."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    data_files: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One step of a source: these files become visible and this state becomes the position, together.
 
@@ -109,6 +118,8 @@ class Change:
     each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
     the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
     ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
+    Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
+    at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON.
     """
 
     state: State
@@ -123,3 +134,12 @@ class Change:
     action: str = "run"
     letters: int = 0
     replacement: Replacement | None = None
+    groups: tuple[Written, ...] = ()
+    step: Mapping[str, Any] | None = None
+
+    @property
+    def written(self) -> tuple[Written, ...]:
+        """The files by the columns they have; nothing where no columns are known."""
+        if self.groups or self.schema is None:
+            return self.groups
+        return (Written(self.schema, self.partition_columns, self.data_files),)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import SchemaMismatch, TableError
 from tidegate.specs import Evolution
 from tidegate.state.arrow import arrow_schema
-from tidegate.state.files import Change
+from tidegate.state.files import Change, Written
 from tidegate.state.table import TableFacts
 
 if TYPE_CHECKING:
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
 MAX_FILES = 10_000
 
 
-def check_change(change: Change, previous: frozenset[str]) -> None:
-    """Refuse a change that no table could take: too many files, or one of them twice."""
-    if change.replacement is not None and change.data_files:
+def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
+    """Refuse what no table could take in one commit: too many files, or one of them twice.
+
+    Each change comes with the files of the commit before it.
+    """
+    if any(change.replacement is not None and (change.data_files or len(changes) > 1) for change, _ in changes):
         raise TableError("a change replaces rows and brings data files", "commit them one after the other")
-    if len(change.data_files) > MAX_FILES:
+    files = [file.path for change, _ in changes for file in change.data_files]
+    if len(files) > MAX_FILES:
         raise TableError(
-            f"{len(change.data_files)} data files in one commit, at most {MAX_FILES} are allowed",
+            f"{len(files)} data files in one commit, at most {MAX_FILES} are allowed",
             "partition by a column with fewer values (sink.partition_by)",
         )
-    seen: set[str] = set(previous)
-    for file in change.data_files:
-        if file.path in seen:
-            raise TableError(
-                f"data file {file.path} is committed twice; its rows would be doubled", "plan and write again"
-            )
-        seen.add(file.path)
+    seen: set[str] = set().union(*(previous for _, previous in changes))
+    for path in files:
+        if path in seen:
+            raise TableError(f"data file {path} is committed twice; its rows would be doubled", "plan and write again")
+        seen.add(path)
 
 
 def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
@@ -73,25 +75,53 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
             )
 
 
-def columns_to_add(facts: TableFacts, change: Change, mode: Evolution) -> tuple[pa.Field, ...]:
+def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution) -> tuple[pa.Field, ...]:
     """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
-    if change.schema is None:
-        if change.data_files:
+    table = arrow_schema(facts.schema_json)
+    complete = table
+    for change in changes:
+        if change.data_files and not change.written:
             raise TableError("data files without a schema cannot be committed", "hand over their schema")
-        return ()
-    if change.data_files or change.replacement:
-        check_partitioning(facts.partition_columns, change.partition_columns)
+        for written in change.written:
+            if written.data_files or change.replacement:
+                check_partitioning(facts.partition_columns, written.partition_columns)
+            complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
+    known = {field.name: field for field in table}
+    return tuple(field for field in complete if field.name not in known or field != known[field.name])
+
+
+def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns of a table that begins with these files, and its partition columns."""
+    first = groups[0]
+    schema = first.schema
+    for written in groups[1:]:
+        check_partitioning(first.partition_columns, written.partition_columns)
+        schema = _with(schema, _missing(schema, written, mode, first.partition_columns))
+    return schema, first.partition_columns
+
+
+def _with(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
+    """``schema`` with these columns, in the place of those of the same name."""
+    for field in fields:
+        at = schema.get_field_index(field.name)
+        schema = schema.append(field) if at < 0 else schema.set(at, field)
+    return schema
+
+
+def _missing(
+    table: pa.Schema, written: Written, mode: Evolution, partition_columns: tuple[str, ...]
+) -> tuple[pa.Field, ...]:
+    """The columns of some files that the table does not have; ``SchemaMismatch`` when they do not fit."""
     from tidegate.schema.evolution import evolve
 
-    table = arrow_schema(facts.schema_json)
-    if change.data_files:
-        check_partition_types(table, change.schema, facts.partition_columns)
-    name = change.data_files[0].path if change.data_files else "the new state"
-    fields = evolve(table, change.schema, mode, partition_columns=facts.partition_columns, file_name=name)
+    if written.data_files:
+        check_partition_types(table, written.schema, partition_columns)
+    name = written.data_files[0].path if written.data_files else "the new state"
+    fields = evolve(table, written.schema, mode, partition_columns=partition_columns, file_name=name)
     if mode is Evolution.OVERWRITE:
         _check_only_new(table, fields)
-    if change.data_files:
-        _check_types(table, change.schema, facts.partition_columns, name)
+    if written.data_files:
+        _check_types(table, written.schema, partition_columns, name)
     return fields
 
 

@@ -42,13 +42,13 @@ def _measure(site: Site, file: DataFile) -> Add:
     return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), stats)
 
 
-def prepared(site: Site, opened: Opened, change: Change) -> Document:
-    """The document of a new attempt to commit ``change`` on top of ``opened``."""
+def prepared(site: Site, opened: Opened, change: Change, attempt: str, steps: int = 1) -> Document:
+    """The document of an attempt to commit ``change`` on top of ``opened``, ``steps`` positions further on."""
     return Document(
         key=site.key,
         identity=site.identity,
-        version=opened.version + 1,
-        attempt=site.attempts(),
+        version=opened.version + steps,
+        attempt=attempt,
         parent=opened.parent,
         table_id=opened.table_id,
         delta_version=opened.table_version,

@@ -7,6 +7,7 @@ moved: lost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -31,26 +32,30 @@ class NotThere:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The source moved and it was not us; ``by`` names the attempt that did it."""
+    """A source moved on from ``version`` and it was not us; ``by`` names the attempt that did it."""
 
+    site: Site
+    version: int
     by: str
 
 
 Outcome = Done | NotThere | Lost
 
 
-def resolve(site: Site, version: int, attempt: str, first_base: int) -> Outcome:
-    """What became of ``attempt``, which wanted to move the source from ``version`` to the next.
+def resolve(expected: Sequence[tuple[Site, int]], attempt: str, first_base: int) -> Outcome:
+    """What became of ``attempt``, which wanted to move sources of one table on from these positions.
 
     ``first_base`` is the table version that the commit first built on, -1 without a table. Raises a
     ``StorageError`` while the log cannot be read; then nothing is known.
     """
     failpoint("state.resolve.before")
+    site = expected[0][0]
     found = _tail(site, attempt, first_base)
     if isinstance(found, Done):
         return found
     snapshot = site.delta.snapshot()
-    if position(site, snapshot) == version:
+    moved = [(each, version) for each, version in expected if position(each, snapshot) != version]
+    if not moved:
         return NotThere()
     last = -1 if snapshot is None else snapshot.facts.version
     seen = _tail(site, attempt, first_base)
@@ -64,7 +69,7 @@ def resolve(site: Site, version: int, attempt: str, first_base: int) -> Outcome:
                 "run again: the next OPEN decides",
             )
         case _Unseen():
-            return Lost(_rival(site, version + 1, last))
+            return Lost(*moved[0], _rival(moved[0][0], moved[0][1], last))
         case _:
             assert_never(seen)
 
@@ -87,10 +92,10 @@ def _tail(site: Site, attempt: str, first_base: int) -> Done | _Unseen:
 
 
 def _rival(site: Site, version: int, table_version: int) -> str:
-    """Who took the position, for the message."""
+    """Who moved the source on from ``version``, for the message."""
     for entry in site.log.backwards(table_version, site.search_commits):
         mark = entry.mark_of(site.key)
-        if mark is not None and mark.version == version:
+        if mark is not None and mark.version > version:
             return f"attempt {mark.attempt} at table version {entry.version}"
     return "another run"
 
