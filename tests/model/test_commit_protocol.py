@@ -16,7 +16,9 @@ import pytest
 from model.explorer import Run, explore, wander
 from model.world import Scene
 from tidegate.state import committing, memory, resolving, winner
+from tidegate.state.opening import position
 from tidegate.state.resolving import NotThere, Outcome, lost
+from tidegate.state.table import Snapshot
 
 DEEPER = int(os.environ.get("TIDEGATE_MODEL_DEPTH", "0"))
 MANY = 1_000_000 if DEEPER else 6_000
@@ -34,6 +36,11 @@ MANY = 1_000_000 if DEEPER else 6_000
         ),
         pytest.param(Scene(sources=("s", "s", "s"), records=1), {"switches": 2}, id="three runs"),
         pytest.param(Scene(sources=("s", "t"), records=1), {"switches": 3}, id="two sources create the table"),
+        pytest.param(Scene(sources=("s+t", "s"), records=1), {"switches": 2}, id="one for two sources, one for one"),
+        pytest.param(
+            Scene(sources=("s+t", "s+t"), records=1), {"switches": 1, "crashes": 1}, id="two for two, one dies"
+        ),
+        pytest.param(Scene(sources=("s+t",), records=1), {"faults": 2}, id="two sources at once, two faults"),
         pytest.param(Scene(records=1, operations=("append", "add column")), {"switches": 2}, id="append, add column"),
         pytest.param(
             Scene(records=1, operations=("optimize", "append", "delete")),
@@ -61,6 +68,13 @@ class TestTheModelCanFail:
     def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(committing._Attempt, "_unmoved", lambda self, snapshot: True)
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
+
+    def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def only_the_lead(self: committing._Attempt, snapshot: Snapshot | None) -> bool:
+            return position(self.site, snapshot) == self.opened.version
+
+        monkeypatch.setattr(committing._Attempt, "_unmoved", only_the_lead)
+        assert explore(Scene(sources=("s+t", "t"), records=1), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_guard_against_a_second_creator(self) -> None:
         assert explore(Scene(guarded=False), {"switches": 3}, MANY).violation is not None

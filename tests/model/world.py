@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,7 +23,7 @@ from tidegate.errors import (
 )
 from tidegate.specs import Location
 from tidegate.state import documents
-from tidegate.state.committing import commit
+from tidegate.state.committing import Member, commit, commit_together
 from tidegate.state.files import Change, DataFile
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.log import DIRECTORY, parse_entry
@@ -232,6 +232,7 @@ def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guar
         clock[0] += 30.0
         actor.observe("pause")
 
+    by = actor.name if source == "s" else f"{actor.name}{source}"
     return Site(
         key=SourceKey("p", source),
         identity=Identity("path", "memory://source", None),
@@ -239,7 +240,7 @@ def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guar
         delta=MemoryDelta(store, guarded=guarded, new_id=lambda: f"of-{actor.name}"),  # type: ignore[arg-type]  # same
         pace=Pace(90.0, lambda: NOW, lambda: clock[0], pause, lambda: 0.5),
         checkpoint_every=0,
-        attempts=lambda: f"{actor.name}.{next(attempts)}",
+        attempts=lambda: f"{by}.{next(attempts)}",
     )
 
 
@@ -250,12 +251,7 @@ def ingest(world: World, at: Site, records: int, batch: int = 1) -> None:
         start = 0 if opened.state is None else int(opened.state["next"])
         if start >= records:
             return
-        end = min(start + batch, records)
-        content = json.dumps([f"{at.key.source}:{number}" for number in range(start, end)]).encode()
-        path = f"{OURS}{at.attempts()}.parquet"
-        at.store.put(path, content)
-        state = {"next": end}
-        change = Change(state, state, (), (DataFile(path, len(content), 1, {}),), 1, SCHEMA)
+        change = _following(at, start, min(start + batch, records))
         try:
             opened = commit(at, opened, change)
         except CommitLost:
@@ -268,6 +264,37 @@ def ingest(world: World, at: Site, records: int, batch: int = 1) -> None:
             world.committed.append(opened.parent.attempt)
 
 
+def ingest_together(world: World, sites: Sequence[Site], records: int, batch: int = 1) -> None:
+    """A run of several sources, each of whose commits moves all that have something left."""
+    while True:
+        found = [(at, open_position(at)) for at in sites]
+        starts = [0 if opened.state is None else int(opened.state["next"]) for _, opened in found]
+        members = [
+            Member(at, opened, _following(at, start, min(start + batch, records)))
+            for (at, opened), start in zip(found, starts, strict=True)
+            if start < records
+        ]
+        if not members:
+            return
+        try:
+            after = commit_together(members)
+        except CommitLost:
+            world.lost.append(_latest(world, members[0].site))
+        except (OutcomeUnknown, StorageUnavailable):
+            continue
+        else:
+            world.committed.extend(opened.parent.attempt for opened in after if opened.parent is not None)
+
+
+def _following(at: Site, start: int, end: int) -> Change:
+    """The next records of a source in a data file."""
+    content = json.dumps([f"{at.key.source}:{number}" for number in range(start, end)]).encode()
+    path = f"{OURS}{at.attempts()}.parquet"
+    at.store.put(path, content)
+    state = {"next": end}
+    return Change(state, state, (), (DataFile(path, len(content), 1, {}),), 1, SCHEMA)
+
+
 def _latest(world: World, at: Site) -> str:
     """The attempt of the newest document that this process wrote."""
     name = at.attempts().rpartition(".")
@@ -276,7 +303,10 @@ def _latest(world: World, at: Site) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who takes part. Writer ``n`` takes ``n + 1`` records per commit, so that rivals want different things."""
+    """Who takes part. Writer ``n`` takes ``n + 1`` records per commit, so that rivals want different things.
+
+    A writer of ``s+t`` moves both sources in one commit.
+    """
 
     records: int = 2
     sources: tuple[str, ...] = ("s", "s")
@@ -299,7 +329,8 @@ class Scene:
         """After all that happened, one quiet run must find everything in order and finish it."""
         while world.late:
             world.deliver_late()
-        for source in sorted(set(self.sources)):
+        sources = {source for names in self.sources for source in names.split("+")}
+        for source in sorted(sources):
             quiet = Actor(f"quiet-{source}", lambda actor: None)
             try:
                 ingest(world, site(world, None, quiet, source), self.records)
@@ -307,7 +338,7 @@ class Scene:
                 raise Violation(f"the run after all others stopped: {error}") from error
         world.check()
         world.check_claims()
-        expected = Counter(f"{source}:{number}" for source in set(self.sources) for number in range(self.records))
+        expected = Counter(f"{source}:{number}" for source in sources for number in range(self.records))
         ours = Counter({record: times for record, times in world.rows().items() if record != "foreign"})
         if ours != expected:
             raise Violation(f"the table holds {dict(ours)}")
@@ -318,7 +349,11 @@ def writer(world: World, run: Run, name: str, source: str, records: int, batch: 
 
     def body(actor: Actor) -> None:
         try:
-            ingest(world, site(world, run, actor, source, guarded=guarded), records, batch)
+            sites = [site(world, run, actor, name, guarded=guarded) for name in source.split("+")]
+            if len(sites) == 1:
+                ingest(world, sites[0], records, batch)
+            else:
+                ingest_together(world, sites, records, batch)
         except Crash:
             actor.observe("crashed")
         except StorageUnavailable:
