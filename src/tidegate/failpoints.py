@@ -31,6 +31,10 @@ PLACES: dict[str, str] = {
     "sink.unit.after": "in a task: a whole unit is read and written, its result not handed over",
     "runs.read": "the driver has the results of a wave, nothing is committed",
     "runs.commit.before": "the next state is known, the commit has not begun",
+    "staging.meta.before": "staged delivery: the Parquet files are there, and the meta of one of them is not",
+    "staging.meta.after": "a meta is written, the signal of the unit is not",
+    "staging.unit.before": "every meta is written, and the signal is about to be",
+    "staging.unit.after": "the signal is durable, and its answer has not arrived",
     "state.set.before": "a source is tracked by a set: the part of the set with the files of this commit is "
     "not uploaded",
     "state.set.after": "it is uploaded, and nothing refers to it",

@@ -130,6 +130,19 @@ class Committed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Staged(Event):
+    """A unit was left for the committer: its rows become visible with ``tidegate commit``."""
+
+    name: ClassVar[str] = "staged"
+    position: int
+    source_files: int
+    source_bytes: int
+    data_files: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CommitContested(Event):
     """Another run of this source committed first; this one plans again."""
 

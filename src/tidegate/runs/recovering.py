@@ -69,7 +69,8 @@ def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) 
 
 
 def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
-    return tuple(each for each in Accept if each.value in choices)
+    """What a person decided to pass; staged units that wait are planned again on top of the recovered position."""
+    return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
 
 def _accepted(place: Place, choices: frozenset[Choice]) -> Check:
