@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, SchemaMismatch, StateError, TidegateError
+from tidegate.errors import (
+    CommitLost,
+    ObjectChanged,
+    ObjectMissing,
+    SchemaMismatch,
+    StateError,
+    TableError,
+    TidegateError,
+)
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
@@ -189,7 +197,7 @@ class TableCommitter:
             if place is None:
                 continue
             try:
-                opened = self._open(place.positions, self._sources.get(key))
+                opened = self._open(place.positions, self._sources.get(key), (Accept.PENDING,))
                 folds[key] = SourceFold(place, opened, since_version(opened, recorded))
             except TidegateError as error:
                 self.tally.errors[key] = error
@@ -224,7 +232,7 @@ class TableCommitter:
         """One Delta commit of everything that was gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
-        self._settled = frozenset(fold.opened.key for fold, _ in taken.sources)
+        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not member.change.debts)
         failpoint("staging.commit.before")
         members = [member for _, member in taken.sources]
         after = commit_together([*members, Member(self._positions.site, opened, change)])
@@ -266,13 +274,13 @@ class TableCommitter:
         return () if schema is None else (Written(schema, columns.partition_columns),)
 
     def _settle(self, key: SourceKey) -> None:
-        """Pay what a source owes of its own, unless that was just done."""
+        """Pay what a source owes of its own, where it can: its writers do not, and it may have no further units."""
         place = self._places.get(key)
         if place is None or key in self._settled:
             return
         try:
-            place.positions.open()
-        except TidegateError as error:
+            place.positions.open((Accept.PENDING,))
+        except (StateError, TableError) as error:
             self._emit(events.Notice(key.pipeline, key.source, f"something is left to do after its commit: {error}"))
 
     def _look_at_age(self, pending: Pending) -> None:

@@ -33,7 +33,7 @@ class Committing:
     _errors: dict[str, TidegateError] = field(default_factory=dict)
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> CommitReport:
-        """Commit what waits below every table of these pipelines; one that fails keeps no other from being committed."""
+        """Commit what waits below every table of these pipelines; one that fails keeps no other waiting."""
         started = time.monotonic()
         tables = self._tables(pipelines)
         for uri in tables:
@@ -41,7 +41,9 @@ class Committing:
                 self._commit(uri)
         return self._report(tables, started)
 
-    def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> CommitReport:
+    def continuously(
+        self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random
+    ) -> CommitReport:
         """The same every ten seconds, until ``stop`` is set; the report adds up."""
         started = time.monotonic()
         tables = self._tables(pipelines)

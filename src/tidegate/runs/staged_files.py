@@ -134,5 +134,3 @@ _PARSERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]], ...]
     (pa.types.is_decimal, Decimal),
     (pa.types.is_floating, float),
 )
-
-

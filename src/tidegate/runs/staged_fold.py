@@ -206,5 +206,3 @@ def since_version(opened: Opened, recorded: Mapping[str, Sequence[int]]) -> int:
     """
     version, since = recorded.get(str(opened.key), (0, -1))
     return since if version == opened.version else max(opened.committed_at, opened.delta_version)
-
-

@@ -100,4 +100,3 @@ def looked_at(store: ObjectStore, metas: Sequence[Meta]) -> list[Examined | Stat
 
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footer") as pool:
         return list(pool.map(look, metas))
-
