@@ -7,7 +7,9 @@
 
 from tidegate.api import (
     adopt,
+    adopt_files,
     chaos,
+    commit,
     compact_ledger,
     demo,
     discard_letters,
@@ -60,15 +62,21 @@ from tidegate.ledger_reports import (
     WatermarkHistory,
 )
 from tidegate.reports import (
+    AdoptedFile,
     Adoption,
     Check,
+    CommitReport,
     DemoReport,
     FailedFile,
+    FileAdoption,
     LettersReport,
+    RejectedUnit,
     RunReport,
     SourcePlan,
     SourceReport,
     SourceStatus,
+    StagedSource,
+    TableCommit,
     WatermarkView,
 )
 from tidegate.specs import (
@@ -97,9 +105,11 @@ from tidegate.specs import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdoptedFile",
     "Adoption",
     "ChaosReport",
     "Check",
+    "CommitReport",
     "Compression",
     "ConfigError",
     "DemoReport",
@@ -107,6 +117,7 @@ __all__ = [
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "FileAdoption",
     "FileRange",
     "FileSet",
     "FileTotals",
@@ -133,6 +144,7 @@ __all__ = [
     "PositionView",
     "ProjectSpec",
     "ReconcileReport",
+    "RejectedUnit",
     "ReplayReport",
     "RunReport",
     "SchemaSpec",
@@ -142,6 +154,8 @@ __all__ = [
     "SourceReport",
     "SourceStatus",
     "SparkSpec",
+    "StagedSource",
+    "TableCommit",
     "TableComparison",
     "TidegateError",
     "Tracking",
@@ -150,7 +164,9 @@ __all__ = [
     "WatermarkView",
     "__version__",
     "adopt",
+    "adopt_files",
     "chaos",
+    "commit",
     "compact_ledger",
     "demo",
     "discard_letters",

@@ -59,7 +59,7 @@ def test_files_of_a_unit_that_never_came_are_orphans(lake: Lake) -> None:
 
 def test_nothing_is_cleaned_while_units_wait_and_then_the_fence_keeps_sleepers_off(lake: Lake) -> None:
     staged(lake, f"{HOUR}/1.ndjson", f"{HOUR}/2.ndjson")
-    second, third = sorted(pending(lake).rglob("*.unit.json"))
+    _, third = sorted(pending(lake).rglob("*.unit.json"))
     aside = lake.root / "aside"
     third.rename(aside)
     left = leave_behind(lake.root / "lake/events")

@@ -82,6 +82,27 @@ class Api(Protocol):
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[ledger_reports.LedgerCompaction, ...]: ...
 
+    def commit(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        mode: Mode,
+        emit: Emit,
+        stop: threading.Event,
+    ) -> reports.CommitReport: ...
+
+    def adopt_files(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        prefix: str,
+        confirm: Callable[[reports.FileAdoption], bool],
+    ) -> reports.FileAdoption: ...
+
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
     ) -> tuple[reports.Check, ...]: ...

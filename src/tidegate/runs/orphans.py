@@ -102,7 +102,9 @@ class TableScan:
             self._files(),
             self._teller("table files"),
         )
-        fill(self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files"))
+        fill(
+            self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files")
+        )
         snapshot = self._delta.snapshot()
         if snapshot is None:
             return False

@@ -37,7 +37,7 @@ from tidegate.runs.staged_round import Gathering
 from tidegate.specs import Evolution
 from tidegate.state.committing import Member, commit_together
 from tidegate.state.documents import SCHEMA_VERSION
-from tidegate.state.files import Change, Written
+from tidegate.state.files import Change, DataFile, Written
 from tidegate.state.identity import SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
@@ -117,7 +117,7 @@ class TableCommitter:
         self._max_files = min(place.pipeline.staging.max_files_per_commit for place in places)
         self._clearing = Clearing(self._store, self._settle)
         site = first.positions.site
-        self._positions = PositionStore(
+        self.positions = PositionStore(
             COMMITTER,
             COMMITTER_IDENTITY,
             first.pipeline.sink.table,
@@ -157,11 +157,11 @@ class TableCommitter:
         """One look and, if there is anything to take, one commit; whether to look again."""
         if self._opened is not None and not self._opened.unpaid and list_pending(self._store).is_empty:
             return False
-        opened = self._opened = self._open(self._positions, self._opened, (Accept.BLIZZARD,))
+        opened = self.open()
         pending = list_pending(self._store)
         failpoint("staging.commit.listed")
         self._look_at_age(pending)
-        folds = self._folds(pending, _recorded(opened))
+        folds = self._folds(pending, recorded_positions(opened))
         gathering = Gathering(self._store, folds, TableColumns(opened), self._max_files, self._careful)
         gathering.units(pending)
         foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
@@ -182,6 +182,11 @@ class TableCommitter:
             except StateError as error:
                 self.tally.errors[key] = error
         return tuple(found)
+
+    def open(self) -> Opened:
+        """The committer's own position, what it owed paid."""
+        self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
+        return self._opened
 
     def _open(self, positions: PositionStore, before: Opened | None, accept: Sequence[Accept] = ()) -> Opened:
         if before is not None and positions.is_current(before):
@@ -210,7 +215,7 @@ class TableCommitter:
         if not metas:
             return found
         if not gathering.columns.known:
-            self._declare(gathering.columns, opened)
+            self.declare(gathering.columns, opened)
         if not gathering.columns.known:
             self._tell_once(f"{count(len(metas), 'meta')} of foreign writers wait for a table: declare schema.fields")
             return found
@@ -220,7 +225,7 @@ class TableCommitter:
         found.add(self._store, metas, active | recent, gathering.columns, self._first.pipeline.schema.evolution)
         return found
 
-    def _declare(self, columns: TableColumns, opened: Opened) -> None:
+    def declare(self, columns: TableColumns, opened: Opened) -> None:
         """Without a table, the columns that a pipeline declares will make it."""
         for place in self._places.values():
             declared = declared_columns(place, opened)
@@ -235,14 +240,14 @@ class TableCommitter:
         self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not member.change.debts)
         failpoint("staging.commit.before")
         members = [member for _, member in taken.sources]
-        after = commit_together([*members, Member(self._positions.site, opened, change)])
+        after = commit_together([*members, Member(self.positions.site, opened, change)])
         self._opened, self._careful, self._settled = after[-1], False, frozenset()
         self._sources.update((each.key, each) for each in after[:-1])
         self._count(taken, after)
 
     def _change(self, opened: Opened, taken: _Taken) -> Change:
         """What becomes of the committer's own position."""
-        recorded = {name: list(entry) for name, entry in _recorded(opened).items()}
+        recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
         for fold, _ in taken.sources:
             recorded.pop(str(fold.opened.key), None)
@@ -252,24 +257,23 @@ class TableCommitter:
         foreign, columns = taken.foreign, taken.gathering.columns
         rejected = [*(each for fold, _ in taken.sources for each in fold.rejected), *foreign.rejected]
         files = foreign.data_files
-        recent = [*(opened.state or {}).get("foreign", ()), *(file.path for file in files)]
-        embedded: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "positions": recorded}
+        state = next_state(opened, recorded, files)
         return Change(
-            state={**embedded, "foreign": recent[-max(REMEMBERED, len(files)) :]},
-            embedded=embedded,
+            state=state,
+            embedded={name: value for name, value in state.items() if name != "foreign"},
             data_files=files,
             rows=sum(file.record_count for file in files),
-            groups=(*self._first_columns(columns, opened), *foreign.written(columns.partition_columns)),
+            groups=(*self.first_columns(columns, opened), *foreign.written(columns.partition_columns)),
             debts=(debt(units, [*foreign.taken, *foreign.duplicates], rejected, archive=self._archive),),
             action="commit",
         )
 
-    def _first_columns(self, columns: TableColumns, opened: Opened) -> tuple[Written, ...]:
+    def first_columns(self, columns: TableColumns, opened: Opened) -> tuple[Written, ...]:
         """What makes the table where there is none and no unit that is taken would."""
         if opened.table_id is not None:
             return ()
         if not columns.known:
-            self._declare(columns, opened)
+            self.declare(columns, opened)
         schema = columns.schema()
         return () if schema is None else (Written(schema, columns.partition_columns),)
 
@@ -362,7 +366,14 @@ class TableCommitter:
             self._emit(event)
 
 
-def _recorded(opened: Opened) -> Mapping[str, Sequence[int]]:
+def next_state(opened: Opened, recorded: Mapping[str, Sequence[int]], files: Sequence[DataFile]) -> dict[str, Any]:
+    """The committer's state once foreign ``files`` are committed: the last of them are remembered by name."""
+    names = [*(opened.state or {}).get("foreign", ()), *(file.path for file in files)]
+    kept = names[-max(REMEMBERED, len(files)) :]
+    return {"schema_version": SCHEMA_VERSION, "positions": dict(recorded), "foreign": kept}
+
+
+def recorded_positions(opened: Opened) -> Mapping[str, Sequence[int]]:
     """Up to which position the committer moved each source, and from which table version on it must be planned."""
     positions = (opened.state or {}).get("positions", {})
     return positions if isinstance(positions, Mapping) else {}

@@ -58,6 +58,35 @@ REPORT = reports.RunReport(
     seconds=10.2,
 )
 
+COMMIT = reports.CommitReport(
+    (
+        reports.TableCommit(
+            "file:///lake/events",
+            17,
+            commits=2,
+            units=12,
+            files=14,
+            rows=1_200_000,
+            foreign=2,
+            waiting=1,
+            rejected=(reports.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
+            sources=(reports.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+        ),
+    ),
+    ok=False,
+    seconds=1.5,
+)
+
+FILE_ADOPTION = reports.FileAdoption(
+    "file:///lake/events",
+    "imported",
+    (
+        reports.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        reports.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+    ),
+    known=3,
+)
+
 STATUS = (
     reports.SourceStatus(
         "events",
@@ -355,6 +384,29 @@ class StandIn:
     def plan(self, config: str | Path, pipeline: str | None = None) -> tuple[reports.SourcePlan, ...]:
         self._called("plan", config, pipeline)
         return self.plans
+
+    def commit(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        mode: str,
+        emit: events.Emit,
+        stop: threading.Event,
+    ) -> reports.CommitReport:
+        self._called("commit", config, pipeline, mode)
+        return COMMIT
+
+    def adopt_files(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        prefix: str,
+        confirm: Callable[[reports.FileAdoption], bool],
+    ) -> reports.FileAdoption:
+        self._called("adopt_files", config, pipeline, prefix)
+        return replace(FILE_ADOPTION, adopted=1, table_version=18) if confirm(FILE_ADOPTION) else FILE_ADOPTION
 
     def run(
         self,
