@@ -8,13 +8,15 @@ import pytest
 
 from state.lake import Lake
 from state.test_compacting import KEY, ledger, quick
-from tidegate.errors import CommitLost
+from tidegate import failpoints
+from tidegate.errors import CommitLost, StateError
 from tidegate.specs import Location
 from tidegate.state import documents
 from tidegate.state.blocks import blocks
 from tidegate.state.committing import Member, commit_together
 from tidegate.state.compacting import compact
 from tidegate.state.ledger import newest_first
+from tidegate.state.log import DIRECTORY
 from tidegate.state.opened import Opened
 from tidegate.state.store import PositionStore
 
@@ -118,3 +120,34 @@ def test_documents_that_were_only_tried_are_gathered_with_their_block(lake: Lake
     compact(lake.store, KEY, after.parent)
     assert {name.version for name in documents.names(lake.store, KEY)} == {301, 601}
     assert versions(lake, after) == [1, 301, 601]
+
+
+def test_a_first_attempt_to_leap_that_came_to_nothing_is_no_trace_of_a_position(lake: Lake) -> None:
+    positions = quick(lake)
+    failpoints.arm("state.document.after=raise")
+    try:
+        with pytest.raises(failpoints.InjectedFailure):
+            leap(positions, positions.open(), lake, 4)
+    finally:
+        failpoints.arm("")
+    assert [name.version for name in documents.names(lake.store, KEY)] == [4]
+    opened = quick(lake).open()
+    assert opened.first_run
+    assert leap(positions, opened, lake, 2).version == 2
+
+
+def test_a_forgotten_position_after_a_leap_stops(lake: Lake) -> None:
+    leaps(lake, 4)
+    for found in list(lake.store.list()):
+        if not found.path.endswith(".json") or found.path.startswith((DIRECTORY, KEY.mirror)):
+            lake.store.delete(found.path)
+    assert quick(lake).open().first_run
+    leaps(lake, 4, 2)
+    for found in list(lake.store.list(DIRECTORY)):
+        lake.store.delete(found.path)
+    for found in list(lake.store.list(KEY.directory)):
+        if found.path.endswith(".won"):
+            lake.store.delete(found.path)
+    lake.store.delete(KEY.mirror)
+    with pytest.raises(StateError, match="forgotten"):
+        quick(lake).open()
