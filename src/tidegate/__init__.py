@@ -73,6 +73,7 @@ from tidegate.reports import (
 )
 from tidegate.specs import (
     Compression,
+    Delivery,
     ErrorHandling,
     Evolution,
     FieldSpec,
@@ -91,6 +92,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    StagingSpec,
     Tracking,
 )
 
@@ -102,6 +104,7 @@ __all__ = [
     "Check",
     "Compression",
     "ConfigError",
+    "Delivery",
     "DemoReport",
     "ErrorHandling",
     "Evolution",
@@ -142,6 +145,7 @@ __all__ = [
     "SourceReport",
     "SourceStatus",
     "SparkSpec",
+    "StagingSpec",
     "TableComparison",
     "TidegateError",
     "Tracking",

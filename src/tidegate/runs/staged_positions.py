@@ -16,10 +16,9 @@ from tidegate.observe.events import CommitContested, Staged
 from tidegate.runs.place import Place
 from tidegate.runs.set_tracking import SetTracker
 from tidegate.runs.staged_steps import after_step
-from tidegate.sink.parquet import FinishedFile
 from tidegate.specs import Delivery
 from tidegate.state.arrow import schema_json
-from tidegate.state.files import Change, DataFile, State
+from tidegate.state.files import Change, Coverage, DataFile, State
 from tidegate.state.fitting import check_changes
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
@@ -100,7 +99,8 @@ class StagedPositions(PositionStore):
         measured(self.site, change.data_files)
         for file in change.data_files:
             failpoint("staging.meta.before")
-            self.site.store.put(meta_path(file.path), _meta(unit, file).to_bytes())
+            meta = _meta(unit, file, change.ranges.get(file.path, ()))
+            self.site.store.put(meta_path(file.path), meta.to_bytes())
             failpoint("staging.meta.after")
         self._signal(unit, deadline)
         self._check_not_overtaken(opened, unit)
@@ -198,19 +198,18 @@ class StagedPositions(PositionStore):
         return True
 
 
-def _meta(unit: StagedUnit, file: DataFile) -> Meta:
-    """What is said about one file of a unit; ``ranges`` are those of the source file it begins with."""
-    source_file = file.source_file if isinstance(file, FinishedFile) else None
+def _meta(unit: StagedUnit, file: DataFile, ranges: tuple[Coverage, ...]) -> Meta:
+    """What is said about one file of a unit."""
     return Meta(
         filename=file.path,
         size=file.size,
         record_count=file.record_count,
         partition_values=file.partition_values,
-        source_file=source_file,
+        source_file=getattr(file, "source_file", None),
         pipeline=unit.key.pipeline,
         source=unit.key.source,
         attempt=unit.attempt,
-        ranges=tuple(each for each in unit.coverage if each.file == source_file),
+        ranges=ranges,
         stats=file.stats,
         schema_json=unit.schema_json,
     )
