@@ -203,6 +203,16 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitRejected(Event):
+    """A staged unit, or a meta, cannot be committed; it was put aside, and its source files are read again."""
+
+    name: ClassVar[str] = "unit_rejected"
+    level: ClassVar[str] = "error"
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionStarting(Event):
     """Spark is being started; takes some seconds."""
 

@@ -15,7 +15,8 @@ from tidegate.errors import StateError
 from tidegate.planning.plan import Plan
 from tidegate.runs.tracking import SourceState, Step, Tracker
 from tidegate.sink.results import outcome_from_json
-from tidegate.watermarks.outcomes import Covered, FileOutcome
+from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
+from tidegate.watermarks.path_state import RecordsRead
 from tidegate.watermarks.paths import SourceFile, sort_key, split
 
 LISTED_IN_FULL = 10_000
@@ -66,6 +67,26 @@ def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) ->
         listed.setdefault(path, SourceFile(path, known[path].size or 0, known[path].etag))
     files = tuple(sorted(listed.values(), key=lambda file: sort_key(file.path)))
     return tracker.advance(state, replace(plan, listed=files), outcomes)
+
+
+def without_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
+    """The state once it is clear that the step will not be taken: every file that it tells of is unfinished.
+
+    The watermark stays below them, and the next plan reads them. None for a step that tells of no file: what whoever
+    made it had in mind cannot be kept.
+    """
+    plan, outcomes = step_of(step)
+    told = [each for each in outcomes if isinstance(each, Covered | Refused)]
+    known = {path for path, _ in state.unfinished()}
+    new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
+    due = tracker.sorted(state, new, plan.now).due
+    entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in due}
+    return _with_files(state, entries) if told else None
+
+
+def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
+    changed: SourceState = replace(state, files={**state.files, **entries})
+    return changed
 
 
 def _check_not_finished(tracker: Tracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
