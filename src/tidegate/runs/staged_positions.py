@@ -7,15 +7,14 @@ each number; whoever comes second plans again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
 from tidegate.runs.place import Place
-from tidegate.runs.set_tracking import SetTracker
-from tidegate.runs.staged_steps import after_step
+from tidegate.runs.staged_pending import folded, read_unit, remembering
 from tidegate.specs import Delivery
 from tidegate.state.arrow import schema_json
 from tidegate.state.files import Change, Coverage, DataFile, State
@@ -23,24 +22,21 @@ from tidegate.state.fitting import check_changes
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.pace import Deadline
+from tidegate.state.pending import signals_of
 from tidegate.state.preparing import measured
 from tidegate.state.resolving import lost
-from tidegate.state.staging import Meta, StagedUnit, meta_path, pending_of, unit_path, waiting
+from tidegate.state.staging import Meta, StagedUnit, meta_path, pending_of, unit_path
 from tidegate.state.store import PositionStore
-from tidegate.watermarks.paths import SourceFile
 
 LISTINGS = 5
-THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
 def delivering(place: Place) -> Place:
     """The place as a run uses it: where delivery is staged, its commits become units."""
     if place.pipeline.delivery is Delivery.DIRECT:
         return place
-    pending: dict[str, SourceFile] = {}
-    if isinstance(place.tracker, SetTracker):
-        place = replace(place, tracker=replace(place.tracker, pending=pending))
-    return replace(place, positions=StagedPositions(place, pending))
+    place = remembering(place)
+    return replace(place, positions=StagedPositions(place))
 
 
 def units_pending(opened: Opened) -> int:
@@ -49,17 +45,13 @@ def units_pending(opened: Opened) -> int:
 
 
 class StagedPositions(PositionStore):
-    """The position of the source of ``place``, pending units included.
-
-    ``pending`` takes the files that pending units finish, for a tracker that cannot tell them by the state.
-    """
+    """The position of the source of ``place``, pending units included."""
 
     staged = True
 
-    def __init__(self, place: Place, pending: dict[str, SourceFile]) -> None:
+    def __init__(self, place: Place) -> None:
         self.site = place.positions.site
         self._place = place
-        self._pending = pending
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
         """The committed position and everything that is pending on top of it. Writes nothing: what is owed after a
@@ -67,12 +59,12 @@ class StagedPositions(PositionStore):
         """
         deadline = self.site.pace.start()
         for _ in range(LISTINGS):
-            listed = waiting(self.site.store, self.site.key)
+            listed = [signal.seq for signal in signals_of(self.site.store, self.site.key)]
             committed = super().open(accept, read_only=True)
             above = [seq for seq in listed if seq > committed.version]
             if above == list(range(committed.version + 1, committed.version + 1 + len(above))):
                 try:
-                    units = [self._read(seq) for seq in above]
+                    units = [read_unit(self.site, seq) for seq in above]
                 except ObjectMissing:
                     continue
                 return self._folded(replace(committed, unpaid=False), units)
@@ -107,33 +99,12 @@ class StagedPositions(PositionStore):
         self.site.emit(_event(unit, deadline))
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
-    def _read(self, seq: int) -> StagedUnit:
-        """One pending unit; stops at one that is none, or is about something else."""
-        path = unit_path(self.site.key, seq)
-        content = self.site.store.get(path)
-        try:
-            unit = StagedUnit.from_bytes(content)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(f"{self.site.uri}/{path} cannot be read as a unit ({error!r})", THE_WAY_ON) from error
-        changes = self.site.identity.differences(unit.identity)
-        if changes or (unit.key, unit.seq) != (self.site.key, seq):
-            found = "; ".join(changes) or f"it says that it is unit {unit.seq} of {unit.key}"
-            raise StateError(f"{self.site.uri}/{path} is about another source: {found}", THE_WAY_ON)
-        return unit
-
-    def _folded(self, opened: Opened, units: Iterable[StagedUnit]) -> Opened:
-        tracker = self._place.tracker
-        self._pending.clear()
-        state = self._place.opened_state(opened)
-        for unit in units:
-            try:
-                state = tracker.written(after_step(tracker, state, unit.step))
-            except StateError as error:
-                path = unit_path(unit.key, unit.seq)
-                raise StateError(f"{self.site.uri}/{path} does not fit: {error.problem}", THE_WAY_ON) from error
-            letters = opened.letters + unit.letters
-            opened = replace(opened, version=unit.seq, state=tracker.encode(state), letters=letters)
-        return opened
+    def _folded(self, opened: Opened, units: Sequence[StagedUnit]) -> Opened:
+        state = folded(self._place, self._place.opened_state(opened), units)
+        if not units:
+            return opened
+        letters = opened.letters + sum(unit.letters for unit in units)
+        return replace(opened, version=units[-1].seq, state=self._place.tracker.encode(state), letters=letters)
 
     def _unit(self, opened: Opened, change: Change) -> StagedUnit:
         return StagedUnit(
