@@ -366,11 +366,13 @@ def _checkpoint(site: Site, now: Opened, before: int) -> None:
 
 
 def _compact(site: Site, now: Opened, before: int) -> None:
-    """Every so often one block of old documents is gathered; without it there are only more objects."""
+    """Every so often a block of old documents is gathered, or as many as the commit moved over; without it there are
+    only more objects.
+    """
     if now.parent is None or not _passed(before, now.version, compacting.LOOK_EVERY):
         return
     try:
-        compacting.compact(site.store, site.key, now.parent, most=1)
+        compacting.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // compacting.SIZE)
     except Exception as error:
         text = f"old documents below position {now.version} are not gathered yet ({error}); tried again later"
         site.emit(Notice(site.key.pipeline, site.key.source, text))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from tidegate.errors import ObjectMissing
 from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.staging import META, PENDING, pending_of, seq_of
+from tidegate.state.staging import META, PENDING, Meta, StagedUnit, pending_of, seq_of
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectInfo, ObjectStore
+
+T = TypeVar("T")
 
 COMMITTER = SourceKey("_committer", "staging")
 """Whose position a committer moves with every commit; no pipeline can have that name."""
@@ -65,6 +68,30 @@ def signals_of(store: ObjectStore, key: SourceKey) -> tuple[Signal, ...]:
     """The units of one source that wait, ascending."""
     found = (_signal(info) for info in store.list(pending_of(key)))
     return _ascending(each for each in found if each is not None and each.key == key)
+
+
+def staged_files(store: ObjectStore) -> Iterator[str]:
+    """The data files that wait for a commit: those of units, and those of metas that no unit will name.
+
+    A meta of a unit that never came protects nothing: its attempt is over, and its records are read again.
+    """
+    pending = list_pending(store)
+    for signals in pending.units.values():
+        for signal in signals:
+            unit = _content(store, signal.path, StagedUnit.from_bytes)
+            yield from (file.path for file in unit.data_files) if unit else ()
+    for path in pending.metas:
+        meta = _content(store, path, Meta.from_bytes)
+        if meta is not None and meta.foreign:
+            yield meta.filename
+
+
+def _content(store: ObjectStore, path: str, parse: Callable[[bytes], T]) -> T | None:
+    """What an object says, None where it is gone or damaged."""
+    try:
+        return parse(store.get(path))
+    except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _signal(info: ObjectInfo) -> Signal | None:
