@@ -81,6 +81,7 @@ from tidegate.reports import (
 )
 from tidegate.specs import (
     Compression,
+    Delivery,
     ErrorHandling,
     Evolution,
     FieldSpec,
@@ -99,6 +100,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    StagingSpec,
     Tracking,
 )
 
@@ -112,6 +114,7 @@ __all__ = [
     "CommitReport",
     "Compression",
     "ConfigError",
+    "Delivery",
     "DemoReport",
     "ErrorHandling",
     "Evolution",
@@ -155,6 +158,7 @@ __all__ = [
     "SourceStatus",
     "SparkSpec",
     "StagedSource",
+    "StagingSpec",
     "TableCommit",
     "TableComparison",
     "TidegateError",

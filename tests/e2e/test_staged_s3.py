@@ -1,4 +1,4 @@
-"""Staged delivery on a real S3 server: units, metas and footers are read there, and two committers exclude each other."""
+"""Staged delivery on a real S3 server: units, metas and footers are read there, by committers that race."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def commit(
         if once or continuous:
             raise click.UsageError("--adopt is done once: give it without --once and --continuous")
         return _adopt(invocation, config, pipeline, adopt, Asking(invocation, dry_run, yes), as_json=as_json)
-    if dry_run or yes:
-        raise click.UsageError("--dry-run and --yes belong to --adopt")
+    if dry_run:
+        raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")
     stop = threading.Event()
     mode: Mode = "continuous" if continuous else "once"
     with invocation.listening() as emit:

@@ -232,6 +232,7 @@ class SourceFinished(Event):
     failed_files: int
     commits: int
     seconds: float
+    staged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class Running:
                 failed_files=len(report.failed),
                 commits=report.commits,
                 seconds=seconds,
+                staged=report.staged,
             )
         )
         return report

@@ -268,6 +268,7 @@ class SourcePass:
             action=self.action,
             step=step_json(self.state, plan, outcomes) if plan and self._place.positions.staged else None,
             run=self._run,
+            ranges={file.path: coverage_of([result]) for result in results for file in result.data_files},
         )
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)

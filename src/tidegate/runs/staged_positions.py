@@ -7,41 +7,36 @@ each number; whoever comes second plans again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
 from tidegate.runs.place import Place
-from tidegate.runs.set_tracking import SetTracker
-from tidegate.runs.staged_steps import after_step
-from tidegate.sink.parquet import FinishedFile
+from tidegate.runs.staged_pending import folded, read_unit, remembering
 from tidegate.specs import Delivery
 from tidegate.state.arrow import schema_json
-from tidegate.state.files import Change, DataFile, State
+from tidegate.state.files import Change, Coverage, DataFile, State
 from tidegate.state.fitting import check_changes
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.pace import Deadline
+from tidegate.state.pending import signals_of
 from tidegate.state.preparing import measured
 from tidegate.state.resolving import lost
-from tidegate.state.staging import Meta, StagedUnit, meta_path, pending_of, unit_path, waiting
+from tidegate.state.staging import Meta, StagedUnit, meta_path, pending_of, unit_path
 from tidegate.state.store import PositionStore
-from tidegate.watermarks.paths import SourceFile
 
 LISTINGS = 5
-THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
 def delivering(place: Place) -> Place:
     """The place as a run uses it: where delivery is staged, its commits become units."""
     if place.pipeline.delivery is Delivery.DIRECT:
         return place
-    pending: dict[str, SourceFile] = {}
-    if isinstance(place.tracker, SetTracker):
-        place = replace(place, tracker=replace(place.tracker, pending=pending))
-    return replace(place, positions=StagedPositions(place, pending))
+    place = remembering(place)
+    return replace(place, positions=StagedPositions(place))
 
 
 def units_pending(opened: Opened) -> int:
@@ -50,17 +45,13 @@ def units_pending(opened: Opened) -> int:
 
 
 class StagedPositions(PositionStore):
-    """The position of the source of ``place``, pending units included.
-
-    ``pending`` takes the files that pending units finish, for a tracker that cannot tell them by the state.
-    """
+    """The position of the source of ``place``, pending units included."""
 
     staged = True
 
-    def __init__(self, place: Place, pending: dict[str, SourceFile]) -> None:
+    def __init__(self, place: Place) -> None:
         self.site = place.positions.site
         self._place = place
-        self._pending = pending
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
         """The committed position and everything that is pending on top of it. Writes nothing: what is owed after a
@@ -68,12 +59,12 @@ class StagedPositions(PositionStore):
         """
         deadline = self.site.pace.start()
         for _ in range(LISTINGS):
-            listed = waiting(self.site.store, self.site.key)
+            listed = [signal.seq for signal in signals_of(self.site.store, self.site.key)]
             committed = super().open(accept, read_only=True)
             above = [seq for seq in listed if seq > committed.version]
             if above == list(range(committed.version + 1, committed.version + 1 + len(above))):
                 try:
-                    units = [self._read(seq) for seq in above]
+                    units = [read_unit(self.site, seq) for seq in above]
                 except ObjectMissing:
                     continue
                 return self._folded(replace(committed, unpaid=False), units)
@@ -100,40 +91,20 @@ class StagedPositions(PositionStore):
         measured(self.site, change.data_files)
         for file in change.data_files:
             failpoint("staging.meta.before")
-            self.site.store.put(meta_path(file.path), _meta(unit, file).to_bytes())
+            meta = _meta(unit, file, change.ranges.get(file.path, ()))
+            self.site.store.put(meta_path(file.path), meta.to_bytes())
             failpoint("staging.meta.after")
         self._signal(unit, deadline)
         self._check_not_overtaken(opened, unit)
         self.site.emit(_event(unit, deadline))
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
-    def _read(self, seq: int) -> StagedUnit:
-        """One pending unit; stops at one that is none, or is about something else."""
-        path = unit_path(self.site.key, seq)
-        content = self.site.store.get(path)
-        try:
-            unit = StagedUnit.from_bytes(content)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(f"{self.site.uri}/{path} cannot be read as a unit ({error!r})", THE_WAY_ON) from error
-        changes = self.site.identity.differences(unit.identity)
-        if changes or (unit.key, unit.seq) != (self.site.key, seq):
-            found = "; ".join(changes) or f"it says that it is unit {unit.seq} of {unit.key}"
-            raise StateError(f"{self.site.uri}/{path} is about another source: {found}", THE_WAY_ON)
-        return unit
-
-    def _folded(self, opened: Opened, units: Iterable[StagedUnit]) -> Opened:
-        tracker = self._place.tracker
-        self._pending.clear()
-        state = self._place.opened_state(opened)
-        for unit in units:
-            try:
-                state = tracker.written(after_step(tracker, state, unit.step))
-            except StateError as error:
-                path = unit_path(unit.key, unit.seq)
-                raise StateError(f"{self.site.uri}/{path} does not fit: {error.problem}", THE_WAY_ON) from error
-            letters = opened.letters + unit.letters
-            opened = replace(opened, version=unit.seq, state=tracker.encode(state), letters=letters)
-        return opened
+    def _folded(self, opened: Opened, units: Sequence[StagedUnit]) -> Opened:
+        state = folded(self._place, self._place.opened_state(opened), units)
+        if not units:
+            return opened
+        letters = opened.letters + sum(unit.letters for unit in units)
+        return replace(opened, version=units[-1].seq, state=self._place.tracker.encode(state), letters=letters)
 
     def _unit(self, opened: Opened, change: Change) -> StagedUnit:
         return StagedUnit(
@@ -198,19 +169,18 @@ class StagedPositions(PositionStore):
         return True
 
 
-def _meta(unit: StagedUnit, file: DataFile) -> Meta:
-    """What is said about one file of a unit; ``ranges`` are those of the source file it begins with."""
-    source_file = file.source_file if isinstance(file, FinishedFile) else None
+def _meta(unit: StagedUnit, file: DataFile, ranges: tuple[Coverage, ...]) -> Meta:
+    """What is said about one file of a unit."""
     return Meta(
         filename=file.path,
         size=file.size,
         record_count=file.record_count,
         partition_values=file.partition_values,
-        source_file=source_file,
+        source_file=getattr(file, "source_file", None),
         pipeline=unit.key.pipeline,
         source=unit.key.source,
         attempt=unit.attempt,
-        ranges=tuple(each for each in unit.coverage if each.file == source_file),
+        ranges=ranges,
         stats=file.stats,
         schema_json=unit.schema_json,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Change:
     ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
     Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
     at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
-    ``run`` names the run that made it.
+    ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
     """
 
     state: State
@@ -138,6 +138,7 @@ class Change:
     groups: tuple[Written, ...] = ()
     step: Mapping[str, Any] | None = None
     run: str = ""
+    ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[Written, ...]:

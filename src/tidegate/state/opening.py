@@ -16,8 +16,8 @@ from tidegate.state import cold_start, traces
 from tidegate.state.debts import pay_others, refresh_mirror, write_won
 from tidegate.state.features import check_table
 from tidegate.state.opened import Opened
+from tidegate.state.pending import signals_of
 from tidegate.state.site import Site
-from tidegate.state.staging import waiting
 from tidegate.state.table import Snapshot
 from tidegate.state.winner import StateUnreadable, Winner, find_winner, way_out
 
@@ -35,10 +35,10 @@ class Accept(StrEnum):
 
 def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
     """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written."""
-    pending = () if read_only or Accept.PENDING in accept else waiting(site.store, site.key)
+    pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
     snapshot = checked_snapshot(site)
     version = position(site, snapshot)
-    _check_nothing_pending(site, [seq for seq in pending if seq > version])
+    _check_nothing_pending(site, [signal.seq for signal in pending if signal.seq > version])
     if version == 0 and (trace := traces.forgotten(site.store, site.key, snapshot)):
         snapshot = checked_snapshot(site)
         version = position(site, snapshot)

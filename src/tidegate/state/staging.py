@@ -15,14 +15,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegate.state.documents import SCHEMA_VERSION, check_schema_version, encoded
 from tidegate.state.files import Coverage, DataFile
 from tidegate.state.identity import Identity, SourceKey
-
-if TYPE_CHECKING:
-    from tidegate.storage.port import ObjectStore
 
 STAGING = "_staging"
 PENDING = f"{STAGING}/pending"
@@ -51,11 +48,6 @@ def seq_of(path: str) -> int | None:
     """The number of a unit by its path; None for anything else."""
     stem = path.rpartition("/")[2].removesuffix(UNIT)
     return int(stem) if path.endswith(UNIT) and len(stem) == 20 and stem.isascii() and stem.isdigit() else None
-
-
-def waiting(store: ObjectStore, key: SourceKey) -> tuple[int, ...]:
-    """The numbers of the units of a source that lie there, ascending; some of them may be committed already."""
-    return tuple(sorted(seq for info in store.list(pending_of(key)) if (seq := seq_of(info.path)) is not None))
 
 
 @dataclass(frozen=True, slots=True)
