@@ -87,10 +87,7 @@ MATRIX = {
     ),
 }
 BY_THEMSELVES = ("K9", "K10", "K11", "K12")
-STAGED = {
-    "K3": "unit signal written, not committed: tests/faults/test_committer_kills.py",
-    "K13": "staged files older than the table's VACUUM retention: tests/faults/test_committer_kills.py",
-}
+STAGED = {"K3": "tests/faults/test_staged_kills.py", "K13": "tests/faults/test_committer_kills.py"}
 PLACES_ELSEWHERE = {
     "staging.commit.listed": "tests/faults/test_committer_kills.py",
     "staging.commit.before": "tests/faults/test_committer_kills.py",
@@ -98,6 +95,10 @@ PLACES_ELSEWHERE = {
     "staging.clear.rejected": "tests/faults/test_committer_kills.py",
     "staging.clear.metas": "tests/faults/test_committer_kills.py",
     "staging.clear.after": "tests/faults/test_committer_kills.py",
+    "staging.meta.before": "tests/faults/test_staged_kills.py",
+    "staging.meta.after": "tests/faults/test_staged_kills.py",
+    "staging.unit.before": "tests/faults/test_staged_kills.py",
+    "staging.unit.after": "tests/faults/test_staged_kills.py",
     "state.set.before": "tests/faults/test_set_kills.py",
     "state.set.after": "tests/faults/test_set_kills.py",
     "state.block.before": "tests/state/test_compacting.py",
