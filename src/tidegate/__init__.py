@@ -62,21 +62,15 @@ from tidegate.ledger_reports import (
     WatermarkHistory,
 )
 from tidegate.reports import (
-    AdoptedFile,
     Adoption,
     Check,
-    CommitReport,
     DemoReport,
     FailedFile,
-    FileAdoption,
     LettersReport,
-    RejectedUnit,
     RunReport,
     SourcePlan,
     SourceReport,
     SourceStatus,
-    StagedSource,
-    TableCommit,
     WatermarkView,
 )
 from tidegate.specs import (
@@ -103,6 +97,7 @@ from tidegate.specs import (
     StagingSpec,
     Tracking,
 )
+from tidegate.staging_reports import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 
 __version__ = "0.1.0"
 

@@ -22,10 +22,8 @@ from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports import (
     Adoption,
     Check,
-    CommitReport,
     DemoReport,
     DemoStep,
-    FileAdoption,
     LettersReport,
     RunReport,
     SourcePlan,
@@ -33,6 +31,7 @@ from tidegate.reports import (
     WatermarkView,
 )
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
+from tidegate.staging_reports import CommitReport, FileAdoption
 
 if TYPE_CHECKING:
     from tidegate.comparisons import ReconcileReport

@@ -303,3 +303,13 @@ def test_an_unreadable_first_unit_makes_the_declared_table(lake: Lake) -> None:
     lake.run()
     commit(lake)
     lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("step", [{}, {"plan": {}, "outcomes": [], "unfinished": []}, {"outcomes": [{"outcome": "x"}]}])
+def test_a_unit_whose_step_cannot_be_read_is_planned_again(lake: Lake, step: dict[str, Any]) -> None:
+    staged(lake, f"{HOUR}/0.ndjson", f"{HOUR}/1.ndjson")
+    changed(lake, 1, step=step)
+    assert len(commit(lake).rejected) == 2
+    assert lake.run().ok
+    commit(lake)
+    lake.assert_exactly_once()

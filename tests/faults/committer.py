@@ -16,8 +16,8 @@ from typing import Any
 from faults.worker import CRASHED, FAILED, FINE, LOST, SURVIVED, _arm
 from tidegate import load
 from tidegate.failpoints import InjectedFailure
-from tidegate.reports import CommitReport
 from tidegate.runs.staged_committing import Committing
+from tidegate.staging_reports import CommitReport
 
 
 def work(task: Mapping[str, Any]) -> int:

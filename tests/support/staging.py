@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from support.lake import Lake
-from tidegate.reports import TableCommit
 from tidegate.runs.staged_committing import Committing
+from tidegate.staging_reports import TableCommit
 from tidegate.state.identity import SourceKey
 from tidegate.state.staging import META, PENDING, REJECTED, UNIT, Meta, StagedUnit, unit_path
 

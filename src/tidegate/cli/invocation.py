@@ -22,7 +22,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import chaos_report, corrections, ledger_reports, reports
+    from tidegate import chaos_report, corrections, ledger_reports, reports, staging_reports
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
@@ -91,7 +91,7 @@ class Api(Protocol):
         mode: Mode,
         emit: Emit,
         stop: threading.Event,
-    ) -> reports.CommitReport: ...
+    ) -> staging_reports.CommitReport: ...
 
     def adopt_files(
         self,
@@ -100,8 +100,8 @@ class Api(Protocol):
         /,
         *,
         prefix: str,
-        confirm: Callable[[reports.FileAdoption], bool],
-    ) -> reports.FileAdoption: ...
+        confirm: Callable[[staging_reports.FileAdoption], bool],
+    ) -> staging_reports.FileAdoption: ...
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]

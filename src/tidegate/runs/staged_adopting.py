@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from tidegate.errors import CommitLost, ObjectChanged, StateError, TableError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit, ignore
-from tidegate.reports import AdoptedFile, FileAdoption
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.place import Place
 from tidegate.runs.staged_columns import TableColumns
@@ -21,6 +20,7 @@ from tidegate.runs.staged_commit import TRIES_AGAINST_OTHERS, TableCommitter, ne
 from tidegate.runs.staged_files import Examined, check_path, examine
 from tidegate.runs.staged_foreign import FOOTERS_AT_ONCE, ForeignFiles, schema_in
 from tidegate.sink.partitions import path_values
+from tidegate.staging_reports import AdoptedFile, FileAdoption
 from tidegate.state.files import Change
 from tidegate.state.fitting import MAX_FILES
 from tidegate.state.opened import Opened

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -31,9 +30,10 @@ from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_age import DEFAULT, retention
 from tidegate.runs.staged_clearing import KIND, Clearing, debt
 from tidegate.runs.staged_columns import TableColumns
-from tidegate.runs.staged_fold import Rejection, SourceFold, since_version
+from tidegate.runs.staged_fold import SourceFold, since_version
 from tidegate.runs.staged_foreign import ForeignFiles
 from tidegate.runs.staged_round import Gathering
+from tidegate.runs.staged_tally import Taken, Tally
 from tidegate.specs import Evolution
 from tidegate.state.committing import Member, commit_together
 from tidegate.state.documents import SCHEMA_VERSION
@@ -51,46 +51,7 @@ YOUNG = timedelta(minutes=10)
 REMEMBERED = 1000
 """So many names of foreign files that were committed last are refused a second time, visible or not."""
 
-_NAMES = (COMMITTER.pipeline, COMMITTER.source)
 _AGAIN = (CommitLost, ObjectMissing, ObjectChanged, SchemaMismatch)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a committer did for one table, so far."""
-
-    commits: int = 0
-    files: int = 0
-    foreign: int = 0
-    duplicates: int = 0
-    dropped: int = 0
-    waiting: int = 0
-    unknown: int = 0
-    aging: int = 0
-    rows: int = 0
-    table_version: int | None = None
-    rejected: list[Rejection] = field(default_factory=list)
-    units: dict[SourceKey, int] = field(default_factory=dict)
-    source_rows: dict[SourceKey, int] = field(default_factory=dict)
-    positions: dict[SourceKey, int] = field(default_factory=dict)
-    left: dict[SourceKey, int] = field(default_factory=dict)
-    errors: dict[SourceKey, TidegateError] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """What goes into one commit; ``stale`` has the position of a source and how many of its units are below it."""
-
-    sources: tuple[tuple[SourceFold, Member], ...]
-    stale: Mapping[SourceKey, tuple[int, int]]
-    foreign: ForeignFiles
-    gathering: Gathering
-
-    @property
-    def nothing(self) -> bool:
-        """Whether there is nothing to commit."""
-        foreign = self.foreign
-        return not (self.sources or self.stale or foreign.taken or foreign.duplicates or foreign.rejected)
 
 
 class TableCommitter:
@@ -105,7 +66,7 @@ class TableCommitter:
         clock: Clock = utc_now,
     ) -> None:
         first = places[0]
-        self.tally = Tally()
+        self.tally = Tally(emit)
         self.uri = first.pipeline.sink.table.uri
         self._places = {place.key: place for place in places}
         self._first = first
@@ -133,7 +94,6 @@ class TableCommitter:
         self._sources: dict[SourceKey, Opened] = {}
         self._settled: frozenset[SourceKey] = frozenset()
         self._metas_of_units: set[str] = set()
-        self._told: set[str] = set()
         self._careful = False
         self._kept_for: timedelta | None = None
 
@@ -165,8 +125,8 @@ class TableCommitter:
         gathering = Gathering(self._store, folds, TableColumns(opened), self._max_files, self._careful)
         gathering.units(pending)
         foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
-        self._count_what_waits(pending, folds, gathering)
-        taken = _Taken(self._members(folds), _stale(pending, folds), foreign, gathering)
+        self.tally.count_what_waits(pending, folds, gathering, set(self._places))
+        taken = Taken(self._members(folds), _stale(pending, folds), foreign, gathering)
         if taken.nothing:
             return False
         self._commit(opened, taken)
@@ -217,7 +177,9 @@ class TableCommitter:
         if not gathering.columns.known:
             self.declare(gathering.columns, opened)
         if not gathering.columns.known:
-            self._tell_once(f"{count(len(metas), 'meta')} of foreign writers wait for a table: declare schema.fields")
+            self.tally.tell_once(
+                f"{count(len(metas), 'meta')} of foreign writers wait for a table: declare schema.fields"
+            )
             return found
         snapshot = self._first.positions.site.delta.snapshot()
         active = frozenset() if snapshot is None else snapshot.active_paths()
@@ -233,7 +195,7 @@ class TableCommitter:
                 columns.add_files(declared.table, declared.partition_columns, (), Evolution.MERGE)
                 return
 
-    def _commit(self, opened: Opened, taken: _Taken) -> None:
+    def _commit(self, opened: Opened, taken: Taken) -> None:
         """One Delta commit of everything that was gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
@@ -243,9 +205,9 @@ class TableCommitter:
         after = commit_together([*members, Member(self.positions.site, opened, change)])
         self._opened, self._careful, self._settled = after[-1], False, frozenset()
         self._sources.update((each.key, each) for each in after[:-1])
-        self._count(taken, after)
+        self.tally.count(taken, after)
 
-    def _change(self, opened: Opened, taken: _Taken) -> Change:
+    def _change(self, opened: Opened, taken: Taken) -> Change:
         """What becomes of the committer's own position."""
         recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
@@ -285,80 +247,16 @@ class TableCommitter:
         try:
             place.positions.open((Accept.PENDING,))
         except (StateError, TableError) as error:
-            self._emit(events.Notice(key.pipeline, key.source, f"something is left to do after its commit: {error}"))
+            self.tally.tell(f"something is left to do after its commit: {error}", key)
 
     def _look_at_age(self, pending: Pending) -> None:
         """Tell of units that wait for so long that a VACUUM could soon take their files."""
-        self.tally.aging = 0
         now = self._clock()
-        signals = [signal for found in pending.units.values() for signal in found if now - signal.since > YOUNG]
-        if signals and self._kept_for is None:
+        old = any(now - signal.since > YOUNG for signals in pending.units.values() for signal in signals)
+        if old and self._kept_for is None:
             snapshot = self._first.positions.site.delta.snapshot()
             self._kept_for = retention({} if snapshot is None else snapshot.facts.properties)
-        limit = (self._kept_for or DEFAULT) / 2
-        for signal in signals:
-            if now - signal.since > limit:
-                self.tally.aging += 1
-                self._tell_once(
-                    f"unit {signal.path} waits since {signal.since:%Y-%m-%d %H:%M} UTC, longer than half of the time "
-                    f"({limit * 2}) after which a VACUUM takes files that are not committed: commit now",
-                    signal.key,
-                )
-
-    def _count_what_waits(self, pending: Pending, folds: Mapping[SourceKey, SourceFold], gathering: Gathering) -> None:
-        tally = self.tally
-        tally.errors.update(gathering.errors)
-        tally.unknown = 0
-        tally.left.clear()
-        for key, signals in pending.units.items():
-            fold = folds.get(key)
-            if key not in self._places:
-                tally.unknown += len(signals)
-                self._tell_once(f"units of {key} wait, and this configuration does not have that source", key)
-            if fold is None:
-                continue
-            tally.positions.setdefault(key, fold.opened.version)
-            left = [signal.seq for signal in signals if signal.seq > fold.seq]
-            tally.left[key] = len(left)
-            if left and fold.open and not gathering.full and left[0] != fold.seq + 1:
-                self._tell_once(f"unit {left[0]} waits for unit {fold.seq + 1}, which is not there yet", key)
-        tally.waiting = sum(tally.left.values())
-        for path in pending.strays:
-            self._tell_once(f"{path} is neither a unit nor a meta; it is left alone")
-
-    def _count(self, taken: _Taken, after: Sequence[Opened]) -> None:
-        tally, foreign = self.tally, taken.foreign
-        tally.commits += 1
-        tally.table_version = after[-1].table_version
-        tally.foreign += len(foreign.files)
-        tally.duplicates += len(foreign.duplicates)
-        tally.dropped += sum(number for _, number in taken.stale.values())
-        tally.files += len(foreign.files)
-        tally.rows += sum(file.record_count for file in foreign.data_files)
-        for (fold, member), now in zip(taken.sources, after, strict=False):
-            key = fold.opened.key
-            tally.positions[key] = now.version
-            tally.units[key] = tally.units.get(key, 0) + len(fold.taken)
-            tally.source_rows[key] = tally.source_rows.get(key, 0) + fold.rows
-            tally.files += len(member.change.data_files)
-            tally.rows += fold.rows
-            self._reject(fold.rejected, key)
-        self._reject(foreign.rejected, COMMITTER)
-        for path in foreign.duplicates:
-            self._emit(events.Notice(*_NAMES, f"{path} tells of a file that is committed already; it is dropped"))
-        for key, (_, number) in taken.stale.items():
-            text = f"{count(number, 'unit')} dropped: their numbers were committed before"
-            self._emit(events.Notice(key.pipeline, key.source, text))
-
-    def _reject(self, rejected: Sequence[Rejection], key: SourceKey) -> None:
-        self.tally.rejected.extend(rejected)
-        for each in rejected:
-            self._emit(events.UnitRejected(key.pipeline, key.source, each.path, each.reason))
-
-    def _tell_once(self, text: str, key: SourceKey = COMMITTER) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._emit(events.Notice(key.pipeline, key.source, text))
+        self.tally.count_what_ages(pending, now, self._kept_for or DEFAULT)
 
     def _tell_about_committer(self, event: events.Event) -> None:
         """What its own position tells; a commit only where it brought files itself."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from tidegate.errors import TidegateError
 from tidegate.observe import events
-from tidegate.reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
 from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.state.pace import Pace
 from tidegate.state.pending import COMMITTER
 

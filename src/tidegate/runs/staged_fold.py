@@ -16,8 +16,9 @@ from tidegate.errors import ObjectMissing, StateError, TableError
 from tidegate.runs.dead_lettering import Letters
 from tidegate.runs.place import Place
 from tidegate.runs.staged_columns import TableColumns
-from tidegate.runs.staged_steps import after_step, step_of, without_step
+from tidegate.runs.staged_steps import after_step, without_step
 from tidegate.runs.tracking import SourceState
+from tidegate.sink.results import outcome_from_json
 from tidegate.specs import Evolution
 from tidegate.state.committing import Member
 from tidegate.state.files import Change, Coverage, Written
@@ -102,10 +103,6 @@ class SourceFold:
             raise _Unknown(f"the unit cannot be read ({error!r})") from error
         if (unit.key, unit.seq) != (signal.key, signal.seq):
             raise _Unknown(f"the unit says that it is number {unit.seq} of {unit.key}")
-        try:
-            step_of(unit.step)
-        except StateError as error:
-            raise _Unknown(error.problem) from error
         if changes := self.place.positions.site.identity.differences(unit.identity):
             raise _Unknown(f"the unit is not about the source of this configuration: {'; '.join(changes)}")
         if unit.base < self.since:
@@ -139,8 +136,11 @@ class SourceFold:
         self.place.letters.check(unit.letter_files)
 
     def _refuse(self, signal: Signal, unit: StagedUnit, reason: str) -> None:
-        """The unit is rejected, and its files are unfinished again."""
-        state = without_step(self.place.tracker, self._state, unit.step)
+        """The unit is rejected, and its files are unfinished again, where they are known."""
+        try:
+            state = without_step(self.place.tracker, self._state, unit.step)
+        except StateError:
+            state = None
         self._reject(signal, reason)
         if state is None:
             self._plan_again()
@@ -188,7 +188,10 @@ def grouped(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
 
 def _check_coverage(unit: StagedUnit) -> None:
     """What the ledger will show must be what the step takes."""
-    _, outcomes = step_of(unit.step)
+    try:
+        outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
+    except (KeyError, TypeError) as error:
+        raise StateError(f"its step cannot be read ({error!r})", "") from error
     taken = [
         Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
         for each in outcomes
