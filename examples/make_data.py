@@ -10,10 +10,11 @@ from tidegate.runs.demo_data import write_hours
 
 
 def main(folder: Path) -> None:
-    """Three hours of files per region, and a few days of raw events."""
+    """Three hours of files per region, two of clicks, and a few days of raw events."""
     this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     for number, region in enumerate(("asia", "europe")):
         write_hours(folder / "data" / region, this_hour - timedelta(hours=2), 3, 4, 250, first_id=number * 100_000)
+    write_hours(folder / "data" / "clicks", this_hour - timedelta(hours=1), 2, 4, 250, first_id=800_000)
     write_hours(folder / "data" / "raw", this_hour - timedelta(days=2), 3, 4, 250, first_id=500_000)
 
 

@@ -7,7 +7,9 @@
 
 from tidegate.api import (
     adopt,
+    adopt_files,
     chaos,
+    commit,
     compact_ledger,
     demo,
     discard_letters,
@@ -73,6 +75,7 @@ from tidegate.reports import (
 )
 from tidegate.specs import (
     Compression,
+    Delivery,
     ErrorHandling,
     Evolution,
     FieldSpec,
@@ -91,22 +94,28 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    StagingSpec,
     Tracking,
 )
+from tidegate.staging_reports import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdoptedFile",
     "Adoption",
     "ChaosReport",
     "Check",
+    "CommitReport",
     "Compression",
     "ConfigError",
+    "Delivery",
     "DemoReport",
     "ErrorHandling",
     "Evolution",
     "FailedFile",
     "FieldSpec",
+    "FileAdoption",
     "FileRange",
     "FileSet",
     "FileTotals",
@@ -133,6 +142,7 @@ __all__ = [
     "PositionView",
     "ProjectSpec",
     "ReconcileReport",
+    "RejectedUnit",
     "ReplayReport",
     "RunReport",
     "SchemaSpec",
@@ -142,6 +152,9 @@ __all__ = [
     "SourceReport",
     "SourceStatus",
     "SparkSpec",
+    "StagedSource",
+    "StagingSpec",
+    "TableCommit",
     "TableComparison",
     "TidegateError",
     "Tracking",
@@ -150,7 +163,9 @@ __all__ = [
     "WatermarkView",
     "__version__",
     "adopt",
+    "adopt_files",
     "chaos",
+    "commit",
     "compact_ledger",
     "demo",
     "discard_letters",

@@ -31,6 +31,7 @@ from tidegate.reports import (
     WatermarkView,
 )
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
+from tidegate.staging_reports import CommitReport, FileAdoption
 
 if TYPE_CHECKING:
     from tidegate.comparisons import ReconcileReport
@@ -82,6 +83,48 @@ def run(
     project = load(config, pipeline=pipeline)
     with _lane(project.spark, emit, flag) as lane:
         return _run(project, pipeline, mode, emit, flag, lane)
+
+
+def commit(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    mode: Mode = "once",
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> CommitReport:
+    """Commit what staged runs and foreign writers left below the tables; ``mode="continuous"`` until ``stop`` is set.
+
+    With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
+    """
+    from tidegate.runs.staged_committing import Committing
+    from tidegate.runs.stopping import stops_on_signals
+
+    flag = stop or threading.Event()
+    project = load(config)
+    committing = Committing(project, emit, flag)
+    chosen = _pipelines(project, pipeline)
+    with stops_on_signals(flag):
+        return committing.continuously(chosen) if mode == "continuous" else committing.once(chosen)
+
+
+def adopt_files(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    prefix: str,
+    confirm: Callable[[FileAdoption], bool] = agreed,
+    emit: Emit = ignore,
+) -> FileAdoption:
+    """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
+    from tidegate.runs.staged_adopting import FileAdopting
+
+    project = load(config)
+    tables = {each.sink.table.uri for each in _pipelines(project, pipeline)}
+    if len(tables) > 1:
+        raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
+    places = tuple(place for place in _places(project, None, emit) if place.pipeline.sink.table.uri in tables)
+    return FileAdopting(places, emit).run(prefix, confirm)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:

@@ -60,7 +60,10 @@ class FailedFile(Report):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan(Report):
-    """What a run would do for one source; ``notes`` are about table and lane, the plan has its own."""
+    """What a run would do for one source; ``notes`` are about table and lane, the plan has its own.
+
+    ``pending_units`` wait for ``tidegate commit``; the plan is made on top of them.
+    """
 
     pipeline: str
     source: str
@@ -68,13 +71,15 @@ class SourcePlan(Report):
     table_uri: str
     lane: str = "arrow"
     notes: tuple[str, ...] = ()
+    pending_units: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
-    ``bad_records`` and ``dead_files`` went to the dead-letter table.
+    ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
+    ``tidegate commit``.
     """
 
     pipeline: str
@@ -93,6 +98,7 @@ class SourceReport(Report):
     exit_code: int = 0
     bad_records: int = 0
     dead_files: int = 0
+    staged: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
@@ -116,6 +122,8 @@ class SourceStatus(Report):
     ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
     listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
     nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
+    ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
+    ``pending_seconds``; the backlog is what is not in them either.
     """
 
     pipeline: str
@@ -140,6 +148,9 @@ class SourceStatus(Report):
     error: str | None = None
     tracking: Literal["watermark", "set"] = "watermark"
     remembered: int = 0
+    pending_units: int = 0
+    pending_files: int = 0
+    pending_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,6 +223,21 @@ class ErrorHandling:
     dlq_uri: str | None = None
 
 
+class Delivery(StrEnum):
+    """Who commits what a run writes: the run itself, or the committer of the table (``tidegate commit``)."""
+
+    DIRECT = "direct"
+    STAGED = "staged"
+
+
+@dataclass(frozen=True, slots=True)
+class StagingSpec:
+    """What the committer of a staged table does with what it took, and how much it takes at once."""
+
+    archive: bool = False
+    max_files_per_commit: int = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """Sources, schema and sink under one name."""
@@ -233,6 +248,8 @@ class PipelineSpec:
     sink: SinkSpec
     max_concurrent_files: int | None = None
     error_handling: ErrorHandling = field(default_factory=ErrorHandling)
+    delivery: Delivery = Delivery.DIRECT
+    staging: StagingSpec = field(default_factory=StagingSpec)
 
     @property
     def dead_letters(self) -> Location:

@@ -11,6 +11,7 @@ import pytest
 from tidegate import load
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
+from tidegate.runs.staged_committing import Committing
 from tidegate.specs import Location
 from tidegate.state.reading import query
 from tidegate.storage.opening import absolute
@@ -20,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("files.yml", "inferred.yml"):
+    for name in ("files.yml", "inferred.yml", "staged.yml"):
         shutil.copy(EXAMPLES / name, tmp_path)
     runpy.run_path(str(EXAMPLES / "make_data.py"))["main"](tmp_path)
     return tmp_path
@@ -41,3 +42,14 @@ def test_an_example_ingests_every_record_once(folder: Path, name: str, table: st
     assert counted[0]["days"] >= 1
     again = Running(project, InProcessLane(), 2).once(project.pipelines)
     assert [source.state for source in again.sources] == ["Idle"] * len(project.pipelines[0].sources)
+
+
+def test_the_staged_example_is_visible_once_it_is_committed(folder: Path) -> None:
+    project = load(folder / "staged.yml")
+    (source,) = Running(project, InProcessLane(), 2).once(project.pipelines).sources
+    assert (source.error, source.files, source.commits, source.staged >= 1) == (None, 8, 0, True)
+    report = Committing(project).once(project.pipelines)
+    assert report.ok, report
+    counted = query(Location(absolute("lake/clicks", folder)), "select count(*) as n, count(distinct id) as ids from t")
+    assert (counted[0]["n"], counted[0]["ids"]) == (2000, 2000)
+    assert Running(project, InProcessLane(), 2).once(project.pipelines).sources[0].state == "Idle"

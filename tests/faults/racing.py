@@ -10,18 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 POLLER = Path(__file__).with_name("poller.py")
+COMMITTER = Path(__file__).with_name("committer.py")
 
 
 @contextlib.contextmanager
-def polling(folder: Path, *configs: Path, well: bool = True) -> Iterator[None]:
+def polling(folder: Path, *configs: Path, well: bool = True, committers: int = 0) -> Iterator[None]:
     """While inside, one process per configuration polls; all begin at once and end with the block.
 
-    With ``well`` no pass of any of them may fail.
+    With ``well`` no pass of any of them may fail. So many ``committers`` commit beside them what the first
+    configuration stages.
     """
     folder.mkdir()
     with contextlib.ExitStack() as stack:
-        command = [sys.executable, str(POLLER)]
-        pollers = [subprocess.Popen([*command, str(config), str(folder)]) for config in configs]
+        scripts = [*((POLLER, config) for config in configs), *[(COMMITTER, configs[0])] * committers]
+        pollers = [
+            subprocess.Popen([sys.executable, str(script), str(config), str(folder)]) for script, config in scripts
+        ]
         for poller in pollers:
             stack.callback(poller.wait)
             stack.callback(poller.kill)

@@ -86,12 +86,19 @@ MATRIX = {
         ("state.mirror.before", "state.mirror.after"),
     ),
 }
-NOT_YET = {
-    "K3": "unit signal written, not committed: belongs to staged delivery",
-    "K13": "staged files older than the table's VACUUM retention: belongs to staged delivery",
-}
 BY_THEMSELVES = ("K9", "K10", "K11", "K12")
+STAGED = {"K3": "tests/faults/test_staged_kills.py", "K13": "tests/faults/test_committer_kills.py"}
 PLACES_ELSEWHERE = {
+    "staging.commit.listed": "tests/faults/test_committer_kills.py",
+    "staging.commit.before": "tests/faults/test_committer_kills.py",
+    "staging.clear.before": "tests/faults/test_committer_kills.py",
+    "staging.clear.rejected": "tests/faults/test_committer_kills.py",
+    "staging.clear.metas": "tests/faults/test_committer_kills.py",
+    "staging.clear.after": "tests/faults/test_committer_kills.py",
+    "staging.meta.before": "tests/faults/test_staged_kills.py",
+    "staging.meta.after": "tests/faults/test_staged_kills.py",
+    "staging.unit.before": "tests/faults/test_staged_kills.py",
+    "staging.unit.after": "tests/faults/test_staged_kills.py",
     "state.set.before": "tests/faults/test_set_kills.py",
     "state.set.after": "tests/faults/test_set_kills.py",
     "state.block.before": "tests/state/test_compacting.py",
@@ -136,7 +143,7 @@ def go_on(workers: Workers, pid: int) -> int:
 
 
 def test_the_matrix_has_every_kill_point_and_every_failpoint() -> None:
-    names = {*MATRIX, *NOT_YET, *BY_THEMSELVES}
+    names = {*MATRIX, *STAGED, *BY_THEMSELVES}
     assert names == {f"K{number}" for number in range(1, 14)}
     here = {place for row in MATRIX.values() for place in row.places}
     assert here | set(PLACES_ELSEWHERE) == set(PLACES)

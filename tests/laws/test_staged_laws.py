@@ -16,11 +16,12 @@ from hypothesis.stateful import precondition, rule
 from laws.strategies import fates, hour_partitions
 from laws.test_exactly_once import RULES, Ingestion, check_bounds
 from laws.world import NOW, SIZING, World, listing, source
+from tidegate.errors import StateError
 from tidegate.planning.path_planner import plan_paths
 from tidegate.planning.plan import Plan
 from tidegate.runs import staged_steps
 from tidegate.runs.path_tracking import PathTracker
-from tidegate.runs.staged_steps import after_rejection, after_unit, step_json, step_of
+from tidegate.runs.staged_steps import after_step, step_json, step_of, without_step
 from tidegate.specs import LateFiles, Lateness
 from tidegate.storage.opening import open_store
 from tidegate.watermarks.outcomes import Covered, FileOutcome
@@ -40,10 +41,17 @@ class Staged(World):
         return PathTracker("events", self.of, open_store(self.of.location))
 
     def effective(self) -> PathState:
-        """What a writer plans on: the committed state, and every pending step on top of it."""
+        """What a writer plans on: the committed state, and every pending step on top of it.
+
+        Where one of them does not fit, the committer decides first.
+        """
         state = self.state
         for seq in sorted(self.pending):
-            state = after_unit(self.tracker, state, self.pending[seq])[0].state
+            try:
+                state = after_step(self.tracker, state, self.pending[seq]).state
+            except StateError:
+                self.take(len(self.pending), frozenset())
+                return self.state
         return state
 
     def plan(self, limit: int | None = None, hidden: Any = ()) -> Plan:
@@ -71,12 +79,15 @@ class Staged(World):
             assert seq == self.commits + 1
             step = self.pending.pop(seq)
             self.commits = seq
-            after, misfit = after_unit(self.tracker, self.state, step)
-            if seq in bad:
-                after = after_rejection(self.tracker, self.state, step, "a file is gone")
-            self.state = after.state
-            if misfit or seq in bad:
+            try:
+                if seq in bad:
+                    raise StateError("a file is gone", "")
+                self.state = after_step(self.tracker, self.state, step).state
+            except StateError:
                 self.rejected += 1
+                state = without_step(self.tracker, self.state, step)
+                assert state is not None
+                self.state = state
                 continue
             covered = (each for each in step_of(step)[1] if isinstance(each, Covered))
             self.rows.update((each.path, line) for each in covered for line in range(each.start, each.end))

@@ -22,7 +22,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import chaos_report, corrections, ledger_reports, reports
+    from tidegate import chaos_report, corrections, ledger_reports, reports, staging_reports
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
@@ -81,6 +81,27 @@ class Api(Protocol):
     def compact_ledger(
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[ledger_reports.LedgerCompaction, ...]: ...
+
+    def commit(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        mode: Mode,
+        emit: Emit,
+        stop: threading.Event,
+    ) -> staging_reports.CommitReport: ...
+
+    def adopt_files(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        prefix: str,
+        confirm: Callable[[staging_reports.FileAdoption], bool],
+    ) -> staging_reports.FileAdoption: ...
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]

@@ -55,7 +55,7 @@ def _row(source: SourceReport) -> tuple[Cell, ...]:
         Cell(f"{source.files:,}"),
         Cell(size(source.bytes)),
         Cell(f"{source.rows:,}"),
-        Cell(f"{source.commits:,}"),
+        Cell(f"{source.staged:,} staged" if source.staged else f"{source.commits:,}"),
         failed,
         Cell(duration(source.seconds)),
     )
@@ -76,6 +76,9 @@ def _troubles(sources: Sequence[SourceReport]) -> Iterator[Line]:
             letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
             told = " and ".join(count(number, word) for number, word in letters if number)
             yield Line(Cell(f"{_name(source)}: {told} became dead letters (tidegate dlq list)", Style.WARN), "note")
+        if source.staged:
+            text = f"{_name(source)}: {count(source.staged, 'unit')} staged, waiting for `tidegate commit`"
+            yield Line(Cell(text), "note")
         for reason, number in source.skipped:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:

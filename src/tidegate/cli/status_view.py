@@ -87,6 +87,11 @@ def _details(status: SourceStatus) -> Iterator[tuple[str, Cell]]:
         partitions = f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
     yield "tracking", Cell(f"{partitions}{waiting}")
+    if status.pending_units:
+        waits = "" if status.pending_seconds is None else f", the oldest for {duration(status.pending_seconds)}"
+        files = count(status.pending_files, "Parquet file")
+        text = f"{count(status.pending_units, 'unit')} with {files} wait for `tidegate commit`{waits}"
+        yield "staged", Cell(text, Style.WARN)
     if status.open_letters:
         yield "dead letters", Cell(f"{status.open_letters:,} open (tidegate dlq list)", Style.WARN)
     yield "read from", Cell("no state yet" if status.shown_from == "none" else f"the {status.shown_from}")

@@ -37,6 +37,7 @@ PIPELINE_KEYS = (
     "schema",
     "schema_evolution",
     "delivery",
+    "staging",
     "transform",
     "max_concurrent_files",
     "error_handling",

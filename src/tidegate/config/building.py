@@ -27,6 +27,7 @@ from tidegate.specs import (
     SchemaSpec,
     SinkSpec,
     SparkSpec,
+    StagingSpec,
     Tracking,
 )
 
@@ -56,6 +57,8 @@ def _pipeline(name: str, model: PipelineModel, absolute: Absolute) -> PipelineSp
         sink=_sink(model.sink, absolute),
         max_concurrent_files=model.max_concurrent_files,
         error_handling=_error_handling(model.error_handling, absolute),
+        delivery=model.delivery,
+        staging=StagingSpec(model.staging.archive, model.staging.max_files_per_commit),
     )
 
 

@@ -57,7 +57,11 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
         "schema": _schema(pipeline.schema),
         "schema_evolution": pipeline.schema.evolution.value,
         "sink": _sink(pipeline.sink),
-        "delivery": "direct",
+        "delivery": pipeline.delivery.value,
+        "staging": {
+            "archive": pipeline.staging.archive,
+            "max_files_per_commit": pipeline.staging.max_files_per_commit,
+        },
         "max_concurrent_files": pipeline.max_concurrent_files,
         "error_handling": {
             "on_bad_record": errors.on_bad_record.value,

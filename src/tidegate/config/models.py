@@ -12,7 +12,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from tidegate.config import values as v
 from tidegate.config.tree import Block, Scalar
-from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, OnBadRecord, Options, ParquetCodec
+from tidegate.specs import (
+    Compression,
+    Delivery,
+    Evolution,
+    LateFiles,
+    Lateness,
+    Numbers,
+    OnBadRecord,
+    Options,
+    ParquetCodec,
+)
 
 
 class Model(BaseModel):
@@ -230,6 +240,17 @@ class ErrorHandlingModel(Model):
     )
 
 
+class StagingModel(Model):
+    """How `tidegate commit` takes what staged runs left."""
+
+    archive: v.Flag = Field(
+        default=False, description="Keep what was committed in _staging/archive/ instead of removing it."
+    )
+    max_files_per_commit: v.Whole = Field(
+        default=1000, ge=1, le=10_000, description="Most Parquet files of one commit."
+    )
+
+
 class PipelineModel(Model):
     """One or more sources into one table."""
 
@@ -241,7 +262,13 @@ class PipelineModel(Model):
         default=Evolution.MERGE, description="What happens when files and table have different columns."
     )
     sink: SinkModel = Field(description="The table.")
-    delivery: v.Direct = Field(default="direct", description="direct: the run that writes also commits.")
+    delivery: v.DeliveryMode = Field(
+        default=Delivery.DIRECT,
+        description="direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.",
+    )
+    staging: StagingModel = Field(
+        default_factory=StagingModel.model_construct, description="How staged files are committed."
+    )
     max_concurrent_files: v.Count | None = Field(default=None, description="Most tasks of this pipeline at once.")
     error_handling: ErrorHandlingModel = Field(
         default_factory=ErrorHandlingModel.model_construct,

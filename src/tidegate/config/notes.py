@@ -20,11 +20,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "connections": f"databases and APIs; {FILES_ONLY}",
         "state": "other state providers; remove it, positions live in the table's own log",
         "reconcile": "scheduled reconciling; remove it",
-        "staging": "staged delivery; remove it, a run commits what it writes",
     },
     "pipeline": {
         "transform": "transforms; remove it and select in a view over the table",
-        "staging": "staged delivery; remove it, a run commits what it writes",
     },
     "source": {
         "connection": f"databases and APIs; {FILES_ONLY}",

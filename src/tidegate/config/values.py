@@ -20,7 +20,17 @@ from tidegate.config.templates import period_problem
 from tidegate.config.tree import Items, Scalar, plain
 from tidegate.planning.globs import compiled
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
-from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, OnBadRecord, Options, ParquetCodec
+from tidegate.specs import (
+    Compression,
+    Delivery,
+    Evolution,
+    LateFiles,
+    Lateness,
+    Numbers,
+    OnBadRecord,
+    Options,
+    ParquetCodec,
+)
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -295,10 +305,7 @@ EvolutionMode = Annotated[
 NumbersMode = Annotated[Numbers, _one_of(Numbers)]
 BadRecordMode = Annotated[OnBadRecord, _one_of(OnBadRecord)]
 FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
-Direct = Annotated[
-    Literal["direct"],
-    BeforeValidator(choice(("direct",), ("staged",), "set delivery: direct, a run commits what it writes")),
-]
+DeliveryMode = Annotated[Delivery, _one_of(Delivery)]
 AppendOnly = Annotated[
     Literal["append"],
     BeforeValidator(

@@ -130,6 +130,19 @@ class Committed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Staged(Event):
+    """A unit was left for the committer: its rows become visible with ``tidegate commit``."""
+
+    name: ClassVar[str] = "staged"
+    position: int
+    source_files: int
+    source_bytes: int
+    data_files: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CommitContested(Event):
     """Another run of this source committed first; this one plans again."""
 
@@ -190,6 +203,16 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitRejected(Event):
+    """A staged unit, or a meta, cannot be committed; it was put aside, and its source files are read again."""
+
+    name: ClassVar[str] = "unit_rejected"
+    level: ClassVar[str] = "error"
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionStarting(Event):
     """Spark is being started; takes some seconds."""
 
@@ -209,6 +232,7 @@ class SourceFinished(Event):
     failed_files: int
     commits: int
     seconds: float
+    staged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class BarProgress:
         else:
             self._progress.update(task, total=1 if tally.finished else None, completed=int(tally.finished))
         self._progress.update(task, words=tally.short_words())
-        if isinstance(event, events.PollStarted) and tally.commits == 0:
+        if isinstance(event, events.PollStarted) and not tally.results:
             self._progress.reset(task, total=None, words=tally.short_words())
         if isinstance(event, _SESSION_IS_THERE) and "" in self._tasks:
             self._progress.remove_task(self._tasks.pop(""))

@@ -83,15 +83,21 @@ def _commit_words(event: Event) -> str:
                 f"committed {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
                 f" ({size(event.source_bytes)}) as table version {event.table_version}"
             )
+        case events.Staged():
+            return (
+                f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
+                f" ({size(event.source_bytes)}) as unit {event.position}, waiting for `tidegate commit`"
+            )
         case events.CommitContested():
             return f"another run committed first, planning again: {event.detail}"
         case events.Notice():
             return event.text
         case events.SourceFinished():
             failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
+            done = count(event.staged, "staged unit") if event.staged else count(event.commits, "commit")
             return (
                 f"{event.state}: {count(event.source_files, 'file')}, {count(event.rows, 'row')},"
-                f" {count(event.commits, 'commit')}{failed} in {duration(event.seconds)}"
+                f" {done}{failed} in {duration(event.seconds)}"
             )
         case events.SourceFailed():
             return f"failed: {event.error}"

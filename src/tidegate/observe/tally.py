@@ -13,7 +13,7 @@ from tidegate.observe.wording import count, short, size, size_of
 class Tally:
     """Where one pass over one source stands.
 
-    ``files`` and ``bytes`` are committed, ``wave_bytes`` and ``wave_share`` describe the tasks that run now.
+    ``files`` and ``bytes`` are committed or staged, ``wave_bytes`` and ``wave_share`` describe the tasks that run now.
     """
 
     stage: str = "waiting"
@@ -24,6 +24,7 @@ class Tally:
     bytes: int = 0
     rows: int = 0
     commits: int = 0
+    staged: int = 0
     refused: int = 0
     letters: int = 0
     wave_bytes: int = 0
@@ -70,16 +71,9 @@ class Tally:
     def _after_result(self, event: Event) -> Tally:
         match event:
             case events.Committed():
-                return replace(
-                    self,
-                    stage="committed",
-                    files=self.files + event.source_files,
-                    bytes=self.bytes + event.source_bytes,
-                    rows=self.rows + event.rows,
-                    commits=self.commits + 1,
-                    wave_bytes=0,
-                    wave_share=0.0,
-                )
+                return replace(self._with_rows(event), stage="committed", commits=self.commits + 1)
+            case events.Staged():
+                return replace(self._with_rows(event), stage="staged", staged=self.staged + 1)
             case events.CommitContested():
                 return replace(self, stage="planning again", wave_bytes=0, wave_share=0.0)
             case events.FileRefused():
@@ -93,6 +87,24 @@ class Tally:
             case _:
                 return self
 
+    def _with_rows(self, event: events.Committed | events.Staged) -> Tally:
+        return replace(
+            self,
+            files=self.files + event.source_files,
+            bytes=self.bytes + event.source_bytes,
+            rows=self.rows + event.rows,
+            wave_bytes=0,
+            wave_share=0.0,
+        )
+
+    @property
+    def results(self) -> int:
+        """How many commits and staged units there are so far."""
+        return self.commits + self.staged
+
+    def _results_words(self) -> str:
+        return count(self.staged, "staged unit") if self.staged else count(self.commits, "commit")
+
     def short_words(self) -> str:
         """The numbers in as little space as a bar leaves on 80 columns; before there are any, the stage."""
         if not self.planned_files:
@@ -101,7 +113,7 @@ class Tally:
             f"{self.files:,}/{count(self.planned_files, 'file')}",
             size_of(self.bytes_so_far, self.planned_bytes),
             f"{short(self.rows)} rows",
-            count(self.commits, "commit"),
+            self._results_words(),
         ]
         if self.refused:
             parts.append(f"{self.refused:,} failed")
@@ -115,7 +127,7 @@ class Tally:
             f"{self.files:,} of {count(self.planned_files, 'file')}",
             f"{size(self.bytes_so_far)} of {size(self.planned_bytes)}",
             count(self.rows, "row"),
-            count(self.commits, "commit"),
+            self._results_words(),
         ]
         if self.refused:
             parts.append(f"{count(self.refused, 'file')} failed")

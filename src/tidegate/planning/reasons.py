@@ -20,6 +20,7 @@ class Reason(StrEnum):
     SEALED = "partition is sealed"
     READ = "already read"
     REWRITTEN = "changed after it was read"
+    PENDING = "pending in staging"
     BELOW = "at or below the watermark"
     GIVEN_UP = "failed too often, goes to the dead letters"
     CHANGED = "changed after a part of it was read"

@@ -12,9 +12,9 @@ from tidegate.planning.plan import GivenUp
 from tidegate.runs.place import Place
 from tidegate.schema.letter import CHANGED
 from tidegate.sink.letters import Letterbox, LetterPlace
-from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.task import UnitResult
 from tidegate.state.dead_letters import debt
+from tidegate.state.files import DataFile
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
 
@@ -26,7 +26,7 @@ FRACTION_FROM = 100
 class Letters:
     """Letter files that a commit brings along, and how many letters they hold."""
 
-    files: tuple[FinishedFile, ...] = ()
+    files: tuple[DataFile, ...] = ()
     count: int = 0
 
     @classmethod

@@ -121,6 +121,5 @@ class LatePass(SourcePass):
         }
         if not sealed or not polled.complete or self._stop.is_set() or self.compared.late().count:
             return opened
-        return self._commit(
-            opened, Advance(replace(self.state, sealed={**self.state.sealed, **sealed}), changed=True), (), None
-        )
+        step = Advance(replace(self.state, sealed={**self.state.sealed, **sealed}), changed=True)
+        return self._commit(opened, step, None, (), None)

@@ -11,7 +11,9 @@ from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
 from tidegate.runs.place import Place
 from tidegate.runs.tracking import SourceState
+from tidegate.specs import Delivery
 from tidegate.state.opened import Opened
+from tidegate.state.pending import Signal, signals_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.path_state import Failed, RecordsRead
 
@@ -20,12 +22,43 @@ BACKLOG_LIMIT = 10_000
 
 def planned(place: Place, now: datetime) -> SourcePlan:
     """The plan of the next pass, by the same steps, with nothing written."""
+    place = _delivering(place)
     opened = place.positions.open(read_only=True)
     state = place.opened_state(opened)
     listing = place.discover(state, now, polls=0)
     plan = place.plan(state, opened.version, listing, now)
-    notes = (*opened.warnings, *_obstacles(place, opened, plan))
-    return SourcePlan(place.pipeline.name, place.source.name, plan, place.pipeline.sink.table.uri, notes=notes)
+    waiting = _units_above(place, 0 if opened.parent is None else opened.parent.version)
+    notes = (*opened.warnings, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
+    return SourcePlan(
+        place.pipeline.name,
+        place.source.name,
+        plan,
+        place.pipeline.sink.table.uri,
+        notes=notes,
+        pending_units=len(waiting),
+    )
+
+
+def _delivering(place: Place) -> Place:
+    """The place as a run uses it; what only staged sources need is not loaded for others."""
+    if place.pipeline.delivery is Delivery.DIRECT:
+        return place
+    from tidegate.runs.staged_positions import delivering
+
+    return delivering(place)
+
+
+def _units_above(place: Place, version: int) -> tuple[Signal, ...]:
+    """The staged units that wait above a committed position."""
+    return tuple(signal for signal in signals_of(place.table_store, place.key) if signal.seq > version)
+
+
+def _pending_notes(place: Place, units: int) -> tuple[str, ...]:
+    if not units:
+        return ()
+    if place.pipeline.delivery is Delivery.STAGED:
+        return (f"on top of staged units that wait for `tidegate commit`: {units:,}",)
+    return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
 def _obstacles(place: Place, opened: Opened, plan: Plan) -> tuple[str, ...]:
@@ -95,6 +128,11 @@ def _recorded_status(place: Place, blank: SourceStatus, recorded: Recorded | Non
 
 def _with_backlog(place: Place, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
     state = _state(place, recorded)
+    waiting = _units_above(place, known.version)
+    if waiting:
+        from tidegate.runs.staged_looking import with_pending
+
+        place, state, known = with_pending(place, state, known, waiting, now)
     listing = place.discover(state, now, polls=0, limit=BACKLOG_LIMIT)
     plan = place.plan(state, known.version, listing, now)
     lag = (now - known.updated).total_seconds() if known.updated and plan.files else None

@@ -23,6 +23,7 @@ from tidegate.observe.events import Emit
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
 from tidegate.state.files import Change
+from tidegate.state.pending import COMMITTER, staged_files
 from tidegate.state.references import References, sources_of
 from tidegate.storage.port import ObjectInfo
 
@@ -87,9 +88,9 @@ class TableScan:
         self._references = References(self._store)
 
     def look(self) -> bool:
-        """List the files, then read what the log names; False where there is no table.
+        """List the files, then read what waits for the committer and what the log names; False where there is no table.
 
-        In this order a file that is committed meanwhile is not taken for an orphan.
+        In this order a file that is staged or committed meanwhile is not taken for an orphan.
         """
         self._database.executescript(_TABLES)
         for uri in self._letters:
@@ -100,6 +101,9 @@ class TableScan:
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)",
             self._files(),
             self._teller("table files"),
+        )
+        fill(
+            self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files")
         )
         snapshot = self._delta.snapshot()
         if snapshot is None:
@@ -228,7 +232,7 @@ def _fence(place: Place) -> datetime:
 def check_all_known(places: Sequence[Place]) -> None:
     """Stop if the table has positions of sources that are not among ``places``: they cannot be fenced from here."""
     first = places[0]
-    strangers = sources_of(first.table_store) - {place.key for place in places}
+    strangers = sources_of(first.table_store) - {COMMITTER, *(place.key for place in places)}
     if strangers:
         named = ", ".join(sorted(map(str, strangers)))
         raise TidegateError(

@@ -9,7 +9,7 @@ the positions since have read, as far as their documents do not say what that wa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -69,7 +69,8 @@ def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) 
 
 
 def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
-    return tuple(each for each in Accept if each.value in choices)
+    """What a person decided to pass; staged units that wait are planned again on top of the recovered position."""
+    return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
 
 def _accepted(place: Place, choices: frozenset[Choice]) -> Check:
@@ -156,16 +157,10 @@ class _Unreadable:
         if base is None or base.winner is None:
             return None
         state = self._place.state_of(base.winner.state)
-        since = {rung.version: rung.coverage for rung in ladder.rungs if rung.version > base.version}
-        commits: list[tuple[int, tuple[Coverage, ...]]] = []
-        for version in range(base.version + 1, ladder.version + 1):
-            coverage = since.get(version)
-            if coverage is None:
-                break
-            commits.append((version, coverage))
+        commits = list(_since(ladder.rungs, base.version))
         carried = self._carried_forward(state, [coverage for _, coverage in commits])
         added = () if carried is None else tuple(version for version, _ in commits)
-        unknown = tuple(range(base.version + 1 + len(added), ladder.version + 1))
+        unknown = tuple(range(max((base.version, *added)) + 1, ladder.version + 1))
         return _Rebuilt(base.winner, carried or state, added, unknown)
 
     def _carried_forward(self, state: Any, commits: list[tuple[Coverage, ...]]) -> SourceState | None:
@@ -238,6 +233,16 @@ class _Unreadable:
             text = f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
         detail = f"{_positions(rebuilt.unknown)} cannot be proven; read again and possibly doubled: {text}"
         return (Check(f"{self._name} doubles", "warn", f"{detail}; nothing is left out"),)
+
+
+def _since(rungs: Sequence[Rung], version: int) -> Iterator[tuple[int, tuple[Coverage, ...]]]:
+    """What the commits after ``version`` read, as far as each is known to follow the one before; some move the source
+    by several positions at once.
+    """
+    following = {rung.follows: rung for rung in rungs if rung.coverage is not None}
+    while (rung := following.get(version)) is not None and rung.coverage is not None:
+        version = rung.version
+        yield version, rung.coverage
 
 
 def _rung_check(name: str, rung: Rung) -> Check:

@@ -14,6 +14,7 @@ from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.source_pass import SourcePass
+from tidegate.runs.staged_positions import delivering
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
@@ -101,7 +102,8 @@ class Running:
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)
         if name not in self._places:
-            self._places[name] = open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
+            place = open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
+            self._places[name] = delivering(place)
         return self._places[name]
 
     def _poll(self, place: Place) -> int:
@@ -134,6 +136,7 @@ class Running:
                 failed_files=len(report.failed),
                 commits=report.commits,
                 seconds=seconds,
+                staged=report.staged,
             )
         )
         return report
@@ -153,6 +156,7 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         bytes=totals.bytes,
         rows=totals.rows,
         commits=totals.commits,
+        staged=totals.staged,
         failed=tuple(FailedFile(path, each.reason, each.attempts) for path, each in carried.failed),
         skipped=totals.skipped,
         table_version=totals.table_version,
@@ -179,6 +183,7 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
         bytes=before.bytes + latest.bytes,
         rows=before.rows + latest.rows,
         commits=before.commits + latest.commits,
+        staged=before.staged + latest.staged,
         bad_records=before.bad_records + latest.bad_records,
         dead_files=before.dead_files + latest.dead_files,
         seconds=before.seconds + latest.seconds,

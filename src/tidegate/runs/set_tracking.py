@@ -27,20 +27,24 @@ from tidegate.watermarks.set_codec import decode_set, encode_set
 
 @dataclass(frozen=True, slots=True)
 class SetTracker:
-    """The set of paths of one source."""
+    """The set of paths of one source.
+
+    With ``pending``, commits are left to somebody else, who also writes the segments: until then the files of a step
+    are kept there, by path, and are not read again.
+    """
 
     pipeline: str
     source: PathSource
     store: ObjectStore
     remembered: RememberedPaths
     kind: str = "path-set"
+    pending: dict[str, SourceFile] | None = None
 
     def decode(self, recorded: State | None) -> SetState:
         return SetState() if recorded is None else decode_set(recorded)
 
     def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
-        look_up = partial(self.remembered.look_up, state.segments)
-        return discover_all(self.store, self.source, state, look_up, limit=limit)
+        return discover_all(self.store, self.source, state, partial(self._look_up, state), limit=limit)
 
     def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_set(self.pipeline, self.source, state, version, listing, now, sizing=sizing)
@@ -49,15 +53,24 @@ class SetTracker:
         return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
 
     def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
-        known = self.remembered.look_up(state.segments, files)
+        known = self._look_up(state, files)
         finished = tuple(file for file, what in zip(files, known, strict=True) if what is not Known.NEW)
         return Sorted(finished, tuple(file for file, what in zip(files, known, strict=True) if what is Known.NEW))
+
+    def _look_up(self, state: SetState, files: Sequence[SourceFile]) -> list[Known]:
+        known = self.remembered.look_up(state.segments, files)
+        if not self.pending:
+            return known
+        return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
         return idle_set(state, any_files)
 
     def written(self, step: SetAdvance) -> SetState:
-        return self.remembered.including(step.state, step.finished)
+        if self.pending is None:
+            return self.remembered.including(step.state, step.finished)
+        self.pending.update((file.path, file) for file in step.finished)
+        return step.state
 
     def encode(self, state: SetState) -> dict[str, object]:
         return encode_set(state)
@@ -80,3 +93,11 @@ class SetTracker:
 
     def told(self, state: SetState) -> Told:
         return Told("set", remembered=state.remembered)
+
+
+def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
+    """What is known of a listed file that may wait for its commit as ``read``."""
+    if read is None:
+        return None
+    same = read.size == listed.size and (None in (read.etag, listed.etag) or read.etag == listed.etag)
+    return Known.PENDING if same else Known.REWRITTEN

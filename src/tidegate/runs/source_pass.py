@@ -21,6 +21,7 @@ from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
 from tidegate.runs.lanes import Lane, deadline_in, deal
 from tidegate.runs.place import Clock, Place, utc_now
+from tidegate.runs.staged_steps import step_json
 from tidegate.runs.tracking import SourceState, Step
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
@@ -42,6 +43,7 @@ class Totals:
     bytes: int = 0
     rows: int = 0
     commits: int = 0
+    staged: int = 0
     table_version: int | None = None
     skipped: tuple[tuple[str, int], ...] = ()
     unknown_fields: dict[str, int] = field(default_factory=dict)
@@ -153,12 +155,12 @@ class SourcePass:
 
     def _nothing_to_read(self, opened: Opened, plan: Plan) -> Opened:
         if plan.opens is not None:
-            if opened.table_version < 0:
+            if opened.first_run and opened.table_version < 0:
                 fixed = self._place.positions.put_cold_start(self._tracker.encode(plan.opens))
                 self.state = self._place.state_of(fixed)
             else:
-                opened = self._commit(opened, self._tracker.advance(self.state, plan, ()), (), None)
-        elif not self.totals.commits:
+                opened = self._commit(opened, self._tracker.advance(self.state, plan, ()), plan, (), None)
+        elif not self.totals.commits and not self.totals.staged:
             before = self.state
             self.state = before if plan.waits else self._tracker.idle(before, plan.any_files)
             self._tell_state(before)
@@ -169,7 +171,7 @@ class SourcePass:
         """Files that are not read on become dead letters, and the watermark passes them."""
         letters, outcomes = given_up(self._place, self._run, plan.given_up)
         step = self._advanced(plan, outcomes)
-        after = self._commit(opened, step, (UnitResult(0, outcomes),), None, letters)
+        after = self._commit(opened, step, plan, (UnitResult(0, outcomes),), None, letters)
         self.totals.dead_files += letters.count
         self.totals.files -= letters.count
         self.totals.bytes -= sum(each.slice.size for each in plan.given_up)
@@ -230,7 +232,7 @@ class SourcePass:
         outcomes = [outcome for result in results for outcome in result.outcomes]
         step = self._advanced(plan, outcomes)
         if step.changed:
-            opened = self._commit(opened, step, results, columns)
+            opened = self._commit(opened, step, plan, results, columns)
         self._limits.keep(outcomes)
         return opened, step.full
 
@@ -242,6 +244,7 @@ class SourcePass:
         self,
         opened: Opened,
         step: Step,
+        plan: Plan | None,
         results: Sequence[UnitResult],
         columns: Columns | None,
         letters: Letters | None = None,
@@ -250,6 +253,7 @@ class SourcePass:
         state = self._tracker.encode(written)
         coverage = coverage_of(results)
         letters = letters or Letters.of(results)
+        outcomes = [outcome for result in results for outcome in result.outcomes]
         change = Change(
             state=state,
             embedded=self._tracker.embedded(state),
@@ -262,6 +266,9 @@ class SourcePass:
             debts=letters.debts(self._place, opened),
             letters=letters.count,
             action=self.action,
+            step=step_json(self.state, plan, outcomes) if plan and self._place.positions.staged else None,
+            run=self._run,
+            ranges={file.path: coverage_of([result]) for result in results for file in result.data_files},
         )
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)
@@ -273,11 +280,12 @@ class SourcePass:
 
     def _count(self, change: Change, results: Sequence[UnitResult], after: Opened) -> None:
         totals = self.totals
-        totals.commits += 1
+        totals.commits += change.step is None
+        totals.staged += change.step is not None
         totals.rows += change.rows
         totals.files += sum(1 for each in change.coverage if each.eof)
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
-        totals.table_version = after.table_version
+        totals.table_version = after.table_version if after.table_version >= 0 else None
         totals.bad_records += sum(each.bad for each in change.coverage)
         self._tell_letters(change)
         for result in results:

@@ -16,6 +16,7 @@ from tidegate.planning.plan import Plan
 from tidegate.runs.tracking import SourceState, Step, Tracker
 from tidegate.sink.results import outcome_from_json
 from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
+from tidegate.watermarks.path_state import RecordsRead
 from tidegate.watermarks.paths import SourceFile, sort_key, split
 
 LISTED_IN_FULL = 10_000
@@ -50,17 +51,6 @@ def step_of(step: Mapping[str, Any]) -> tuple[Plan, tuple[FileOutcome, ...]]:
         raise StateError(f"a staged step cannot be read ({error!r})", "let the writer plan again") from error
 
 
-def after_unit(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> tuple[Step, StateError | None]:
-    """The state after a unit whose files are all there, and why it is rejected, where it does not fit.
-
-    Writers foresee in this way what the committer will do with the units that are pending.
-    """
-    try:
-        return after_step(tracker, state, step), None
-    except StateError as misfit:
-        return after_rejection(tracker, state, step, misfit.problem), misfit
-
-
 def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> Step:
     """The state once the rows of the step are committed on top of ``state``.
 
@@ -70,31 +60,33 @@ def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) ->
     goes on.
     """
     plan, outcomes = step_of(step)
-    _check_not_finished(tracker, state, plan, [each for each in outcomes if isinstance(each, Covered)])
-    return _advanced(tracker, state, plan, step["unfinished"], outcomes)
-
-
-def after_rejection(tracker: Tracker, state: SourceState, step: Mapping[str, Any], reason: str) -> Step:
-    """The state when the rows of the step are not committed: what they covered is unfinished, and known by name."""
-    plan, outcomes = step_of(step)
-    covered = [each for each in outcomes if isinstance(each, Covered)]
-    files = [SourceFile(each.path, each.size, each.etag) for each in covered]
-    due = {file.path for file in tracker.sorted(state, files, plan.now).due}
-    due |= {path for path, _ in state.unfinished()}
-    refused = [Refused(each.path, each.size, each.etag, reason, counts=False) for each in covered if each.path in due]
-    return _advanced(tracker, state, plan, step["unfinished"], refused)
-
-
-def _advanced(
-    tracker: Tracker, state: SourceState, plan: Plan, unfinished: Sequence[str], outcomes: Sequence[FileOutcome]
-) -> Step:
-    """A step over the writer's listing, and what it could not show: files that the writer took for finished."""
     known = dict(state.unfinished())
+    _check_not_finished(tracker, state, plan, [each for each in outcomes if isinstance(each, Covered)])
     listed = {file.path: file for file in plan.listed}
-    for path in known.keys() - set(unfinished):
+    for path in known.keys() - set(step["unfinished"]):
         listed.setdefault(path, SourceFile(path, known[path].size or 0, known[path].etag))
     files = tuple(sorted(listed.values(), key=lambda file: sort_key(file.path)))
     return tracker.advance(state, replace(plan, listed=files), outcomes)
+
+
+def without_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
+    """The state once it is clear that the step will not be taken: every file that it tells of is unfinished.
+
+    The watermark stays below them, and the next plan reads them. None for a step that tells of no file: what whoever
+    made it had in mind cannot be kept.
+    """
+    plan, outcomes = step_of(step)
+    told = [each for each in outcomes if isinstance(each, Covered | Refused)]
+    known = {path for path, _ in state.unfinished()}
+    new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
+    due = tracker.sorted(state, new, plan.now).due
+    entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in due}
+    return _with_files(state, entries) if told else None
+
+
+def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
+    changed: SourceState = replace(state, files={**state.files, **entries})
+    return changed
 
 
 def _check_not_finished(tracker: Tracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:

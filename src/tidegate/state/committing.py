@@ -26,6 +26,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Committed, Notice
 from tidegate.state import compacting, debts, marks
 from tidegate.state.arrow import arrow_schema, schema_json
+from tidegate.state.blocks import SIZE
 from tidegate.state.documents import Document, Parent, digest
 from tidegate.state.features import check_replaceable, check_table
 from tidegate.state.files import Change, Replacement, Written
@@ -366,11 +367,13 @@ def _checkpoint(site: Site, now: Opened, before: int) -> None:
 
 
 def _compact(site: Site, now: Opened, before: int) -> None:
-    """Every so often one block of old documents is gathered; without it there are only more objects."""
+    """Every so often a block of old documents is gathered, or as many as the commit moved over; without it there are
+    only more objects.
+    """
     if now.parent is None or not _passed(before, now.version, compacting.LOOK_EVERY):
         return
     try:
-        compacting.compact(site.store, site.key, now.parent, most=1)
+        compacting.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
     except Exception as error:
         text = f"old documents below position {now.version} are not gathered yet ({error}); tried again later"
         site.emit(Notice(site.key.pipeline, site.key.source, text))

@@ -82,13 +82,18 @@ def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> 
 
 
 def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
-    """Remove every object of the positions that the block holds; gaps, and moves of the position, keep theirs."""
+    """Remove every object of the positions that the block holds; gaps, and moves of the position, keep theirs.
+
+    Where a commit moved the source by several positions, those in between were only ever tried: what is left of them
+    goes too.
+    """
     names = list(documents.names(store, key, block.first, block.last))
     if not names:
         return 0
-    known = [entry for entry in read_block(store, block) if entry.gap is None]
+    everything = list(read_block(store, block))
+    known = [entry for entry in everything if entry.gap is None]
+    kept = {entry.version for entry in everything if entry.gap is not None or entry.moves}
     held = {entry.version: entry.attempt for entry in known}
-    moves = {entry.version for entry in known if entry.moves}
     for name in names:
         if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
             raise _another_history(
@@ -97,7 +102,7 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: Block) -> int:
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
         for name in names
-        if name.version in held and name.version not in moves
+        if name.version not in kept
     ]
     failpoint("state.gathered.before")
     _remove(store, paths)

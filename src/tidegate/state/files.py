@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class Change:
     the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
     ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
     Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
-    at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON.
+    at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
+    ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
     """
 
     state: State
@@ -136,6 +137,8 @@ class Change:
     replacement: Replacement | None = None
     groups: tuple[Written, ...] = ()
     step: Mapping[str, Any] | None = None
+    run: str = ""
+    ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[Written, ...]:

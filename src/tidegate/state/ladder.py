@@ -46,6 +46,14 @@ class Rung:
         document = None if self.winner is None else self.winner.document
         return document.coverage if document is not None and document.action == "run" else None
 
+    @property
+    def follows(self) -> int:
+        """The position before it, as its document says; -1 where there is none that tells."""
+        document = None if self.winner is None else self.winner.document
+        if document is None:
+            return -1
+        return 0 if document.parent is None else document.parent.version
+
 
 @dataclass(frozen=True, slots=True)
 class Ladder:

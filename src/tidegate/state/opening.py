@@ -7,7 +7,7 @@ and no trace of one" is a first run; every doubt and every storage error stops.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from tidegate.state import cold_start, traces
 from tidegate.state.debts import pay_others, refresh_mirror, write_won
 from tidegate.state.features import check_table
 from tidegate.state.opened import Opened
+from tidegate.state.pending import signals_of
 from tidegate.state.site import Site
 from tidegate.state.table import Snapshot
 from tidegate.state.winner import StateUnreadable, Winner, find_winner, way_out
@@ -29,12 +30,15 @@ class Accept(StrEnum):
     IDENTITY = "identity"
     RESTORE = "restore"
     BLIZZARD = "blizzard"
+    PENDING = "pending"
 
 
 def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
     """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written."""
+    pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
     snapshot = checked_snapshot(site)
     version = position(site, snapshot)
+    _check_nothing_pending(site, [signal.seq for signal in pending if signal.seq > version])
     if version == 0 and (trace := traces.forgotten(site.store, site.key, snapshot)):
         snapshot = checked_snapshot(site)
         version = position(site, snapshot)
@@ -48,6 +52,16 @@ def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: boo
         return replace(opened, unpaid=True)
     _settle(site, opened, winner, accept)
     return opened
+
+
+def _check_nothing_pending(site: Site, pending: Sequence[int]) -> None:
+    """Stop where staged units wait: a commit beside them would take their number, and they would count for nothing."""
+    if pending:
+        raise StateError(
+            f"{site.key}: staged units wait for their commit to {site.uri}: {len(pending)}, the first for position "
+            f"{pending[0]}",
+            "let `tidegate commit CONFIG --once` commit them, then do this again",
+        )
 
 
 def position(site: Site, snapshot: Snapshot | None) -> int:

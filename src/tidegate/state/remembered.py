@@ -34,6 +34,7 @@ class Known(Enum):
     NEW = "not in the set"
     READ = "in the set"
     REWRITTEN = "in the set with another size or etag"
+    PENDING = "read, and not in the set before its commit"
 
 
 class RememberedPaths:

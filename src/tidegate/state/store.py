@@ -46,6 +46,9 @@ class PositionStore:
     Not thread-safe; several processes may use the same position, and one of them wins each commit.
     """
 
+    staged = False
+    """Whether changes are left to a committer."""
+
     def __init__(
         self,
         key: SourceKey,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state import documents
 from tidegate.state.blocks import parse_block
+from tidegate.state.documents import Document
 from tidegate.state.identity import LEGACY_ROOT, SourceKey
 from tidegate.state.log import DIRECTORY, DeltaLog
 from tidegate.state.mirror import is_ours
@@ -30,34 +31,36 @@ _BLIZZARD = ("blizzard:", "penguin-")
 def forgotten(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> str | None:
     """What shows that ``key`` had a position before, None when nothing does.
 
-    Each of these is written after a commit of ``key`` was durable (or, for a document of version 2 and above,
+    Each of these is written after a commit of ``key`` was durable (or, for a document that names the one before it,
     after one was seen), so that a snapshot taken later must know the position.
     """
     if is_ours(store, key.mirror, key):
         return f"the mirror {key.mirror}"
-    first: list[str] = []
+    first: list[Document] = []
     for found in store.list(key.directory):
         if parse_block(key, found.path) is not None:
             return found.path
         name = documents.parse_name(found.path)
-        if name is not None and (name.ending == "won" or name.version >= 2):
+        if name is None:
+            continue
+        stored = None if name.ending == "won" else documents.read(store, key, name.version, name.attempt)
+        document = None if stored is None else stored.document
+        if document is not None and document.parent is None:
+            first.append(document)
+        elif name.ending == "won" or name.version >= 2:
             return found.path
-        if name is not None:
-            first.append(name.attempt)
-    return None if snapshot is None else _active_first(store, key, snapshot, first)
+    return None if snapshot is None else _active_first(key, snapshot, first)
 
 
-def _active_first(store: ObjectStore, key: SourceKey, snapshot: Snapshot, attempts: list[str]) -> str | None:
-    """A document of version 1 whose files are visible although the table knows no position."""
-    found = [documents.read(store, key, 1, attempt) for attempt in attempts]
-    candidates = [item.document for item in found if item is not None and item.document is not None]
-    with_files = [document for document in candidates if document.data_files]
+def _active_first(key: SourceKey, snapshot: Snapshot, attempts: Sequence[Document]) -> str | None:
+    """A document without one before it whose files are visible although the table knows no position."""
+    with_files = [document for document in attempts if document.data_files]
     if not with_files:
         return None
     active = snapshot.active_paths()
     for document in with_files:
         if any(file.path in active for file in document.data_files):
-            return f"{key.document(1, document.attempt)}, whose data files are in the table"
+            return f"{key.document(document.version, document.attempt)}, whose data files are in the table"
     return None
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, corrections, ledger_reports, reports
+from tidegate import comparisons, corrections, ledger_reports, reports, staging_reports
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
@@ -56,6 +56,39 @@ REPORT = reports.RunReport(
     ),
     ok=True,
     seconds=10.2,
+)
+
+REJECTED = "_staging/pending/events/asia/00000000000000000007.unit.json"
+
+COMMIT = staging_reports.CommitReport(
+    (
+        staging_reports.TableCommit(
+            "file:///lake/events",
+            17,
+            commits=2,
+            units=12,
+            files=14,
+            rows=1_200_000,
+            foreign=2,
+            waiting=1,
+            rejected=(
+                staging_reports.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),
+            ),
+            sources=(staging_reports.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+        ),
+    ),
+    ok=False,
+    seconds=1.5,
+)
+
+FILE_ADOPTION = staging_reports.FileAdoption(
+    "file:///lake/events",
+    "imported",
+    (
+        staging_reports.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        staging_reports.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+    ),
+    known=3,
 )
 
 STATUS = (
@@ -355,6 +388,29 @@ class StandIn:
     def plan(self, config: str | Path, pipeline: str | None = None) -> tuple[reports.SourcePlan, ...]:
         self._called("plan", config, pipeline)
         return self.plans
+
+    def commit(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        mode: str,
+        emit: events.Emit,
+        stop: threading.Event,
+    ) -> staging_reports.CommitReport:
+        self._called("commit", config, pipeline, mode)
+        return COMMIT
+
+    def adopt_files(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        prefix: str,
+        confirm: Callable[[staging_reports.FileAdoption], bool],
+    ) -> staging_reports.FileAdoption:
+        self._called("adopt_files", config, pipeline, prefix)
+        return replace(FILE_ADOPTION, adopted=1, table_version=18) if confirm(FILE_ADOPTION) else FILE_ADOPTION
 
     def run(
         self,

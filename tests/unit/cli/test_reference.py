@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import chaos_report, comparisons, corrections, errors, ledger_reports, reports
+from tidegate import chaos_report, comparisons, corrections, errors, ledger_reports, reports, staging_reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -103,6 +103,10 @@ def names(kind: Any) -> set[str]:
         ("tidegate run", (), reports.RunReport),
         ("tidegate run", ("sources", 0), reports.SourceReport),
         ("tidegate run", ("sources", 0, "failed", 0), reports.FailedFile),
+        ("tidegate commit", (), staging_reports.CommitReport),
+        ("tidegate commit", ("tables", 0), staging_reports.TableCommit),
+        ("tidegate commit", ("tables", 0, "rejected", 0), staging_reports.RejectedUnit),
+        ("tidegate commit", ("tables", 0, "sources", 0), staging_reports.StagedSource),
         ("tidegate status", ("sources", 0), reports.SourceStatus),
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
         ("tidegate watermark history", ("sources", 0), ledger_reports.WatermarkHistory),

@@ -49,6 +49,10 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.schema.coerce_conflicts_to_utf8": True,
     f"{P}.schema.numbers": "lenient",
     f"{P}.schema_evolution": "strict",
+    f"{P}.delivery": "staged",
+    f"{P}.staging": {"archive": True},
+    f"{P}.staging.archive": True,
+    f"{P}.staging.max_files_per_commit": 17,
     f"{P}.sink": {"table_uri": "lake2"},
     f"{P}.sink.table_uri": "lake3",
     f"{P}.sink.partition_by": {"prefix_template": "day=%Y-%m-%d"},
@@ -95,7 +99,6 @@ OTHER_VALUES: dict[str, Any] = {
 ONE_VALUE_ONLY = {
     f"{S}.type",
     f"{S}.use_watermark",
-    f"{P}.delivery",
     f"{P}.sink.load_type",
     f"{P}.schema.infer",
 }

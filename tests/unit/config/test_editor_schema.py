@@ -113,7 +113,7 @@ def test_what_loads_is_valid_in_an_editor(text: str, tmp_path: Path) -> None:
         GOOD.replace("true}", "true, batch_size: many}"),
         GOOD.replace("true}", "true, late_files: never}"),
         GOOD.replace("true}", "true, exclude: {a: b}}"),
-        GOOD + "delivery: staged\n",
+        GOOD + "delivery: later\n",
         GOOD + "schema: {fields: [{name: a}]}\n",
         "pipelines: {}\n",
         "pipelines:\n  'a b':\n    source: {path: in, use_watermark: true}\n    sink: {path: lake}\n",

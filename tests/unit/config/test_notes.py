@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate.config.notes import LATER_TYPES, REFUSED, WATERMARK_ONLY
-from tidegate.specs import ProjectSpec, Tracking
+from tidegate.specs import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -92,10 +92,13 @@ def test_a_bounded_first_run_without_a_watermark_is_refused(problems: Problems) 
     assert "set use_watermark: true" in line
 
 
-def test_staged_delivery_is_refused_by_name(problems: Problems, loaded: Load) -> None:
-    (line,) = problems(file(pipeline="delivery: staged"))
-    assert "pipelines.p.delivery: 'staged' is not supported yet; set delivery: direct" in line
+def test_delivery_is_direct_or_staged(problems: Problems, loaded: Load) -> None:
+    (line,) = problems(file(pipeline="delivery: later"))
+    assert "pipelines.p.delivery" in line
+    assert "direct" in line
+    assert "staged" in line
     assert loaded(file(pipeline="delivery: direct")) == loaded(file())
+    assert loaded(file(pipeline="delivery: staged")).pipelines[0].delivery is Delivery.STAGED
 
 
 @pytest.mark.parametrize("word", ["overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"])

@@ -80,6 +80,8 @@ class _Poll:
                     read.append(file.path)
                 case Known.REWRITTEN:
                     self.tally.add(Reason.REWRITTEN, file.path)
+                case Known.PENDING:
+                    self.tally.add(Reason.PENDING, file.path)
                 case Known.NEW:
                     self._take_new(file)
             if self.is_cut:
