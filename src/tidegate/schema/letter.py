@@ -16,9 +16,6 @@ from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
-CHANGED = "changed"
-"""The stage of a file that was rewritten after a part of it was committed."""
-
 RETRIED, DISCARDED, REPLAYED = "retried", "discarded", "replayed"
 
 
