@@ -16,7 +16,7 @@ from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
-RETRIED, DISCARDED, REPLAYED = "retried", "discarded", "replayed"
+RETRIED, DISCARDED, REPLAYED, READ_AGAIN = "retried", "discarded", "replayed", "read again"
 
 
 @dataclass(frozen=True, slots=True)
