@@ -105,4 +105,4 @@ def test_it_comes_back_with_another_content_and_is_not_mixed(lake: Lake) -> None
     assert (report.answered, report.rows) == (0, 0)
     assert "tidegate replay" in report.still_bad[0][2]
     (found,) = api.reconcile(lake.config).sources
-    assert found.changed.count == 1
+    assert found.repaired.names == (HALF,)

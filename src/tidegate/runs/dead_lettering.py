@@ -65,7 +65,7 @@ def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[Letters,
             letters.file(each.slice, each.reason, each.stage.value)
         finished = letters.cut()
     outcomes = tuple(
-        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True)
+        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)
         for one in (each.slice for each in files)
     )
     return Letters(finished, len(files)), outcomes

@@ -36,6 +36,7 @@ class _Line:
     file: str
     size: int
     etag: str | None
+    given_up: bool
     ranges: list[FileRange] = field(default_factory=list)
 
     def goes_on_from(self, item: Coverage) -> bool:
@@ -71,7 +72,7 @@ class FileLines:
             if self._limit and len(self._lines) == self._limit:
                 self.complete = False
                 return
-            line = _Line(item.file, item.size, item.etag)
+            line = _Line(item.file, item.size, item.etag, item.given_up)
             self._lines.append(line)
         line.ranges.append(
             FileRange(
@@ -100,7 +101,7 @@ class FileLines:
             file=line.file,
             size=line.size,
             etag=line.etag,
-            finished=newest.eof and oldest.start == 0,
+            finished=newest.eof and oldest.start == 0 and not line.given_up,
             records=newest.end - oldest.start,
             rows=sum(each.rows for each in line.ranges),
             bad=sum(each.bad for each in line.ranges),
@@ -109,4 +110,5 @@ class FileLines:
             action=newest.action,
             committed_at=newest.committed_at,
             ranges=tuple(reversed(line.ranges)),
+            given_up=line.given_up,
         )
