@@ -74,7 +74,8 @@ class SourcePlan(Report):
 class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
-    ``bad_records`` and ``dead_files`` went to the dead-letter table.
+    ``bad_records`` and ``dead_files`` went to the dead-letter table. ``unknown_fields`` are those that no column takes,
+    with how many records had a value there.
     """
 
     pipeline: str
@@ -93,6 +94,7 @@ class SourceReport(Report):
     exit_code: int = 0
     bad_records: int = 0
     dead_files: int = 0
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 
 from tidegate.ledger_reports import FileRange, IngestedFile
+from tidegate.planning.globs import matches_path
 from tidegate.state.files import Coverage
 from tidegate.state.ledger import LedgerEntry
 
@@ -21,9 +21,7 @@ class Wanted:
 
     def takes(self, file: str) -> bool:
         """Whether the path fits; a pattern without ``/`` is about the file's name alone."""
-        if self.match is None:
-            return True
-        return fnmatchcase(file if "/" in self.match else file.rpartition("/")[2], self.match)
+        return self.match is None or matches_path(self.match, file)
 
 
 def moment_of(entry: LedgerEntry) -> datetime | None:

@@ -10,10 +10,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 
 from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.observe.events import Emit, ignore
+from tidegate.planning.globs import matches_path
 from tidegate.planning.plan import FileSlice, Plan, Stage, Unit
 from tidegate.reports import LettersReport
 from tidegate.runs.batches import coverage_of
@@ -48,7 +48,7 @@ class Choice:
         """Whether this letter is meant."""
         return (
             (not self.ids or any(letter.id.startswith(each) for each in self.ids))
-            and (self.file is None or fnmatchcase(letter.file or "", self.file))
+            and (self.file is None or matches_path(self.file, letter.file or ""))
             and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
             and self.kind in (None, letter.kind)
         )

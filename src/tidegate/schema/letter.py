@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
@@ -56,7 +56,7 @@ class Letter:
             "kind": self.kind,
             "pipeline": self.pipeline,
             "source": self.source,
-            "at": self.at.isoformat(),
+            "at": self.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "run": self.run,
             "file": self.file,
             "size": self.size,
