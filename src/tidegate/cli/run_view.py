@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import failed_lines, state_cell
-from tidegate.observe.wording import count, duration, size, unknown_fields
+from tidegate.observe.wording import count, duration, size
 from tidegate.reports import RunReport, SourceReport
 
+FIELDS_SHOWN = 5
 _COLUMNS = (
     Column("source"),
     Column("state"),
@@ -78,7 +80,9 @@ def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
             hint = f"tidegate dlq list {config} -p {source.pipeline}"
             yield Line(Cell(f"{_name(source)}: {told} became dead letters ({hint})", Style.WARN), "note")
         if source.unknown_fields:
-            yield Line(Cell(f"{_name(source)}: {unknown_fields(source.unknown_fields)}", Style.WARN), "note")
+            fields = count(len(source.unknown_fields), "field")
+            most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
+            yield Line(Cell(f"{_name(source)}: {fields} that the schema does not declare, e.g. {most}"), "note")
         for reason, number in source.skipped:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
 
-FIELDS_SHOWN = 10
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -101,15 +99,3 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 def _escaped(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def unknown_fields(counts: Mapping[str, int]) -> str:
-    """Fields of the source that no column takes, most frequent first.
-
-    >>> unknown_fields({"a": 1, "b": 2})
-    'fields that the schema does not declare were left out: b (2), a (1)'
-    """
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} ({number:,})" for name, number in ordered[:FIELDS_SHOWN])
-    more = f" and {len(ordered) - FIELDS_SHOWN} more" if len(ordered) > FIELDS_SHOWN else ""
-    return f"fields that the schema does not declare were left out: {shown}{more}"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
-from tidegate.observe.wording import unknown_fields
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
@@ -20,6 +19,7 @@ from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
+SHOWN_UNKNOWN_FIELDS = 10
 Name = tuple[str, str]
 
 
@@ -123,7 +123,7 @@ class Running:
     ) -> SourceReport:
         report = _source_report(name, carried, error, seconds)
         if carried is not None and carried.totals.unknown_fields:
-            self.emit(events.Notice(*name, unknown_fields(carried.totals.unknown_fields)))
+            self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields)))
         self.emit(
             events.SourceFinished(
                 *name,
@@ -161,7 +161,7 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         exit_code=code,
         bad_records=totals.bad_records,
         dead_files=totals.dead_files,
-        unknown_fields=dict(totals.unknown_fields),
+        unknown_fields=dict(Counter(totals.unknown_fields).most_common()),
     )
 
 
@@ -190,3 +190,11 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
 def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:
     ok = complete and all(each.error is None and not each.failed and not each.dead_files for each in reports)
     return RunReport(tuple(reports), ok, time.monotonic() - started)
+
+
+def _unknown(counts: dict[str, int]) -> str:
+    """Fields of the source that no column takes, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
+    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
+    return f"fields that the schema does not declare were left out: {shown}{more}"
