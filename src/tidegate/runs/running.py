@@ -8,18 +8,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
+from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
 SHOWN_UNKNOWN_FIELDS = 10
+
 Name = tuple[str, str]
 
 
@@ -60,7 +63,11 @@ class Running:
         total: dict[Name, SourceReport] = {}
         sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
         due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
+        comparing = ScheduledReconciling(
+            self.project.reconcile, partial(self._compared, pipelines), self.lane, self.emit, self.stop
+        )
         while not self.stop.is_set():
+            comparing.if_due()
             pipeline, source = min(sources, key=lambda pair: due[pair[0].name, pair[1].name])
             name = (pipeline.name, source.name)
             if self.stop.wait(max(0.0, due[name] - time.monotonic())):
@@ -69,6 +76,16 @@ class Running:
             total[name] = _added(total.get(name), latest)
             due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
         return _report(list(total.values()), started, complete=True)
+
+    def _compared(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[Place], list[Place]]:
+        """Opened anew: the sources of these pipelines, and all that the configuration has."""
+        names = {pipeline.name for pipeline in pipelines}
+        every = [
+            open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
+            for pipeline in self.project.pipelines
+            for source in pipeline.sources
+        ]
+        return [place for place in every if place.pipeline.name in names], every
 
     def _pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
         started = time.monotonic()
