@@ -38,10 +38,10 @@ bench-quick: setup ## a small version of each benchmark (a good minute)
 
 CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 30
 
-chaos: setup ## try to lose or double a row for up to half an hour, and write docs/chaos-report.md
+chaos: setup ## try to lose or double a row for up to half an hour, and write docs/chaos-report.md; SEED=n repeats one
 	rm -rf build/chaos
 	mkdir -p build
-	.venv/bin/tidegate chaos build/chaos/tables $(CHAOS) --json > build/chaos.json || (cat build/chaos.json; exit 1)
+	.venv/bin/tidegate chaos build/chaos/tables $(CHAOS) $(if $(SEED),--seed $(SEED)) --json > build/chaos.json || (cat build/chaos.json; exit 1)
 	$(PY) scripts/chaos_report.py build/chaos.json "$(CHAOS)" > docs/chaos-report.md
 
 clean: ## remove what builds and tests leave behind

@@ -479,8 +479,11 @@ def parallelism_of(spec: SparkSpec) -> int:
 def _pipelines(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:
     chosen = tuple(each for each in project.pipelines if name in (None, each.name))
     if not chosen:
-        known = ", ".join(each.name for each in project.pipelines)
-        raise ConfigError((f"{project.origin}: there is no pipeline {name!r}; it has: {known}",))
+        from tidegate.config.problems import nearest, sentence
+
+        known = [each.name for each in project.pipelines]
+        allowed = f"allowed: {', '.join(known)}"
+        raise ConfigError((sentence(f"{project.origin}: no pipeline {name!r}", allowed, nearest(name or "", known)),))
     return chosen
 
 

@@ -40,6 +40,8 @@ class SourceComparison(Report):
     unexplained: FoundFiles = field(default_factory=FoundFiles)
     excluded: FoundFiles = field(default_factory=FoundFiles)
     gone: FoundFiles = field(default_factory=FoundFiles)
+    given_up: FoundFiles = field(default_factory=FoundFiles)
+    repaired: FoundFiles = field(default_factory=FoundFiles)
     ingested_files: int = 0
     ingested_rows: int = 0
     commits: int = 0
@@ -51,7 +53,7 @@ class SourceComparison(Report):
     @property
     def needs_someone(self) -> bool:
         """Whether something was found that no run will repair."""
-        return bool(self.error or self.late.count or self.changed.count)
+        return bool(self.error or self.late.count or self.changed.count or self.repaired.count)
 
 
 @dataclass(frozen=True, slots=True)

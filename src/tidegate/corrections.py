@@ -22,7 +22,8 @@ class WatermarkMove(Report):
 
     ``partition`` is None when the whole source is meant, ``before`` and ``after`` are None where there is no
     watermark. ``read_again`` are finished files that the next run would read once more, so that their rows are
-    doubled unless they were not in the table; ``never_read`` were to be read and are passed over. ``version`` is the
+    doubled unless they were not in the table; ``never_read`` were to be read and are passed over. ``letters`` are the
+    open dead letters of files that are read from their start again, which the move answers. ``version`` is the
     position after the commit if ``applied``, else the one that was looked at.
     """
 
@@ -38,6 +39,7 @@ class WatermarkMove(Report):
     version: int
     table_version: int
     applied: bool = False
+    letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 ::
 
     TidegateError                  1   anything that went wrong
-    ├── ConfigError                2   the configuration file, all its problems at once
+    ├── ConfigError                2   the configuration file, all its problems at once; or a name given with it
     ├── EnvironmentProblem         3   this machine lacks something (Java, jars, disk space)
     ├── StorageError               4   object storage said no
     │   ├── ObjectMissing              nothing at that path

@@ -31,7 +31,8 @@ class IngestedFile(Report):
     """One reading of a file, with the ranges it took, oldest first; the commit is that of the newest.
 
     ``records`` are physical lines: ``rows`` of them are rows of the table, ``bad`` went to the dead letters.
-    ``finished``: everything from the first record to the end of the file is in.
+    ``finished``: everything from the first record to the end of the file is in. ``given_up``: the rest of it was not
+    read, and is a dead letter.
     """
 
     pipeline: str
@@ -48,6 +49,7 @@ class IngestedFile(Report):
     action: str
     committed_at: datetime | None
     ranges: tuple[FileRange, ...] = ()
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
-    ``tidegate commit``.
+    ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how many records had a value there.
     """
 
     pipeline: str
@@ -99,6 +99,7 @@ class SourceReport(Report):
     bad_records: int = 0
     dead_files: int = 0
     staged: int = 0
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""

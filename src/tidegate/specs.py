@@ -292,6 +292,14 @@ class MetricsSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ReconcileSpec:
+    """How often a continuous run compares everything (``None``: never), and whether it then reads late files."""
+
+    every: timedelta | None = timedelta(days=1)
+    ingest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectSpec:
     """One configuration file: its pipelines and the settings that all of them share."""
 
@@ -303,6 +311,7 @@ class ProjectSpec:
     recovery_max_commits: int = 100
     commit_deadline_secs: int = 120
     metrics: MetricsSpec = field(default_factory=MetricsSpec)
+    reconcile: ReconcileSpec = field(default_factory=ReconcileSpec)
     notices: tuple[str, ...] = ()
 
     def pipeline(self, name: str) -> PipelineSpec:

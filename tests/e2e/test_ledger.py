@@ -97,7 +97,7 @@ def test_the_history_tells_the_watermark_that_each_commit_left(lake: Lake) -> No
 
 
 def test_an_unknown_source_is_an_error_that_lists_the_known_ones(lake: Lake) -> None:
-    with pytest.raises(TidegateError, match="no source 'asia' - the pipeline has: default"):
+    with pytest.raises(TidegateError, match="no source 'asia' in 'events'; allowed: default"):
         tidegate.files(lake.config, "events", "asia")
 
 

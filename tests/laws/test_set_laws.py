@@ -46,15 +46,29 @@ def outcome(each: FileSlice, fate: str) -> FileOutcome:
             return NotReached(each.path)
 
 
+def end_of(each: FileSlice) -> Covered:
+    """What lets a source go on behind a file that became a letter."""
+    return Covered(each.path, each.size, each.etag, each.start_record, each.start_record, eof=True)
+
+
+def forgotten(state: SetState) -> set[str]:
+    """The files of which nothing is committed: there is nothing to tell when they are gone."""
+    return {path for path, each in state.unfinished() if not each.records}
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject) -> None:
     state, there = SetState(), dict[str, SourceFile]()
+    arrived: dict[str, SourceFile] = {}
+    letters: dict[str, int] = {}
     parts: dict[str, dict[str, SourceFile]] = {}
     committed: list[tuple[str, int]] = []
     for number in range(data.draw(st.integers(1, 6))):
         for path in data.draw(st.lists(NAMES, max_size=4)):
-            there.setdefault(path, SourceFile(path, 100, data.draw(etags)))
+            there[path] = arrived.setdefault(path, SourceFile(path, 100, data.draw(etags)))
+        for path in data.draw(st.sets(st.sampled_from(sorted(there)), max_size=2)) if there else ():
+            del there[path]
         remembered = {path for part in state.segments for path in parts[part.sha256]}
         new = tuple(file for file in there.values() if file.path not in remembered)
         limit = data.draw(st.integers(0, 6))
@@ -62,12 +76,16 @@ def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject)
         listing = PathListing(shown, complete=len(shown) == len(new), any_files=bool(there))
         plan = plan_set("p", OF, state, number, listing, NOW, sizing=SIZING)
         outcomes = [outcome(each, data.draw(fates)) for unit in plan.units for each in unit.slices]
+        if plan.given_up:
+            outcomes = [end_of(each.slice) for each in plan.given_up]
         step = advance_set(OF, state, plan.listed, outcomes, NOW, complete=plan.complete)
         if not step.changed or data.draw(st.booleans()):
             continue
         committed += [
             (each.path, line) for each in outcomes if isinstance(each, Covered) for line in range(each.start, each.end)
         ]
+        assert letters.keys().isdisjoint(each.slice.path for each in plan.given_up)
+        letters |= {each.slice.path: each.slice.start_record for each in plan.given_up}
         state = step.state
         if step.finished:
             merged = segments_to_merge(state.segments, len(step.finished))
@@ -93,7 +111,10 @@ def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject)
     committed += [
         (each.path, line) for unit in whole.units for each in unit.slices for line in range(each.start_record, LINES)
     ]
-    assert sorted(committed) == sorted((path, line) for path in there for line in range(LINES))
+    assert len(committed) == len(set(committed))
+    expected = {(path, line) for path in there for line in range(letters.get(path, LINES))}
+    assert expected == {each for each in committed if each[0] in there}
+    assert {each.slice.path for each in whole.given_up} == state.files.keys() - there.keys() - forgotten(state)
 
 
 @settings(deadline=None)

@@ -137,6 +137,7 @@ class World:
     rows: Counter[tuple[str, int]] = field(default_factory=Counter)
     state: PathState = field(default_factory=PathState)
     commits: int = 0
+    letters: dict[str, int] = field(default_factory=dict)
 
     def arrive(self, path: str, lines: int = 3) -> None:
         """A file appears; names are written once."""
@@ -172,8 +173,14 @@ class World:
         return step
 
     def open(self, plan: Plan) -> None:
-        """Commit what is due although nothing is read."""
-        if plan.opens is not None:
+        """Commit what is due although nothing is read; what is not read on becomes a letter from some line on."""
+        if plan.given_up:
+            slices = [each.slice for each in plan.given_up]
+            assert not {each.path for each in slices} & set(self.letters)
+            self.letters |= {each.path: each.start_record for each in slices}
+            ends = (Covered(one.path, one.size, one.etag, *(one.start_record,) * 2, eof=True) for one in slices)
+            assert self.commit(plan, tuple(ends)).changed
+        elif plan.opens is not None:
             self.commits += 1
             self.state = plan.opens
 
@@ -205,13 +212,20 @@ class World:
             self.open(plan)
             if plan.is_empty:
                 return
+            if plan.given_up:
+                continue
             slices = [each for unit in plan.units for each in unit.slices]
             self.commit(plan, [self.outcome(each, "whole") for each in slices])
         raise AssertionError("the source does not come to rest")
 
     def missing(self, wanted: Callable[[str], bool] = lambda path: True) -> set[tuple[str, int]]:
         """Rows of the source that are not in the table."""
-        rows = {(path, line) for path in self.there if wanted(path) for line in range(self.lines[path])}
+        rows = {
+            (path, line)
+            for path in self.there
+            if wanted(path)
+            for line in range(self.letters.get(path, self.lines[path]))
+        }
         return rows - set(self.rows)
 
     def doubled(self) -> set[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -75,7 +76,7 @@ def run(invocation: Invocation, config: Path, pipeline: str | None, once: bool, 
     else:
         from tidegate.cli.run_view import render_run
 
-        invocation.show(render_run(report))
+        invocation.show(render_run(report, quote(str(config))))
     return run_exit_code(report, stopped=stop.is_set())
 
 
@@ -113,7 +114,7 @@ def status(invocation: Invocation, config: Path, pipeline: str | None, as_json: 
     else:
         from tidegate.cli.status_view import render_status
 
-        invocation.show(render_status(statuses))
+        invocation.show(render_status(statuses, quote(str(config))))
     return int(any(each.error for each in statuses))
 
 

@@ -25,7 +25,7 @@ def _choice(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say which letters are meant."""
     for option in (
         click.option("--reason", metavar="TEXT", help="Only letters whose reason contains this."),
-        click.option("--file", metavar="GLOB", help="Only letters of files whose path matches."),
+        click.option("--file", metavar="GLOB", help="Only letters of files that match (*, ?, [..], **)."),
         click.option("--id", "ids", metavar="ID", multiple=True, help="Only this letter; a beginning will do."),
         click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all of the pipeline)."),
     ):

@@ -46,7 +46,7 @@ class Moment(click.ParamType[datetime]):
 @config_argument
 @pipeline_option(required=True)
 @source_option
-@click.option("--match", metavar="GLOB", help="Only paths like this; without '/', names.")
+@click.option("--match", metavar="GLOB", help="Only files that match (*, ?, [..], **).")
 @click.option("--since", metavar="MOMENT", type=Moment(), help="Committed since: a date, a time, 90m, 12h, 7d.")
 @click.option("--position", metavar="N", type=click.IntRange(min=1), help="Only what this commit brought.")
 @click.option(

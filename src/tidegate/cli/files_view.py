@@ -113,6 +113,8 @@ def _progress(line: IngestedFile) -> Cell:
     if line.finished:
         return Cell(f"whole{rounds}")
     newest, oldest = line.ranges[-1], line.ranges[0]
+    if line.given_up:
+        return Cell(f"given up at record {newest.end:,}" if newest.end else "given up", Style.BAD)
     if newest.eof:
         return Cell(f"from record {oldest.start:,}{rounds}")
     return Cell(f"up to record {newest.end:,}{rounds}", Style.WARN)

@@ -19,6 +19,7 @@ _SOURCES = (
     Column("changed", right=True),
     Column("waiting", right=True),
     Column("unfinished", right=True),
+    Column("given up", right=True),
     Column("gone", right=True),
 )
 _TABLES = (
@@ -61,6 +62,7 @@ def _source_row(source: SourceComparison) -> tuple[Cell, ...]:
         _number(source.changed.count, Style.BAD),
         _number(source.waiting.count),
         _number(source.unfinished.count, Style.WARN),
+        _number(source.given_up.count + source.repaired.count, Style.WARN),
         _number(source.gone.count),
     )
 
@@ -100,6 +102,11 @@ def _source_details(source: SourceComparison) -> Iterator[Block]:
         f"{name}: changed after they were read",
         source.changed,
         "the table has what they were; replay them, or leave it",
+    )
+    yield from _named(
+        f"{name}: changed after they were given up",
+        source.repaired,
+        "`tidegate dlq retry` reads them as they are now; where a part is in the table, `tidegate replay` replaces it",
     )
     yield from _named(f"{name}: the ledger cannot tell whether they are in", source.unexplained, "")
     lines = [Line(Cell(f"{name}: {path.path}: {path.reason}", Style.BAD), "failed") for path in source.failed[:SHOWN]]

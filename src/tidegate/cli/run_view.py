@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import failed_lines, state_cell
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports import RunReport, SourceReport
 
+FIELDS_SHOWN = 5
 _COLUMNS = (
     Column("source"),
     Column("state"),
@@ -21,14 +23,14 @@ _COLUMNS = (
 )
 
 
-def render_run(report: RunReport) -> Page:
-    """The whole report."""
+def render_run(report: RunReport, config: str = "CONFIG") -> Page:
+    """The whole report; hints name the commands for this configuration."""
     if not report.sources:
         return (Line(Cell("nothing to run: no source was selected")),)
-    return tuple(_blocks(report))
+    return tuple(_blocks(report, config))
 
 
-def _blocks(report: RunReport) -> Iterator[Block]:
+def _blocks(report: RunReport, config: str) -> Iterator[Block]:
     yield Table(_COLUMNS, tuple(map(_row, report.sources)))
     yield Gap()
     yield Facts(
@@ -37,7 +39,7 @@ def _blocks(report: RunReport) -> Iterator[Block]:
             ("result", _result(report)),
         )
     )
-    troubles = tuple(_troubles(report.sources))
+    troubles = tuple(_troubles(report.sources, config))
     if troubles:
         yield Gap()
         yield from troubles
@@ -69,16 +71,21 @@ def _result(report: RunReport) -> Cell:
     return Cell(f"not everything succeeded; {rows} in {took}", Style.BAD)
 
 
-def _troubles(sources: Sequence[SourceReport]) -> Iterator[Line]:
+def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
     for source in sources:
         yield from failed_lines(_name(source), source.failed)
         if source.bad_records or source.dead_files:
             letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
             told = " and ".join(count(number, word) for number, word in letters if number)
-            yield Line(Cell(f"{_name(source)}: {told} became dead letters (tidegate dlq list)", Style.WARN), "note")
+            hint = f"tidegate dlq list {config} -p {source.pipeline}"
+            yield Line(Cell(f"{_name(source)}: {told} became dead letters ({hint})", Style.WARN), "note")
         if source.staged:
-            text = f"{_name(source)}: {count(source.staged, 'unit')} staged, waiting for `tidegate commit`"
-            yield Line(Cell(text), "note")
+            hint = f"tidegate commit {config}"
+            yield Line(Cell(f"{_name(source)}: {count(source.staged, 'unit')} staged, waiting for `{hint}`"), "note")
+        if source.unknown_fields:
+            fields = count(len(source.unknown_fields), "field")
+            most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
+            yield Line(Cell(f"{_name(source)}: {fields} that the schema does not declare, e.g. {most}"), "note")
         for reason, number in source.skipped:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:

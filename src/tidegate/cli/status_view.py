@@ -32,20 +32,20 @@ def state_cell(state: str) -> Cell:
     return Cell(state, _STATE_STYLES.get(state, Style.NORMAL))
 
 
-def render_status(statuses: Sequence[SourceStatus]) -> Page:
-    """All sources."""
+def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG") -> Page:
+    """All sources; hints name the commands for this configuration."""
     if not statuses:
         return (Line(Cell("nothing to show: no source was selected")),)
-    return tuple(_blocks(statuses))
+    return tuple(_blocks(statuses, config))
 
 
-def _blocks(statuses: Sequence[SourceStatus]) -> Iterator[Block]:
+def _blocks(statuses: Sequence[SourceStatus], config: str) -> Iterator[Block]:
     yield Table(_COLUMNS, tuple(map(_row, statuses)))
     yield Gap()
     for number, status in enumerate(statuses):
         if number:
             yield Gap()
-        yield Facts(tuple(_details(status)))
+        yield Facts(tuple(_details(status, config)))
         yield from failed_lines(_name(status), status.failed)
         yield from (Line(Cell(f"{_name(status)}: {note}"), "note") for note in status.notes)
         if status.error:
@@ -77,7 +77,7 @@ def _backlog(status: SourceStatus) -> Cell:
     return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
 
 
-def _details(status: SourceStatus) -> Iterator[tuple[str, Cell]]:
+def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
     yield _name(status), Cell(status.table_uri, Style.DIM)
     yield "last read" if status.tracking == "set" else "watermark", cell(status.watermark)
     yield "position", Cell(_position(status))
@@ -93,7 +93,8 @@ def _details(status: SourceStatus) -> Iterator[tuple[str, Cell]]:
         text = f"{count(status.pending_units, 'unit')} with {files} wait for `tidegate commit`{waits}"
         yield "staged", Cell(text, Style.WARN)
     if status.open_letters:
-        yield "dead letters", Cell(f"{status.open_letters:,} open (tidegate dlq list)", Style.WARN)
+        hint = f"tidegate dlq list {config} -p {status.pipeline}"
+        yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
     yield "read from", Cell("no state yet" if status.shown_from == "none" else f"the {status.shown_from}")
 
 

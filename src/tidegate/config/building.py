@@ -24,6 +24,7 @@ from tidegate.specs import (
     PathSource,
     PipelineSpec,
     ProjectSpec,
+    ReconcileSpec,
     SchemaSpec,
     SinkSpec,
     SparkSpec,
@@ -45,6 +46,7 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
         recovery_max_commits=model.recovery.max_commits,
         commit_deadline_secs=model.global_.commit_deadline_secs,
         metrics=MetricsSpec(model.metrics.enabled, model.metrics.address, model.metrics.legacy_names),
+        reconcile=ReconcileSpec(model.reconcile.every.fixed, model.reconcile.ingest),
         notices=notices,
     )
 

@@ -6,6 +6,7 @@ What it prints loads to the same specs, except for the secrets, which are masked
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import yaml
@@ -19,6 +20,7 @@ from tidegate.specs import (
     PathSource,
     PipelineSpec,
     ProjectSpec,
+    ReconcileSpec,
     SchemaSpec,
     SinkSpec,
     SparkSpec,
@@ -42,6 +44,7 @@ def as_data(project: ProjectSpec) -> dict[str, Any]:
             "commit_deadline_secs": project.commit_deadline_secs,
         },
         "recovery": {"max_commits": project.recovery_max_commits},
+        "reconcile": {"every": _every(project.reconcile), "ingest": project.reconcile.ingest},
         "metrics": {
             "enabled": project.metrics.enabled,
             "address": project.metrics.address,
@@ -120,8 +123,16 @@ def lateness_text(lateness: Lateness) -> str:
         return "none"
     if lateness.fixed is None:
         return f"{lateness.periods} periods"
-    hours = lateness.fixed.seconds // 3600
-    return f"P{lateness.fixed.days}D" + (f"T{hours}H" if hours else "")
+    return _duration(lateness.fixed)
+
+
+def _duration(duration: timedelta) -> str:
+    hours = duration.seconds // 3600
+    return f"P{duration.days}D" + (f"T{hours}H" if hours else "")
+
+
+def _every(reconcile: ReconcileSpec) -> str:
+    return "none" if reconcile.every is None else _duration(reconcile.every)
 
 
 def _schema(schema: SchemaSpec) -> dict[str, Any]:

@@ -6,6 +6,7 @@ them or in none. What keys mean together is checked in ``checks``.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -290,6 +291,16 @@ class RecoveryModel(Model):
     max_commits: v.Count = Field(default=100, description="Commits searched backwards in the table's log.")
 
 
+class ReconcileModel(Model):
+    """Comparing everything now and then in continuous runs."""
+
+    every: v.EveryText = Field(
+        default=Lateness(fixed=timedelta(days=1)),
+        description="How often a continuous run compares everything; none: never.",
+    )
+    ingest: v.Flag = Field(default=False, description="Read the late files that are found.")
+
+
 class MetricsModel(Model):
     """Prometheus metrics."""
 
@@ -318,5 +329,8 @@ class ProjectModel(Model):
     )
     recovery: RecoveryModel = Field(
         default_factory=RecoveryModel.model_construct, description="How a lost position is looked for."
+    )
+    reconcile: ReconcileModel = Field(
+        default_factory=ReconcileModel.model_construct, description="Comparing everything in continuous runs."
     )
     metrics: MetricsModel = Field(default_factory=MetricsModel.model_construct, description="Prometheus metrics.")

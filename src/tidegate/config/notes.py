@@ -19,7 +19,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "": {
         "connections": f"databases and APIs; {FILES_ONLY}",
         "state": "other state providers; remove it, positions live in the table's own log",
-        "reconcile": "scheduled reconciling; remove it",
     },
     "pipeline": {
         "transform": "transforms; remove it and select in a view over the table",

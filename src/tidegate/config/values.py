@@ -164,6 +164,14 @@ def lateness(value: object) -> Lateness:
     return Lateness(fixed=timedelta(days=days, hours=hours))
 
 
+def every(value: object) -> Lateness:
+    """``none``, or an ISO 8601 duration of days and hours."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() != "none" and not _DURATION.fullmatch(word):
+        raise refusal("is not a duration", "allowed: 'P1D', 'PT6H', 'P1DT12H', 'none'")
+    return lateness(value)
+
+
 def options(value: object) -> Options:
     """Names and texts whose values are never shown."""
     if not isinstance(value, Mapping):
@@ -288,6 +296,7 @@ SecretOptions = Annotated[
     BeforeValidator(options),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
 ]
+EveryText = Annotated[Lateness, BeforeValidator(every), WithJsonSchema({"type": "string"})]
 LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
 MetadataColumns = Annotated[
     tuple[str, ...],

@@ -194,6 +194,18 @@ class ComparisonProgressed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SourceReconciled(Event):
+    """Everything in a source was compared with what was committed; ``ingested_files`` came late and were read."""
+
+    name: ClassVar[str] = "source_reconciled"
+    listed: int
+    late: int
+    changed: int
+    repaired: int
+    ingested_files: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notice(Event):
     """Something a person should know; not an error."""
 

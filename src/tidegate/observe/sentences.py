@@ -56,6 +56,11 @@ def _reading_words(event: Event) -> str:
             return f"dead letters: {' and '.join(what)}, e.g. of {event.example} (in {event.table_uri})"
         case events.ComparisonProgressed():
             return f"{event.stage}: {event.count:,} so far"
+        case events.SourceReconciled():
+            found = ((event.late, "late"), (event.changed, "changed"), (event.repaired, "repaired"))
+            told = ", ".join(f"{number:,} {what}" for number, what in found if number) or "all is well"
+            read = f"; {count(event.ingested_files, 'late file')} read" if event.ingested_files else ""
+            return f"compared {count(event.listed, 'file')} with what was committed: {told}{read}"
         case events.LateFilesFound():
             return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
         case _:

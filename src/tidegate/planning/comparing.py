@@ -30,6 +30,8 @@ class Finding(StrEnum):
     LATE = "late"
     WAITING = "waiting"
     CHANGED = "changed"
+    GIVEN_UP = "given up"
+    REPAIRED = "repaired"
     UNFINISHED = "unfinished"
     UNEXPLAINED = "unexplained"
     EXCLUDED = "excluded"
@@ -37,12 +39,16 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the ledger says about a file: its first ``records`` lines are in, and with ``eof`` all of it."""
+    """What the ledger says about a file: its first ``records`` lines are in, and with ``eof`` all of it.
+
+    ``given_up``: instead of the rest there is a dead letter.
+    """
 
     size: int
     etag: str | None
     records: int
     eof: bool
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,10 @@ class Comparing:
     def finding(self, file: SourceFile, committed: Committed | None) -> Finding:
         """What ``file`` is, given what is committed of it."""
         if committed is not None and committed.eof:
-            return Finding.INGESTED if same_content(committed.size, committed.etag, file) else Finding.CHANGED
+            same = same_content(committed.size, committed.etag, file)
+            if committed.given_up:
+                return Finding.GIVEN_UP if same else Finding.REPAIRED
+            return Finding.INGESTED if same else Finding.CHANGED
         progress = self._state.files.get(file.path)
         if isinstance(progress, Finished):
             return Finding.UNEXPLAINED

@@ -6,7 +6,7 @@ counts and a few examples are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -38,29 +38,45 @@ class Found:
 class Consequences:
     """``again`` were finished and would be read once more, ``never`` were to be read and would not be any more.
 
-    ``notes`` tell in sentences what becomes of recorded progress, failures and late windows.
+    ``from_start`` are those of the files asked about of which something was committed and that would be read from
+    their first line. ``notes`` tell in sentences what becomes of recorded progress, failures and late windows.
     """
 
     again: Found
     never: Found
     listed: int
     notes: tuple[str, ...] = ()
+    from_start: frozenset[str] = frozenset()
 
 
 def consequences(
-    source: PathSource, before: PathState, after: PathState, files: Iterable[SourceFile], now: datetime
+    source: PathSource,
+    before: PathState,
+    after: PathState,
+    files: Iterable[SourceFile],
+    now: datetime,
+    asked: Collection[str] = (),
 ) -> Consequences:
-    """The difference that ``after`` makes to ``files``."""
+    """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
     was_due, is_due = _due(source, before, now), _due(source, after, now)
     again, never, listed = Found(), Found(), 0
+    from_start: set[str] = set()
     for file in files:
         listed += 1
         due = was_due(file.path), is_due(file.path)
+        if file.path in asked and due[1] and (not due[0] or _loses_lines(before, after, file.path)):
+            from_start.add(file.path)
         if due == (False, True):
             again.add(file)
         elif due == (True, False):
             never.add(file)
-    return Consequences(again, never, listed, tuple(_notes(before, after, is_due)))
+    return Consequences(again, never, listed, tuple(_notes(before, after, is_due)), frozenset(from_start))
+
+
+def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
+    """Whether the committed lines of a file in progress are forgotten."""
+    progress = before.files.get(path)
+    return progress is not None and path not in after.files and (isinstance(progress, Finished) or progress.records > 0)
 
 
 def _due(source: PathSource, state: PathState, now: datetime) -> Callable[[str], bool]:

@@ -9,12 +9,12 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
-from tidegate.planning.slices import given_up, reason_against, slice_of
+from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
 from tidegate.planning.troubles import Troubles, notes_of, remarks_of
 from tidegate.specs import PathSource
 from tidegate.watermarks.advance import advance
 from tidegate.watermarks.layout import Layout
-from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathState
+from tidegate.watermarks.path_state import Failed, FileProgress, Finished, PathState, Unfinished
 from tidegate.watermarks.paths import SourceFile, split
 from tidegate.watermarks.sealing import is_sealed, opened
 from tidegate.watermarks.standing import Standing, standings
@@ -120,12 +120,23 @@ class _Choice:
                 self._take(standing, gap, name, file)
 
     def miss(self, complete: bool) -> None:
-        """Report the unfinished files that the listing should have shown and did not."""
+        """Report the unfinished files that the listing should have shown and did not.
+
+        Those with committed lines become dead letters, and the watermark passes them, once a whole listing shows that
+        they are gone.
+        """
         seen = {file.path for file in self.listed if file.path in self._state.files}
         for path, progress in self._state.unfinished():
             partition, name = split(path)
             if path not in seen and (complete or name < self._last.get(partition, "")):
                 self._refuse(Reason.GONE, path, progress)
+                if complete and not is_sealed(self._layout, self._state, partition):
+                    self._give_up_gone(path, progress)
+
+    def _give_up_gone(self, path: str, progress: Unfinished) -> None:
+        for each in given_up_as_gone(self._source, path, progress):
+            self.given_up.append(each)
+            self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
 
     def _pass_over(self, standing: Standing, name: str, file: SourceFile) -> None:
         if standing.is_above(name):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
 
 from tidegate.planning.reasons import Reason, Skipped
 from tidegate.watermarks.codec import decode, encode
@@ -20,6 +22,7 @@ from tidegate.watermarks.sealing import Directories
 from tidegate.watermarks.set_codec import decode_set, encode_set
 
 UNITS_SHOWN = 10
+Word = TypeVar("Word", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,21 @@ class Unit:
         return len(self.slices)
 
 
+class Stage(StrEnum):
+    """Where a file was given up: it could not be read, or it changed or was removed after a part of it was."""
+
+    READ = "read"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
 @dataclass(frozen=True, slots=True)
 class GivenUp:
     """A file whose lines from ``slice.start_record`` on are not read, and why."""
 
     slice: FileSlice
     reason: str
-    changed: bool = False
+    stage: Stage = Stage.READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +151,7 @@ class Plan:
             "listed_keys": self.listed_keys,
             "opens": _opens_json(self.opens),
             "given_up": [
-                {**_slice_json(each.slice), "reason": each.reason, "changed": each.changed} for each in self.given_up
+                {**_slice_json(each.slice), "reason": each.reason, "stage": each.stage.value} for each in self.given_up
             ],
         }
 
@@ -167,10 +178,7 @@ class Plan:
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
             opens=_opens(opens, root.get("kind").text()),
-            given_up=tuple(
-                GivenUp(_slice(node), node.get("reason").text(), node.get("changed").boolean())
-                for node in root.get("given_up").items()
-            ),
+            given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
         )
 
     def describe(self) -> tuple[str, ...]:
@@ -221,12 +229,19 @@ def _unit(node: Node) -> Unit:
 
 
 def _skipped(node: Node) -> Skipped:
-    reason = node.get("reason")
+    reason = _known(Reason, node.get("reason"))
+    return Skipped(reason, node.get("count").integer(), _texts(node.get("examples")))
+
+
+def _given_up(node: Node) -> GivenUp:
+    return GivenUp(_slice(node), node.get("reason").text(), _known(Stage, node.get("stage")))
+
+
+def _known(words: type[Word], node: Node) -> Word:
     try:
-        known = Reason(reason.text())
+        return words(node.text())
     except ValueError:
-        raise reason.refusal("a known reason") from None
-    return Skipped(known, node.get("count").integer(), _texts(node.get("examples")))
+        raise node.refusal(f"a known {words.__name__.lower()}") from None
 
 
 def _listed(node: Node) -> SourceFile:

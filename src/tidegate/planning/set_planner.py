@@ -9,7 +9,7 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
-from tidegate.planning.slices import given_up, reason_against, slice_of
+from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
 from tidegate.planning.troubles import Troubles
 from tidegate.specs import PathSource
 from tidegate.watermarks.path_set import SetState, advance_set
@@ -86,10 +86,11 @@ class _Choice:
             self.given_up.extend(given_up(reason, file, progress))
 
     def miss(self, listed: set[str]) -> None:
-        """Report the unfinished files that are not there any more."""
+        """Report the unfinished files that are not there any more; those with committed lines become dead letters."""
         for path, progress in self._state.unfinished():
             if path not in listed:
                 self._refuse(Reason.GONE, path, progress)
+                self.given_up.extend(given_up_as_gone(self._source, path, progress))
 
     def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
         self.tally.add(reason, path)

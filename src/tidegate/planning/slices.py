@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegate.planning.plan import FileSlice, GivenUp
+from tidegate.planning.discovery import accepts
+from tidegate.planning.plan import FileSlice, GivenUp, Stage
 from tidegate.planning.reasons import Reason
 from tidegate.specs import PathSource
-from tidegate.watermarks.path_state import Failed, FileProgress, Finished, RecordsRead
+from tidegate.watermarks.path_state import Failed, FileProgress, Finished, RecordsRead, Unfinished
 from tidegate.watermarks.paths import SourceFile, same_content
 
 
@@ -40,6 +41,19 @@ def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) ->
             yield GivenUp(slice_of(file, progress), f"failed {progress.attempts} times: {progress.reason}")
         case Reason.CHANGED, Failed() | RecordsRead():
             told = f"changed after {progress.records} of its lines were committed"
-            yield GivenUp(slice_of(file, progress), told, changed=True)
+            yield GivenUp(slice_of(file, progress), told, Stage.CHANGED)
         case _:
             return
+
+
+def given_up_as_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
+    """An unfinished file that is not at the source any more, if some of its lines are committed.
+
+    Without any there is nothing to tell about it: it is forgotten.
+    """
+    if progress.records:
+        refused = accepts(source, path)
+        what = "removed at the source" if refused is None else f"left out of the source ({refused.value})"
+        told = f"{what} after {progress.records} of its lines were committed"
+        as_it_was = SourceFile(path, progress.size or 0, progress.etag)
+        yield GivenUp(slice_of(as_it_was, progress), told, Stage.REMOVED)

@@ -62,8 +62,11 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
                 " letters; `tidegate replay` replaces its rows, or deliver the rest under a new name"
             )
         case _:
-            kept = f", {lines:,} of its lines are committed" if lines else ""
-            return f"{path} was removed from the source before it was finished{kept}"
+            kept = (
+                f" after {lines:,} of its lines were committed, and goes to the dead letters; if it comes back,"
+                " `tidegate dlq retry` reads the rest"
+            )
+            return f"{path} was removed from the source before it was finished{kept if lines else ''}"
 
 
 def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:

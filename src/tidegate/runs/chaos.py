@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate import failpoints
 from tidegate.chaos_report import ChaosLimits, ChaosProgress, ChaosReport
-from tidegate.errors import StorageError, StorageUnavailable, TidegateError
+from tidegate.errors import ConfigError, StorageError, StorageUnavailable
 from tidegate.runs.chaos_faults import Faults, Tally
 from tidegate.runs.chaos_round import NotExactlyOnce, Round
 from tidegate.specs import Location
@@ -62,7 +62,7 @@ class Chaos:
     _started: float = field(default_factory=time.monotonic)
 
     def play(self) -> ChaosReport:
-        """All rounds; ends at the first finding. Raises ``TidegateError`` for a place that is not empty."""
+        """All rounds; ends at the first finding. Raises ``ConfigError`` for a place that is not empty."""
         self._check_empty()
         faults = Faults(self._tally)
         with _armed(faults):
@@ -143,9 +143,11 @@ class Chaos:
     def _check_empty(self) -> None:
         first = next(iter(open_store(self.place).list()), None)
         if first is not None:
-            raise TidegateError(
-                f"{self.place.uri} is not empty: it holds {first.path}",
-                "name a place that is empty or does not exist; chaos makes tables and files of its own there",
+            raise ConfigError(
+                (
+                    f"{self.place.uri} is not empty: it holds {first.path}; name a place that is empty or does not "
+                    "exist: chaos makes tables and files of its own there",
+                )
             )
 
     def _remove(self, place: Location) -> None:

@@ -32,22 +32,26 @@ from tidegate.watermarks.sealing import opened as with_cold_start
 _TABLES = """
 DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
 CREATE TABLE listed (path TEXT PRIMARY KEY, size INTEGER, etag TEXT) WITHOUT ROWID;
-CREATE TABLE ledger (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER, eof INTEGER) WITHOUT ROWID;
+CREATE TABLE ledger (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER, eof INTEGER,
+    given_up INTEGER) WITHOUT ROWID;
 CREATE TABLE late (path TEXT PRIMARY KEY, size INTEGER, etag TEXT, records INTEGER) WITHOUT ROWID;
 BEGIN;
 """
 _NOT_AS_COMMITTED = """
-SELECT listed.path, listed.size, listed.etag, ledger.size, ledger.etag, ledger.records, ledger.eof
+SELECT listed.path, listed.size, listed.etag, ledger.size, ledger.etag, ledger.records, ledger.eof,
+    ledger.given_up
 FROM listed LEFT JOIN ledger USING (path)
-WHERE ledger.path IS NULL OR NOT ledger.eof OR ledger.size <> listed.size OR ledger.etag IS NOT listed.etag
+WHERE ledger.path IS NULL OR NOT ledger.eof OR ledger.given_up
+    OR ledger.size <> listed.size OR ledger.etag IS NOT listed.etag
 ORDER BY listed.path
 """
 _COVERED = """
-INSERT INTO ledger VALUES (?, ?, ?, ?, ?)
+INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (path) DO UPDATE SET
     records = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(records, excluded.records)
         ELSE excluded.records END,
     eof = CASE WHEN (size, etag) IS (excluded.size, excluded.etag) THEN max(eof, excluded.eof) ELSE excluded.eof END,
+    given_up = excluded.given_up,
     size = excluded.size,
     etag = excluded.etag
 """
@@ -194,7 +198,7 @@ class _Ledger:
         """The files that an entry covers, as they are kept."""
         self._see(entry)
         for each in entry.coverage:
-            yield each.file, each.size, each.etag, each.end, each.eof
+            yield each.file, each.size, each.etag, each.end, each.eof, each.given_up
 
     def _see(self, entry: LedgerEntry) -> None:
         if entry.gap is not None:
@@ -273,9 +277,12 @@ def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dic
     out_of_sight = 0
     database.execute("DELETE FROM late")
     piles = {finding: _Pile() for finding in Finding}
-    for path, size, etag, known_size, known_etag, records, eof in database.execute(_NOT_AS_COMMITTED):
+    for path, size, etag, known_size, known_etag, *read in database.execute(_NOT_AS_COMMITTED):
         file = SourceFile(path, size, etag)
-        committed = None if known_size is None else Committed(known_size, known_etag, records, bool(eof))
+        records, eof, given_up = read
+        committed = (
+            None if known_size is None else Committed(known_size, known_etag, records, bool(eof), bool(given_up))
+        )
         finding = comparing.finding(file, committed)
         piles[finding].add(file)
         out_of_sight += finding is Finding.WAITING and comparing.is_out_of_sight(file)

@@ -10,7 +10,6 @@ from typing import Any
 from tidegate.errors import LimitReached, StateError
 from tidegate.planning.plan import GivenUp
 from tidegate.runs.place import Place
-from tidegate.schema.letter import CHANGED
 from tidegate.sink.letters import Letterbox, LetterPlace
 from tidegate.sink.task import UnitResult
 from tidegate.state.dead_letters import debt
@@ -63,10 +62,10 @@ def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[Letters,
     letters = letterbox(place, run)
     with contextlib.closing(letters):
         for each in files:
-            letters.file(each.slice, each.reason, CHANGED if each.changed else "read")
+            letters.file(each.slice, each.reason, each.stage.value)
         finished = letters.cut()
     outcomes = tuple(
-        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True)
+        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)
         for one in (each.slice for each in files)
     )
     return Letters(finished, len(files)), outcomes

@@ -19,6 +19,7 @@ from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sa
 from tidegate.spark.jars import fetched
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs import ProjectSpec
+from tidegate.state.opened import Opened
 from tidegate.storage.opening import split_uri
 
 FREE_BYTES = 2 * 1024**3
@@ -136,9 +137,32 @@ def _table(place: Place) -> list[Check]:
         yield Check(name, "ok", f"{uri} {at}; this source is at position {opened.version}")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
+        yield from _columns(name, place, opened)
         yield from _writable(name, uri)
 
     return _guarded(name, look)
+
+
+def _columns(name: str, place: Place, opened: Opened) -> Iterator[Check]:
+    """The declared schema against the table's columns; one that does not fit is raised as it would be by a run."""
+    from tidegate.runs.columns import declared_columns
+
+    declared = declared_columns(place, opened)
+    if declared is None or declared.existing is None:
+        return
+    new = [each for each in declared.table.names if each not in declared.existing.names]
+    left = [each for each in declared.existing.names if each not in declared.table.names]
+    if new:
+        yield Check(name, "ok", f"the schema declares columns that the table does not have yet: {', '.join(new)}")
+    if left:
+        yield Check(
+            name,
+            "warn",
+            f"the table has columns that the schema does not declare: {', '.join(left)}",
+            "rows that are read from now on have no value there; declare them under schema.fields if files have them",
+        )
+    if not new and not left:
+        yield Check(name, "ok", "the declared schema and the table have the same columns")
 
 
 def _writable(name: str, uri: str) -> Iterator[Check]:

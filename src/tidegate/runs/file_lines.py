@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 
 from tidegate.ledger_reports import FileRange, IngestedFile
+from tidegate.planning.globs import matches_path
 from tidegate.state.files import Coverage
 from tidegate.state.ledger import LedgerEntry
 
@@ -21,9 +21,7 @@ class Wanted:
 
     def takes(self, file: str) -> bool:
         """Whether the path fits; a pattern without ``/`` is about the file's name alone."""
-        if self.match is None:
-            return True
-        return fnmatchcase(file if "/" in self.match else file.rpartition("/")[2], self.match)
+        return self.match is None or matches_path(self.match, file)
 
 
 def moment_of(entry: LedgerEntry) -> datetime | None:
@@ -36,6 +34,7 @@ class _Line:
     file: str
     size: int
     etag: str | None
+    given_up: bool
     ranges: list[FileRange] = field(default_factory=list)
 
     def goes_on_from(self, item: Coverage) -> bool:
@@ -71,7 +70,7 @@ class FileLines:
             if self._limit and len(self._lines) == self._limit:
                 self.complete = False
                 return
-            line = _Line(item.file, item.size, item.etag)
+            line = _Line(item.file, item.size, item.etag, item.given_up)
             self._lines.append(line)
         line.ranges.append(
             FileRange(
@@ -100,7 +99,7 @@ class FileLines:
             file=line.file,
             size=line.size,
             etag=line.etag,
-            finished=newest.eof and oldest.start == 0,
+            finished=newest.eof and oldest.start == 0 and not line.given_up,
             records=newest.end - oldest.start,
             rows=sum(each.rows for each in line.ranges),
             bad=sum(each.bad for each in line.ranges),
@@ -109,4 +108,5 @@ class FileLines:
             action=newest.action,
             committed_at=newest.committed_at,
             ranges=tuple(reversed(line.ranges)),
+            given_up=line.given_up,
         )

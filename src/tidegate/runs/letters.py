@@ -10,27 +10,29 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 
 from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.observe.events import Emit, ignore
-from tidegate.planning.plan import FileSlice, Plan, Unit
+from tidegate.planning.globs import matches_path
+from tidegate.planning.plan import FileSlice, Plan, Stage, Unit
 from tidegate.reports import LettersReport
 from tidegate.runs.batches import coverage_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, letterbox
 from tidegate.runs.lanes import Lane, deal
 from tidegate.runs.place import Place
-from tidegate.schema.letter import CHANGED, DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
+from tidegate.schema.letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.names import uuid7
 from tidegate.sink.rereading import Reread, reread
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Covered, Refused
+from tidegate.watermarks.paths import SourceFile, same_content
 
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9
+_MIXED = "so going on would mix two contents; `tidegate replay` replaces its rows, `tidegate dlq discard` leaves it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Choice:
         """Whether this letter is meant."""
         return (
             (not self.ids or any(letter.id.startswith(each) for each in self.ids))
-            and (self.file is None or fnmatchcase(letter.file or "", self.file))
+            and (self.file is None or matches_path(self.file, letter.file or ""))
             and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
             and self.kind in (None, letter.kind)
         )
@@ -149,9 +151,9 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
         by_path.setdefault(letter.file or "", []).append(letter)
     slices = []
     for path, own in by_path.items():
-        problem = _against(own)
         try:
             now = place.source_store.head(path)
+            problem = _against(own, SourceFile(path, now.size, now.etag))
         except ObjectMissing:
             problem = "the file is not there any more"
         if problem:
@@ -178,13 +180,13 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
     return found
 
 
-def _against(letters: Sequence[Letter]) -> str:
+def _against(letters: Sequence[Letter], now: SourceFile) -> str:
     """Why a file cannot be read on from where its letters say."""
-    if any(letter.stage == CHANGED for letter in letters):
-        return (
-            "it changed after a part of it was committed, so going on would mix two contents; `tidegate replay` "
-            "replaces its rows, `tidegate dlq discard` leaves it"
-        )
+    for letter in letters:
+        if letter.stage == Stage.CHANGED:
+            return f"it changed after a part of it was committed, {_MIXED}"
+        if letter.stage == Stage.REMOVED and not same_content(letter.size, letter.etag, now):
+            return f"it came back with another size or etag after a part of it was committed, {_MIXED}"
     if len({letter.line for letter in letters}) > 1:
         return "its letters begin at different lines; discard all but the right one"
     return ""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.errors import TidegateError
+from tidegate.config.problems import nearest, sentence
+from tidegate.errors import ConfigError, TidegateError
 from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
 from tidegate.runs.place import Place
@@ -188,7 +189,7 @@ def place_named(places: Sequence[Place], source: str | None) -> Place:
     chosen = places_named(places, source)
     if len(chosen) > 1:
         known = ", ".join(place.source.name for place in chosen)
-        raise TidegateError("the pipeline has several sources", f"name one of them: {known}")
+        raise ConfigError((f"pipeline {chosen[0].pipeline.name!r} has several sources; name one of them: {known}",))
     return chosen[0]
 
 
@@ -196,6 +197,10 @@ def places_named(places: Sequence[Place], source: str | None) -> tuple[Place, ..
     """Those of one source name, or all; an unknown name is an error that lists the known ones."""
     chosen = tuple(place for place in places if source in (None, place.source.name))
     if not chosen:
-        known = ", ".join(place.source.name for place in places)
-        raise TidegateError(f"there is no source {source!r}", f"the pipeline has: {known}")
+        known = list(dict.fromkeys(place.source.name for place in places))
+        within = ", ".join(dict.fromkeys(repr(place.pipeline.name) for place in places))
+        told = sentence(
+            f"no source {source!r} in {within}", f"allowed: {', '.join(known)}", nearest(source or "", known)
+        )
+        raise ConfigError((told,))
     return chosen

@@ -2,12 +2,13 @@
 
 The consequences are worked out first, from the recorded state and a listing, and shown to whoever has to agree. The
 new state is then committed by the ordinary protocol: of two at once one is told that the other was first. Rows are
-never touched.
+never touched. Open dead letters of files that will be read from their start again are answered by the same commit: the
+run finds their lines anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,7 +16,11 @@ from tidegate.corrections import FileSet, WatermarkMove
 from tidegate.errors import TidegateError
 from tidegate.planning.consequences import Consequences, Found, consequences
 from tidegate.planning.discovery import accepts
+from tidegate.runs.dead_lettering import Letters
+from tidegate.runs.letters import Choice, answered, chosen
 from tidegate.runs.place import Place, watermarks_of
+from tidegate.schema.letter import READ_AGAIN, Letter
+from tidegate.sink.names import uuid7
 from tidegate.specs import PathSource
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
@@ -73,19 +78,40 @@ def move_watermark(place: Place, target: Target, now: datetime, confirm: Confirm
         )
     before = watermarks_of(opened)
     after = target.state(place.source, before, now)
-    move = _foreseen(place, target, opened, before, after, now)
+    letters = [] if after == before else list(chosen(place, Choice()))
+    files = frozenset(letter.file for letter in letters if letter.file is not None)
+    found = consequences(place.source, before, after, _listed(place, target), now, files)
+    letters = [letter for letter in letters if letter.file in found.from_start]
+    move = _foreseen(place, target, opened, before, after, found, len(letters))
     if after == before or not confirm(move):
         return move
-    state = encode(after)
-    change = Change(state=state, embedded=embedded(state), action=target.action)
-    done = place.positions.commit(opened, change)
+    done = place.positions.commit(opened, _change(place, target, opened, after, letters))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
+def _change(place: Place, target: Target, opened: Opened, after: PathState, letters: Sequence[Letter]) -> Change:
+    """The new state, with answers to the letters of files that the next run reads from their start."""
+    answers = answered(place, letters, READ_AGAIN, uuid7()) if letters else Letters()
+    state = encode(after)
+    return Change(
+        state=state,
+        embedded=embedded(state),
+        dead_letter_files=answers.files,
+        debts=answers.debts(place, opened),
+        letters=-len(letters),
+        action=target.action,
+    )
+
+
 def _foreseen(
-    place: Place, target: Target, opened: Opened, before: PathState, after: PathState, now: datetime
+    place: Place,
+    target: Target,
+    opened: Opened,
+    before: PathState,
+    after: PathState,
+    found: Consequences,
+    letters: int,
 ) -> WatermarkMove:
-    found = consequences(place.source, before, after, _listed(place, target), now)
     return WatermarkMove(
         pipeline=place.pipeline.name,
         source=place.source.name,
@@ -95,9 +121,15 @@ def _foreseen(
         after=_watermark(after, target.partition),
         read_again=_file_set(found.again),
         never_read=_file_set(found.never),
-        notes=(*opened.warnings, *found.notes, *_remarks(place, target, before, after, found)),
+        notes=(
+            *opened.warnings,
+            *found.notes,
+            *_letter_notes(letters),
+            *_remarks(place, target, before, after, found),
+        ),
         version=opened.version,
         table_version=opened.table_version,
+        letters=letters,
     )
 
 
@@ -118,6 +150,13 @@ def _watermark(state: PathState, partition: str | None) -> str | None:
         return state.value
     name = state.partition_watermarks.get(partition)
     return None if name is None else join(partition, name)
+
+
+def _letter_notes(letters: int) -> Iterator[str]:
+    if letters == 1:
+        yield "1 dead letter of these files is answered: the run reads them anew"
+    elif letters:
+        yield f"{letters:,} dead letters of these files are answered: the run reads them anew"
 
 
 def _remarks(place: Place, target: Target, before: PathState, after: PathState, found: Consequences) -> Iterator[str]:

@@ -175,5 +175,7 @@ def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:
         unexplained=piles[Finding.UNEXPLAINED],
         excluded=piles[Finding.EXCLUDED],
         gone=compared.gone,
+        given_up=piles[Finding.GIVEN_UP],
+        repaired=piles[Finding.REPAIRED],
         notes=(*compared.opened.warnings, *compared.notes),
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
+from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
@@ -61,7 +64,11 @@ class Running:
         total: dict[Name, SourceReport] = {}
         sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
         due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
+        comparing = ScheduledReconciling(
+            self.project.reconcile, partial(self._compared, pipelines), self.lane, self.emit, self.stop
+        )
         while not self.stop.is_set():
+            comparing.if_due()
             pipeline, source = min(sources, key=lambda pair: due[pair[0].name, pair[1].name])
             name = (pipeline.name, source.name)
             if self.stop.wait(max(0.0, due[name] - time.monotonic())):
@@ -70,6 +77,16 @@ class Running:
             total[name] = _added(total.get(name), latest)
             due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
         return _report(list(total.values()), started, complete=True)
+
+    def _compared(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[Place], list[Place]]:
+        """Opened anew: the sources of these pipelines, and all that the configuration has."""
+        names = {pipeline.name for pipeline in pipelines}
+        every = [
+            open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
+            for pipeline in self.project.pipelines
+            for source in pipeline.sources
+        ]
+        return [place for place in every if place.pipeline.name in names], every
 
     def _pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
         started = time.monotonic()
@@ -165,6 +182,7 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         exit_code=code,
         bad_records=totals.bad_records,
         dead_files=totals.dead_files,
+        unknown_fields=dict(Counter(totals.unknown_fields).most_common()),
     )
 
 
@@ -186,6 +204,7 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
         staged=before.staged + latest.staged,
         bad_records=before.bad_records + latest.bad_records,
         dead_files=before.dead_files + latest.dead_files,
+        unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)),
         seconds=before.seconds + latest.seconds,
     )
 

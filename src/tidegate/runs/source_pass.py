@@ -286,7 +286,7 @@ class SourcePass:
         totals.files += sum(1 for each in change.coverage if each.eof)
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
         totals.table_version = after.table_version if after.table_version >= 0 else None
-        totals.bad_records += sum(each.bad for each in change.coverage)
+        totals.bad_records += sum(each.bad for each in change.coverage if not each.given_up)
         self._tell_letters(change)
         for result in results:
             for name, count in result.unknown_fields.items():
@@ -295,7 +295,7 @@ class SourcePass:
     def _tell_letters(self, change: Change) -> None:
         if not change.letters:
             return
-        bad = [each for each in change.coverage if each.bad]
+        bad = [each for each in change.coverage if each.bad and not each.given_up]
         records = sum(each.bad for each in bad)
         example = (bad or list(change.coverage))[0].file
         files = change.letters - records

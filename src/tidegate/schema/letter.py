@@ -10,16 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tidegate.schema.names import field_to_json
 from tidegate.specs import FieldSpec
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
-CHANGED = "changed"
-"""The stage of a file that was rewritten after a part of it was committed."""
-
-RETRIED, DISCARDED, REPLAYED = "retried", "discarded", "replayed"
+RETRIED, DISCARDED, REPLAYED, READ_AGAIN = "retried", "discarded", "replayed", "read again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Letter:
             "kind": self.kind,
             "pipeline": self.pipeline,
             "source": self.source,
-            "at": self.at.isoformat(),
+            "at": self.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "run": self.run,
             "file": self.file,
             "size": self.size,

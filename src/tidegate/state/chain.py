@@ -143,6 +143,6 @@ def entry_of(store: ObjectStore, key: SourceKey, told: Told) -> LedgerEntry:
     if stored.document is None or sha256 not in (None, stored.sha256):
         return gap(told.version, f"document {path} is damaged", told.attempt, sha256)
     try:
-        return from_document(stored.document, stored.sha256, None if note is None else note.table_version)
+        return from_document(stored.document, stored.sha256, note)
     except ValueError:
         return gap(told.version, f"document {path} holds no readable time", told.attempt, sha256)

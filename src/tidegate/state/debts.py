@@ -11,7 +11,7 @@ from __future__ import annotations
 from tidegate.errors import StateError, TidegateError
 from tidegate.failpoints import InjectedFailure, failpoint
 from tidegate.observe.events import Notice
-from tidegate.state.documents import Won
+from tidegate.state.documents import Won, read_won
 from tidegate.state.files import State
 from tidegate.state.mirror import Mirror, read_mirror, write_mirror
 from tidegate.state.opened import Opened
@@ -39,16 +39,27 @@ def pay_if_possible(site: Site, opened: Opened) -> bool:
 
 
 def write_won(site: Site, opened: Opened, *, paid: bool = False) -> None:
-    """Note beside the document that its attempt won; needs to know where its commit is."""
+    """Note beside the document that its attempt won; needs to know where its commit is.
+
+    The files of a commit whose document names none (a replay, rows that Spark wrote) are noted from its entry.
+    """
     parent, table_id = opened.parent, opened.table_id
     if parent is None or table_id is None or opened.committed_at < 0:
         return
     checked = max(opened.committed_at, opened.table_version)
     attempt = (opened.version, parent.attempt, parent.sha256)
-    note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts)
+    added = () if opened.data_files else _added(site, opened, parent.attempt)
+    note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts, added)
     failpoint("state.won.before")
     site.store.put(site.key.won(opened.version, parent.attempt), note.to_bytes())
     failpoint("state.won.after")
+
+
+def _added(site: Site, opened: Opened, attempt: str) -> tuple[str, ...]:
+    """The data files of the entry; where the log was cleaned up, those that were noted before."""
+    found = site.log.added(opened.committed_at, site.key)
+    before = None if found else read_won(site.store, site.key, opened.version, attempt)
+    return found if before is None else before.added
 
 
 def pay_others(site: Site, opened: Opened) -> None:

@@ -154,6 +154,8 @@ class Won:
 
     No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version
     whose entries had been cleaned up, could not be looked at. ``paid``: nothing that the commit owes is left to do.
+    ``added`` are the data files that its entry adds and its document could not name, because whoever wrote them chose
+    the names.
     """
 
     version: int
@@ -164,6 +166,7 @@ class Won:
     checked: int
     unseen: tuple[int, int] | None = None
     paid: bool = False
+    added: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The object's content."""
@@ -177,6 +180,7 @@ class Won:
                 "checked": self.checked,
                 "unseen": self.unseen,
                 "paid": self.paid,
+                **({"added": self.added} if self.added else {}),
             }
         )
 
@@ -195,6 +199,7 @@ class Won:
                 int(data["checked"]),
                 None if unseen is None else (int(unseen[0]), int(unseen[1])),
                 bool(data.get("paid", False)),
+                tuple(map(str, data.get("added", ()))),
             )
         except (ValueError, KeyError, TypeError, IndexError):
             return None

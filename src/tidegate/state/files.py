@@ -45,7 +45,8 @@ class DataFile:
 class Coverage:
     """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more.
 
-    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines.
+    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines. A file
+    that was given up has one letter more than records: the letter is about the file, from record ``end`` on.
     """
 
     file: str
@@ -56,6 +57,11 @@ class Coverage:
     eof: bool
     rows: int = 0
     bad: int = 0
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the file ends here because the rest of it was not read."""
+        return self.bad > self.end - self.start
 
     def to_json(self) -> dict[str, object]:
         """As it is kept in the document."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidegate.state.documents import Document, Parent
+from tidegate.state.documents import Document, Parent, Won
 from tidegate.state.files import Coverage
 
 PASS_OVER_NOTHING = frozenset(
@@ -45,18 +45,18 @@ class LedgerEntry:
         return self.gap is None and self.action not in PASS_OVER_NOTHING
 
 
-def from_document(document: Document, sha256: str, table_version: int | None) -> LedgerEntry:
-    """The entry of a winner's document; ``ValueError`` when its time cannot be read."""
+def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEntry:
+    """The entry of a winner's document and the note beside it; ``ValueError`` when its time cannot be read."""
     state, value = _watermark(document.state)
     return LedgerEntry(
         version=document.version,
         attempt=document.attempt,
         action=document.action,
         written_at=datetime.fromisoformat(document.written_at).astimezone(UTC).isoformat(),
-        table_version=table_version,
+        table_version=None if note is None else note.table_version,
         rows=document.rows,
         coverage=document.coverage,
-        data_files=tuple(file.path for file in document.data_files),
+        data_files=tuple(file.path for file in document.data_files) or (() if note is None else note.added),
         sha256=sha256,
         parent=document.parent,
         watermark_state=state,

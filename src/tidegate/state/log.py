@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tidegate.errors import ObjectMissing, StorageUnavailable
 from tidegate.state.identity import SourceKey
@@ -99,6 +100,17 @@ class DeltaLog:
                 f"{self._store.location.uri}/{entry_path(version)} is not readable as a log entry ({error})",
                 "try again; if it stays, the log is damaged",
             ) from error
+
+    def added(self, version: int, key: SourceKey) -> tuple[str, ...]:
+        """The data files that an entry adds, if it is that of this source alone; nothing when it was cleaned up."""
+        try:
+            content = self._store.get(entry_path(version))
+            if [mark.key for mark in parse_entry(version, content).marks] != [key]:
+                return ()
+            adds = [json.loads(line)["add"] for line in content.splitlines() if line.startswith(b'{"add":')]
+        except (ObjectMissing, ValueError):
+            return ()
+        return tuple(unquote(add["path"]).removeprefix(f"{self._store.location.uri}/") for add in adds)
 
     def tail(self, start: int) -> Iterator[LogEntry]:
         """Entries from ``start`` to the first that is not there; nothing when there is no log yet."""

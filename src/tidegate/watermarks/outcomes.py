@@ -17,7 +17,7 @@ class Covered:
     """Lines ``start <= n < end`` are in the commit; with ``eof`` nothing of the file is left to read.
 
     Lines in the dead-letter table count: a file that is given up for good is covered to its end. ``rows`` lines
-    became rows of the table, ``bad`` ones are dead letters.
+    became rows of the table, ``bad`` ones are dead letters; a file that was given up has a letter and no lines.
     """
 
     path: str

@@ -79,6 +79,9 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.error_handling.max_bad_records": 17,
     f"{P}.error_handling.dlq_path": "dead",
     "pipelines": {"q": {"source": {"path": "in", "use_watermark": True}, "sink": {"path": "lake"}}},
+    "reconcile": {"every": "P2D"},
+    "reconcile.every": "PT6H",
+    "reconcile.ingest": True,
     "spark": {"master": "local[2]"},
     "spark.master": "spark://host:7077",
     "spark.remote": "sc://host:15002",
@@ -143,7 +146,14 @@ def test_every_key_reaches_the_specs_and_survives_show(path: str, loaded: Load) 
 
 def _without_notices(project: ProjectSpec) -> tuple[object, ...]:
     settings = (project.total_concurrency, project.poll_jitter_secs, project.commit_deadline_secs)
-    return (project.pipelines, project.spark, settings, project.recovery_max_commits, project.metrics)
+    return (
+        project.pipelines,
+        project.spark,
+        settings,
+        project.recovery_max_commits,
+        project.metrics,
+        project.reconcile,
+    )
 
 
 def test_show_prints_every_key(loaded: Load) -> None:

@@ -56,3 +56,11 @@ def test_many_unfinished_files_are_counted_and_few_are_named() -> None:
 def test_a_listing_may_be_a_stream() -> None:
     found = consequences(SOURCE, STATE, blank(NOW), iter(FILES), NOW)
     assert (found.listed, found.again.files, len(found.again.examples)) == (8, 4, 3)
+
+
+def test_files_that_are_asked_about_are_told_if_something_of_them_is_read_a_second_time() -> None:
+    asked = {"d=1/a", "d=1/b", "d=1/d", "d=1/f", "d=1/gone"}
+    down = consequences(SOURCE, STATE, moved_to(SOURCE, STATE, "d=1", "a", NOW), FILES, NOW, asked)
+    assert down.from_start == {"d=1/b"}
+    forgotten = consequences(SOURCE, STATE, without(SOURCE, STATE, "d=1", NOW), FILES, NOW, asked)
+    assert forgotten.from_start == {"d=1/a", "d=1/b", "d=1/f"}

@@ -96,13 +96,6 @@ def test_unfinished_files_that_were_removed_are_reported_and_make_way() -> None:
     assert over(OF, plan.opens, *files("d/b")).is_empty
 
 
-def test_a_removed_file_with_committed_lines_stays_reported() -> None:
-    state = PathState(Active("d/b"), {"d": "b"}, {"d/a": RecordsRead(5, 100)})
-    plan = over(OF, state, *files("d/b"))
-    assert plan.notes == ("d/a was removed from the source before it was finished, 5 of its lines are committed",)
-    assert plan.is_empty
-
-
 def test_a_cut_listing_reports_nothing_as_removed_above_what_it_showed() -> None:
     state = PathState(files={"d/c": Failed(1, "bad", 100), "d/a": Failed(1, "bad", 100)})
     assert skipped(over(OF, state, *files("d/b"), complete=False)) == {Reason.GONE: 1}

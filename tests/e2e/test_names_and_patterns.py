@@ -1,0 +1,99 @@
+"""Names that do not exist end with 2 and a suggestion, whatever the command; patterns mean the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.lake import Lake
+from tidegate import ConfigError, api
+from tidegate.cli.pages import plain
+from tidegate.cli.run_view import render_run
+from tidegate.runs.file_lines import Wanted
+from tidegate.runs.letters import Choice
+
+DAY = "date=2026-01-28"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path)
+    lake.arrive(f"{DAY}/1.ndjson")
+    lake.run()
+    return lake
+
+
+BY_SOURCE: dict[str, Callable[..., Any]] = {
+    "show_watermarks": api.show_watermarks,
+    "watermark_history": api.watermark_history,
+    "files": api.files,
+    "list_letters": api.list_letters,
+    "discard_letters": api.discard_letters,
+    "recover": api.recover,
+    "reconcile": api.reconcile,
+    "adopt": api.adopt,
+    "set_watermark": lambda *names: api.set_watermark(*names, to="a/b"),
+    "reset_watermark": api.reset_watermark,
+}
+
+
+@pytest.mark.parametrize("function", BY_SOURCE)
+def test_an_unknown_source_is_wrong_usage_with_a_suggestion(lake: Lake, function: str) -> None:
+    with pytest.raises(
+        ConfigError, match="no source 'defalt' in 'events'; allowed: default; did you mean 'default'"
+    ) as caught:
+        BY_SOURCE[function](lake.config, "events", "defalt")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("function", [*BY_SOURCE, "plan", "status"])
+def test_an_unknown_pipeline_is_wrong_usage_with_a_suggestion(lake: Lake, function: str) -> None:
+    with pytest.raises(ConfigError, match="no pipeline 'evnts'; allowed: events; did you mean 'events'"):
+        (BY_SOURCE.get(function) or getattr(api, function))(lake.config, "evnts")
+
+
+def test_chaos_in_a_place_that_is_not_empty_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("keep me")
+    with pytest.raises(ConfigError, match="is not empty: it holds mine"):
+        api.chaos(str(tmp_path), failures=1, kills=0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("1.ndjson", True),
+        ("*.ndjson", True),
+        ("date=*/*.ndjson", True),
+        ("*/1.gz", False),
+        ("a/*", False),
+        ("**/1.*", True),
+    ],
+)
+def test_patterns_mean_the_same_for_letters_and_for_files(pattern: str, fits: bool) -> None:
+    from tidegate.planning.selecting import Selection
+    from tidegate.schema.letter import Letter
+
+    path = f"{DAY}/1.ndjson"
+    letter = Letter("id", "record", "p", "s", None, "run", file=path)  # type: ignore[arg-type]
+    assert [Choice(file=pattern).takes(letter), Wanted(pattern).takes(path), Selection(pattern).takes(path)] == [
+        fits
+    ] * 3
+
+
+def test_fields_that_no_column_takes_are_in_the_report(lake: Lake) -> None:
+    lake.arrive(f"{DAY}/2.ndjson", more=1, other="x")
+    report = lake.run()
+    assert report.sources[0].to_json()["unknown_fields"] == {"more": 10, "other": 10}
+    assert "2 fields that the schema does not declare, e.g. more, other" in "\n".join(plain(render_run(report)))
+
+
+def test_times_of_letters_are_in_utc_with_a_z(lake: Lake) -> None:
+    lake.write(f"{DAY}/3.ndjson", "bad\n")
+    report = lake.run()
+    (letter,) = api.list_letters(lake.config, "events")
+    assert str(json.loads(json.dumps(letter.to_json()))["at"]).endswith("Z")
+    assert "tidegate dlq list here.yml -p events" in "\n".join(plain(render_run(report, "here.yml")))
