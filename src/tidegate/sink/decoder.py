@@ -122,6 +122,7 @@ class Decoder:
         self._mender = Mender(known, coerce=coerce, kept=forbidden, rescued=rescued)
         self._can_mend = coerce or rescued is not None or bool(kinds & {"json", "map"})
         self._mends_always = "json" in kinds
+        self._mends_few = rescued is not None and not (coerce or self._mends_always)
         self._unexplained = 0
         self._mended = 0
 
@@ -197,25 +198,39 @@ class Decoder:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
         found.pop()
         lines = _Lines(found, [offset for offset, line in enumerate(found) if line])
-        if self._can_mend:
-            lines.mended = [self._mender.mend(found[offset]) for offset in lines.filled]
-            self._count(self._mender.unknown)
+        if self._can_mend and not self._mends_few:
+            self._mend(lines, 0, len(lines.filled))
             self._mended += 1
         if not (lines.mended and self._group(lines, 0, len(lines.filled))):
             for start in range(0, len(lines.filled), _GROUP):
                 end = min(start + _GROUP, len(lines.filled))
-                if not self._group(lines, start, end):
+                if not self._group(lines, start, end) and not self._mended_group(lines, start, end):
                     self._line_by_line(lines, start, end)
         return lines.decoded(self.schema)
 
+    def _mend(self, lines: _Lines, start: int, end: int) -> None:
+        """Rewrite some of the lines."""
+        lines.mended = lines.mended or [b""] * len(lines.filled)
+        lines.mended[start:end] = [self._mender.mend(lines.found[offset]) for offset in lines.filled[start:end]]
+        self._count(self._mender.unknown)
+
+    def _mended_group(self, lines: _Lines, start: int, end: int) -> bool:
+        """Where only some lines need it: the same lines rewritten."""
+        if not self._mends_few:
+            return False
+        self._mend(lines, start, end)
+        return self._group(lines, start, end)
+
     def _group(self, lines: _Lines, start: int, end: int) -> bool:
         """Some lines at once; False when one of them is suspicious."""
-        chosen = lines.mended[start:end] or [lines.found[offset] for offset in lines.filled[start:end]]
+        mended = lines.mended[start:end]
+        mended = mended if any(mended) else []
+        chosen = mended or [lines.found[offset] for offset in lines.filled[start:end]]
         joined = b"\n".join([*chosen, b""])
         if neat_lines(joined) != end - start:
             return False
         try:
-            lines.batches.append(self._fast(joined, end - start, mended=bool(lines.mended)))
+            lines.batches.append(self._fast(joined, end - start, mended=bool(mended)))
         except Suspicious:
             return False
         lines.kept.extend(lines.filled[start:end])

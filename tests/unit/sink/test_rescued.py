@@ -124,3 +124,16 @@ def test_a_block_without_anything_to_rescue_takes_the_fast_way(monkeypatch: pyte
     monkeypatch.setattr(decoder, "_slow", slow)
     found = decoder.decode(GOOD + b"\n" + GOOD + b"\n")
     assert found.batch.column("left").null_count == 2
+
+
+def test_beside_a_json_column_and_in_long_blocks_every_line_keeps_its_own() -> None:
+    fields = (FieldSpec("id", "int64"), FieldSpec("j", "json"), FieldSpec("left", "string"))
+    lines = [f'{{"id":{n},"j":{{"a": {n}}}' + (f',"more":{n}}}' if n % 300 == 0 else "}") for n in range(1000)]
+    for kept in (fields, (fields[0], fields[2])):
+        found = Decoder(kept, rescued="left").decode(("\n".join(lines) + "\n").encode())
+        rows = found.batch.to_pylist()
+        assert [row["id"] for row in rows] == list(range(1000))
+        for row in rows:
+            other = {} if len(kept) == 3 else {"j": {"a": row["id"]}}
+            expected = other | ({"more": row["id"]} if row["id"] % 300 == 0 else {})
+            assert json.loads(row["left"] or "{}") == expected
