@@ -16,11 +16,12 @@ from deltalake.schema import Field, PrimitiveType
 
 import tidegate
 from support.lake import FIELDS, Lake
-from tidegate.errors import SourceError, TableError, TidegateError, UnsupportedTable
+from tidegate.errors import SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
 from tidegate.schema_reports import SchemaInference, TableRewrite
+from tidegate.state.delta import DeltaLakeTable
 
 NARROW = [{"name": "id", "type": "int32", "nullable": False}, *FIELDS[1:]]
 TEXT = [{"name": "id", "type": "string", "nullable": False}, *FIELDS[1:]]
@@ -166,6 +167,33 @@ class TestWiden:
         table(lake).alter.set_table_properties({"delta.appendOnly": "true"})
         with pytest.raises(UnsupportedTable, match="appendOnly"):
             tidegate.widen_table(lake.config, "events", column="id", to="float64")
+
+    @pytest.mark.parametrize("trouble", ["a run commits", "an OPTIMIZE", "a lost answer"])
+    def test_whatever_happens_at_the_commit_every_row_is_there_once(
+        self, lake: Lake, trouble: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.schema = {"fields": NARROW}
+        good(lake)
+        lake.arrive("d/2.ndjson")
+        waiting = [trouble]
+        overwrite = DeltaLakeTable.overwrite
+
+        def troubled(delta: DeltaLakeTable, *arguments: Any) -> None:
+            happens = waiting.pop() if waiting else ""
+            if happens == "a run commits":
+                good(lake)
+            elif happens == "an OPTIMIZE":
+                table(lake).optimize.compact()
+                write_deltalake(table(lake), pa.table(table(lake).scan()).slice(0, 0), mode="append")
+            overwrite(delta, *arguments)
+            if happens == "a lost answer":
+                raise StorageUnavailable("the answer was lost", "")
+
+        monkeypatch.setattr(DeltaLakeTable, "overwrite", troubled)
+        assert tidegate.widen_table(lake.config, "events", column="id", to="int64").applied
+        good(lake)
+        assert kinds_of_files(lake) == {pa.int64()}
+        lake.assert_exactly_once()
 
     def test_a_run_that_was_reading_meanwhile_goes_on_with_the_new_type(self, lake: Lake) -> None:
         lake.schema = {"fields": NARROW}

@@ -26,7 +26,7 @@ STOPS = 5
     examples=["tidegate schema infer pipelines.yml -p events", "tidegate schema diff pipelines.yml -p events"],
 )
 def schema() -> None:
-    """Look at the columns of a pipeline, and replace those of its table."""
+    """Look at columns, and replace those of a table."""
 
 
 @schema.command(
@@ -61,9 +61,9 @@ def infer(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Look at files: which fields they have, of which types, and how sure that is.
+    """Look at files: their fields and types.
 
-    Prints columns that can be pasted into the configuration. Touches nothing without --update, and starts no Spark.
+    Tells how often each was seen, and how sure its type is. Prints columns that can be pasted into the configuration. Touches nothing without --update, and starts no Spark.
     """
     from tidegate.cli.schema_view import render_inference, render_inference_end
 
@@ -88,7 +88,10 @@ def infer(
 @json_option
 @click.pass_obj
 def show(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> None:
-    """Show the declared, the remembered and the table's columns side by side."""
+    """Show all known columns side by side.
+
+    Those that are declared, those remembered from an inference, and those of the table.
+    """
     view = invocation.functions().show_schema(config, pipeline)
     if as_json:
         return print_json(view.to_json())
@@ -103,9 +106,9 @@ def show(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> 
 @json_option
 @click.pass_obj
 def diff(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> int:
-    """Show what the next run would do about the columns of its table.
+    """Show what the next run would change.
 
-    Ends with 0 if it would go on, with or without changes, and with 5 if it would stop.
+    That is what it would do about the columns of its table. Ends with 0 if it would go on, with or without changes, and with 5 if it would stop.
     """
     found = invocation.functions().diff_schema(config, pipeline)
     if as_json:
@@ -129,7 +132,7 @@ def diff(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> 
 @json_option
 @click.pass_obj
 def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Give the table the columns of the pipeline; its rows go.
+    """Replace the table's columns; its rows go.
 
     For schema_evolution: overwrite. One commit; the position stays, so files that were read are not read again.
     """

@@ -115,7 +115,7 @@ def render_rewrite(report: TableRewrite) -> Page:
         Heading(f"{report.pipeline}: {report.action}"),
         Facts(
             (
-                ("table", Cell(f"{report.table_uri} (version {report.table_version})")),
+                ("table", Cell(report.table_uri)),
                 (label, Cell(f"{report.rows:,}", Style.STRONG)),
                 ("data files", Cell(f"{report.data_files:,}, {size(report.bytes)}")),
             )
