@@ -30,6 +30,7 @@ from tidegate.reports import (
     SourceStatus,
     WatermarkView,
 )
+from tidegate.schema_reports import SchemaDiff, SchemaInference, SchemaView, TableRewrite
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 from tidegate.staging_reports import CommitReport, FileAdoption
 
@@ -382,6 +383,68 @@ def replay(
     with _lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
         carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)
         return carried.run(selection, confirm, drop_missing=drop_missing)
+
+
+def infer_schema(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    sample: int = 1000,
+    update: bool = False,
+    confirm: Callable[[SchemaInference], bool] = agreed,
+) -> SchemaInference:
+    """What the first ``sample`` lines of each of up to ten files say about the columns. Touches nothing.
+
+    With ``update``, fields that the remembered schema of the pipeline lacks are added to it if ``confirm`` agrees.
+    """
+    from tidegate.runs.schema_looking import inferred, updated
+
+    place = _places_of(config, pipeline, source)[0]
+    now = datetime.now(UTC)
+    return updated(place, now, sample, confirm) if update else inferred(place, now, sample)
+
+
+def show_schema(config: Config, pipeline: str) -> SchemaView:
+    """The declared, the remembered and the table's columns of a pipeline, side by side. Touches nothing."""
+    from tidegate.runs.schema_looking import shown
+
+    return shown(_places_of(config, pipeline, None)[0])
+
+
+def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
+    """What the next run would do about the columns of its table. Touches nothing."""
+    from tidegate.runs.schema_looking import compared
+
+    return compared(_places_of(config, pipeline, None)[0])
+
+
+def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agreed) -> TableRewrite:
+    """Give a table exactly the columns of its pipeline, without a row, if ``confirm`` agrees; the position stays.
+
+    For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` when another run was
+    first.
+    """
+    from tidegate.runs.table_rewriting import replace_columns
+
+    return replace_columns(_places_of(config, pipeline, None)[0], confirm)
+
+
+def widen_table(
+    config: Config,
+    pipeline: str,
+    *,
+    column: str,
+    to: str,
+    confirm: Callable[[TableRewrite], bool] = agreed,
+) -> TableRewrite:
+    """Rewrite a table with the wider type ``to`` of one column, in one commit, if ``confirm`` agrees.
+
+    ``column`` may be a path (``user.age``, ``tags.element``, ``prices.value``). The positions of all sources stay.
+    """
+    from tidegate.runs.table_rewriting import widen
+
+    return widen(_places_of(config, pipeline, None)[0], column, to, confirm)
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

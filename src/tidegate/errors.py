@@ -18,6 +18,8 @@
     ├── TableError                 5   the table cannot take what we would write
     │   ├── UnsupportedTable           features or properties outside the allow-list
     │   └── SchemaMismatch             columns do not fit
+    │       ├── ColumnsChanged             … since the files were written (retryable: plan again)
+    │       └── ReplacesTable              … and schema_evolution is `overwrite`
     ├── CommitLost                 6   another run of this source committed first (retryable: plan again)
     ├── OutcomeUnknown             6   the log could not be read until the deadline; the next run decides
     └── RunStopped               130   the run was told to stop while tasks were reading; nothing is lost
@@ -135,6 +137,16 @@ class UnsupportedTable(TableError):
 
 class SchemaMismatch(TableError):
     """The columns of a file and of the table do not fit."""
+
+
+class ColumnsChanged(SchemaMismatch):
+    """The table has other types than when the files were written; what is planned now is written with them."""
+
+    retryable = True
+
+
+class ReplacesTable(SchemaMismatch):
+    """The columns fit only if the table's are replaced, which ``schema_evolution: overwrite`` allows."""
 
 
 class CommitLost(TidegateError):

@@ -158,13 +158,14 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """Declared columns, or ``infer`` (then ``fields`` is empty)."""
+    """Declared columns, or ``infer`` (then ``fields`` is empty); ``rescued`` is the column for what fits no other."""
 
     fields: tuple[FieldSpec, ...] = ()
     infer: bool = False
     coerce_conflicts_to_utf8: bool = False
     evolution: Evolution = Evolution.MERGE
     numbers: Numbers = Numbers.STRICT
+    rescued: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

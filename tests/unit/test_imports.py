@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "specs"},
     {"watermarks"},
     {"planning"},
-    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report"},
+    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports"},
     {"observe"},
     {"schema"},
     {"storage"},

@@ -34,7 +34,7 @@ def _move(move: WatermarkMove) -> Iterator[Block]:
             _row("passed over: never read", move.never_read, Style.BAD),
         ),
     )
-    yield from _noted(move.notes)
+    yield from noted(move.notes)
 
 
 def render_move_end(move: WatermarkMove) -> Page:
@@ -63,7 +63,7 @@ def _replay(report: ReplayReport) -> Iterator[Block]:
             _row(gone, report.missing, Style.WARN),
         ),
     )
-    yield from _noted(report.notes)
+    yield from noted(report.notes)
 
 
 def render_replay_end(report: ReplayReport) -> Page:
@@ -86,7 +86,8 @@ def _row(label: str, found: FileSet, style: Style) -> tuple[Cell, ...]:
     return Cell(label), Cell(f"{found.files:,}", style), bytes_, Cell(", ".join(found.examples) + more)
 
 
-def _noted(notes: tuple[str, ...]) -> Iterator[Block]:
+def noted(notes: tuple[str, ...]) -> Iterator[Block]:
+    """Remarks below a page."""
     if notes:
         yield Gap()
     yield from (Line(Cell(note, Style.WARN), "note") for note in notes)

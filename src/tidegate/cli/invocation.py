@@ -22,7 +22,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import chaos_report, corrections, ledger_reports, reports, staging_reports
+    from tidegate import chaos_report, corrections, ledger_reports, reports, schema_reports, staging_reports
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
@@ -171,6 +171,37 @@ class Api(Protocol):
         emit: Emit,
         stop: threading.Event,
     ) -> corrections.ReplayReport: ...
+
+    def infer_schema(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        sample: int,
+        update: bool,
+        confirm: Callable[[schema_reports.SchemaInference], bool],
+    ) -> schema_reports.SchemaInference: ...
+
+    def show_schema(self, config: str | Path, pipeline: str, /) -> schema_reports.SchemaView: ...
+
+    def diff_schema(self, config: str | Path, pipeline: str, /) -> schema_reports.SchemaDiff: ...
+
+    def replace_schema(
+        self, config: str | Path, pipeline: str, /, *, confirm: Callable[[schema_reports.TableRewrite], bool]
+    ) -> schema_reports.TableRewrite: ...
+
+    def widen_table(
+        self,
+        config: str | Path,
+        pipeline: str,
+        /,
+        *,
+        column: str,
+        to: str,
+        confirm: Callable[[schema_reports.TableRewrite], bool],
+    ) -> schema_reports.TableRewrite: ...
 
     def list_letters(
         self,

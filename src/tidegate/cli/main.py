@@ -20,6 +20,8 @@ from tidegate.cli import (
 )
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
+from tidegate.cli.schema_command import schema
+from tidegate.cli.widen_command import table
 
 
 @click.group(
@@ -46,6 +48,8 @@ for _command in (
     dlq,
     files_command.files,
     replay_command.replay,
+    schema,
+    table,
     groups.config,
     commands.doctor,
     commands.recover,

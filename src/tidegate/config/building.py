@@ -96,6 +96,7 @@ def _schema(model: SchemaModel, pipeline: PipelineModel) -> SchemaSpec:
         coerce_conflicts_to_utf8=model.coerce_conflicts_to_utf8,
         evolution=pipeline.schema_evolution,
         numbers=model.numbers,
+        rescued=model.rescued,
     )
 
 

@@ -142,6 +142,7 @@ def _schema(schema: SchemaSpec) -> dict[str, Any]:
         "infer": schema.infer,
         "coerce_conflicts_to_utf8": schema.coerce_conflicts_to_utf8,
         "numbers": schema.numbers.value,
+        "rescued": schema.rescued,
     }
 
 

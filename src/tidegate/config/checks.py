@@ -14,6 +14,7 @@ from tidegate.config.partition_checks import partition_keys, partition_problems
 from tidegate.config.problems import Problem, problem
 from tidegate.config.schema_checks import schema_problems
 from tidegate.config.tree import Block, Items, Loc, Node, Scalar, find
+from tidegate.schema.names import RESCUED
 
 Absolute = Callable[[str], str]
 
@@ -42,13 +43,19 @@ def _declared(pipeline: Block) -> dict[str, str] | None:
 
 
 def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
-    """Metadata columns beside declared ones and partition keys."""
+    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
     sink = pipeline.block("sink")
     template = sink.block("partition_by").text("prefix_template")
-    taken = {name.lower() for name in (*(_declared(pipeline) or ()), *partition_keys(template or ""))}
+    keys = {name.lower() for name in partition_keys(template or "")}
+    taken = {*keys, *(name.lower() for name in _declared(pipeline) or ())}
+    rescued = str(pipeline.block("schema").text("rescued") or "").lower()
+    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
+    if rescued and rescued in taken:
+        text = f"{rescued!r} is a declared or partition column too; give it another name"
+        yield problem(root, (*where, "schema", "rescued"), text)
     for name in _scalars(sink.get("metadata_columns")):
-        if name.lower() in taken:
-            text = f"{str(name)!r} is a declared or partition column too; rename that one"
+        if name.lower() in keys:
+            text = f"{str(name)!r} is a partition column too; rename that one"
             yield problem(root, (*where, "sink", "metadata_columns"), text)
 
 
@@ -94,6 +101,7 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
     for table, names in tables.items():
         writers = [writer for name in names for writer in _writers(root, name, absolute)]
         yield from _writer_problems(root, table, writers)
+        yield from _overwrite_problems(root, names, writers)
         yield from _agreement_problems(root, names)
 
 
@@ -121,6 +129,15 @@ def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterato
         if f"{writer.uri}/".startswith(f"{table}/"):
             text = "lies in the directory of the table that is written; allowed: another place"
             yield problem(root, (*writer.loc, "source_uri"), text)
+
+
+def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -> Iterator[Problem]:
+    """Who replaces a table's columns is its only source."""
+    for name in names:
+        if len(writers) > 1 and root.block("pipelines").block(name).text("schema_evolution") == "overwrite":
+            others = ", ".join(writer.title for writer in writers)
+            text = f"overwrite wants to be the only source of its table, which has {others}; allowed: merge, strict"
+            yield problem(root, ("pipelines", name, "schema_evolution"), text)
 
 
 def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:

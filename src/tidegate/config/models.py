@@ -165,6 +165,10 @@ class SchemaModel(Model):
         default=Numbers.STRICT,
         description="strict: values that would lose digits are bad records; lenient: they are bent.",
     )
+    rescued: v.RescuedColumn | None = Field(
+        default=None,
+        description="A text column for fields and values that fit no other, as JSON: its name, or true for _rescued.",
+    )
 
 
 class PartitionByModel(Model):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tidegate.config.problems import Problem, problem
 from tidegate.config.tree import Block, Items, Loc, Node, Scalar, find
+from tidegate.schema.names import name_problem
 
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")
-_FORBIDDEN = " ,;{}()\n\t="
 _FALSE = ("false", "no", "off")
 
 
@@ -25,7 +25,7 @@ def schema_problems(root: Block, at: Loc, schema: Block) -> Iterator[Problem]:
         yield from _fields(root, (*at, "fields"), fields)
 
 
-def _fields(root: Block, at: Loc, fields: Items) -> Iterator[Problem]:
+def _fields(root: Block, at: Loc, fields: Items, *, nested: bool = False) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for number, item in enumerate(fields):
         if not isinstance(item, Block):
@@ -33,19 +33,18 @@ def _fields(root: Block, at: Loc, fields: Items) -> Iterator[Problem]:
         here = (*at, number)
         name = item.text("name")
         if name is not None:
-            yield from _name(root, (*here, "name"), str(name), seen)
+            yield from _name(root, (*here, "name"), str(name), seen, nested=nested)
         yield from _element(root, here, item)
 
 
-def _name(root: Block, at: Loc, name: str, seen: dict[str, str]) -> Iterator[Problem]:
+def _name(root: Block, at: Loc, name: str, seen: dict[str, str], *, nested: bool) -> Iterator[Problem]:
     twin = seen.get(name.lower())
     seen[name.lower()] = name
     if twin is not None:
         how = "twice" if twin == name else f"as {twin!r} too, and columns must differ in more than upper and lower case"
         yield problem(root, at, f"{name!r} is declared {how}; allowed: each column once")
-    wrong = [letter for letter in _FORBIDDEN if letter in name]
-    if wrong:
-        yield problem(root, at, f"{name!r} holds {wrong[0]!r}, which a table cannot have in a name; rename the column")
+    if wrong := name_problem(name, nested=nested):
+        yield problem(root, at, f"{name!r} {wrong}")
 
 
 def _element(root: Block, at: Loc, element: Node) -> Iterator[Problem]:
@@ -72,7 +71,7 @@ def _element(root: Block, at: Loc, element: Node) -> Iterator[Problem]:
 def _below(root: Block, at: Loc, block: Block, kind: str) -> Iterator[Problem]:
     fields = block.get("fields")
     if isinstance(fields, Items):
-        yield from _fields(root, (*at, "fields"), fields)
+        yield from _fields(root, (*at, "fields"), fields, nested=True)
     for key in ("items", "keys", "values"):
         yield from _element(root, (*at, key), block.get(key))
     keys = find(block, ("keys", "type")) or block.get("keys")

@@ -19,7 +19,7 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.config.templates import period_problem
 from tidegate.config.tree import Items, Scalar, plain
 from tidegate.planning.globs import compiled
-from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
+from tidegate.schema.names import CONTAINERS, MADE_COLUMNS, RESCUED, SCALARS, decimal_of, name_problem
 from tidegate.specs import (
     Compression,
     Delivery,
@@ -79,6 +79,17 @@ def flag(value: object) -> bool:
     if found is None:
         raise refusal("is not a yes or no", "allowed: true, false")
     return found
+
+
+def rescued(value: object) -> str | None:
+    """The name of the column for what fits no other: ``true`` means ``_rescued``, ``false`` none."""
+    word = text(value).strip()
+    found = _FLAGS.get(word.lower())
+    if found is not None:
+        return RESCUED if found else None
+    if wrong := name_problem(word):
+        raise refusal(wrong)
+    return word
 
 
 def choice(allowed: tuple[str, ...], later: tuple[str, ...] = (), use: str = "") -> Callable[[object], str]:
@@ -239,7 +250,7 @@ def columns(value: object) -> tuple[str, ...]:
     return tuple(name for name in METADATA_COLUMNS if name in found)
 
 
-METADATA_COLUMNS = ("_source_file", "_source_record", "_ingested_at")
+METADATA_COLUMNS = MADE_COLUMNS
 
 
 def master(value: object) -> str:
@@ -306,11 +317,8 @@ MetadataColumns = Annotated[
 SourceCompression = Annotated[Compression, _one_of(Compression)]
 Codec = Annotated[ParquetCodec, _one_of(ParquetCodec)]
 Late = Annotated[LateFiles, _one_of(LateFiles)]
-EvolutionMode = Annotated[
-    Evolution,
-    BeforeValidator(choice(("strict", "merge"), ("overwrite",), "set schema_evolution: merge or strict")),
-    WithJsonSchema({"enum": ["strict", "merge"]}),
-]
+EvolutionMode = Annotated[Evolution, _one_of(Evolution)]
+RescuedColumn = Annotated[str, BeforeValidator(rescued), WithJsonSchema({"type": ["string", "boolean"]})]
 NumbersMode = Annotated[Numbers, _one_of(Numbers)]
 BadRecordMode = Annotated[OnBadRecord, _one_of(OnBadRecord)]
 FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]

@@ -10,18 +10,18 @@ from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.errors import ObjectExists, ObjectMissing, SourceError, StateError
+from tidegate.errors import ObjectExists, ObjectMissing, ReplacesTable, SourceError, StateError
 from tidegate.observe.events import Emit, Notice
 from tidegate.planning.plan import FileSlice, Plan
 from tidegate.runs.place import Place
-from tidegate.schema.infer import Inference, infer
+from tidegate.schema.infer import Inference, agreeing, look
 from tidegate.schema.types import field_specs
 from tidegate.sink.decompression import chunks
 from tidegate.sink.lines import blocks
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
-from tidegate.state.fitting import check_partition_types, check_partitioning
+from tidegate.state.fitting import check_partition_types, check_partitioning, costs_rows
 from tidegate.state.opened import Opened
 from tidegate.storage.port import ObjectStore
 
@@ -45,7 +45,7 @@ class Columns:
 
 def resolve_columns(place: Place, opened: Opened, plan: Plan, emit: Emit) -> Columns:
     """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
-    fields = place.pipeline.schema.fields or _inferred(place, opened.schema(), plan, emit)
+    fields = _inferred(place, opened.schema(), plan, emit)
     return columns_of(place, opened, fields)
 
 
@@ -56,24 +56,37 @@ def declared_columns(place: Place, opened: Opened) -> Columns | None:
 
 
 def columns_of(place: Place, opened: Opened, fields: tuple[FieldSpec, ...]) -> Columns:
-    """Fields fitted to the table as it is: narrower types take the table's."""
+    """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
     pipeline, existing = place.pipeline, opened.schema()
-    by = pipeline.sink.partition_by
-    keys = _partition_columns(pipeline, fields)
+    fields = with_rescued(pipeline, fields)
+    whole, keys = whole_columns(pipeline, fields)
     if existing is not None:
         check_partitioning(opened.partition_columns, keys)
-    task = read_task(pipeline, place.source, fields, existing)
+    try:
+        task = read_task(pipeline, place.source, fields, existing)
+    except ReplacesTable as error:
+        if place.positions.has_rows():
+            raise costs_rows(error) from None
+        existing = None
+        task = read_task(pipeline, place.source, fields)
     written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
-    whole = table_schema(fields, by, pipeline.sink.metadata_columns)
     fitted = pa.schema([written.get(field.name, field) for field in whole])
     if existing is not None:
         check_partition_types(existing, fitted, keys)
     return Columns(fields, existing, fitted, keys)
 
 
-def _partition_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[str, ...]:
+def with_rescued(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """Fields and, where it is wanted, the column for what fits none of them."""
+    rescued = pipeline.schema.rescued
+    return fields if rescued is None else (*fields, FieldSpec(rescued, "string"))
+
+
+def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[pa.Schema, tuple[str, ...]]:
+    """All columns of a table that a pipeline with these fields makes, and which of them are its partition columns."""
     by = pipeline.sink.partition_by
-    return Partitioning(by, table_schema(fields, None)).columns
+    whole = table_schema(fields, by, pipeline.sink.metadata_columns)
+    return whole, Partitioning(by, table_schema(fields, None)).columns
 
 
 def schema_path(pipeline: str) -> str:
@@ -82,25 +95,35 @@ def schema_path(pipeline: str) -> str:
 
 
 def _inferred(place: Place, existing: pa.Schema | None, plan: Plan, emit: Emit) -> tuple[FieldSpec, ...]:
-    """The remembered inference, else the table's own columns, else what a sample of the plan's files says."""
-    remembered = _remembered(place)
-    if remembered is not None:
-        return remembered.fields
-    if existing is not None:
-        return _of_table(place.pipeline, existing)
+    """What is known, else what a sample of the plan's files says."""
+    known = known_fields(place, existing)
+    if known is not None:
+        return known
     found = _sampled(place, plan)
     for line in found.describe():
         emit(Notice(place.pipeline.name, place.source.name, f"inferred {line}"))
     return _remember(place, found).fields
 
 
+def known_fields(place: Place, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
+    """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
+    if place.pipeline.schema.fields:
+        return place.pipeline.schema.fields
+    remembered = read_remembered(place)
+    if remembered is not None:
+        return remembered.fields
+    return None if existing is None else _of_table(place.pipeline, existing)
+
+
 def _of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
     by = pipeline.sink.partition_by
     made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
-    return field_specs(pa.schema([each for each in existing if each.name not in {*made, *METADATA_COLUMNS}]))
+    others = {*made, *METADATA_COLUMNS, pipeline.schema.rescued}
+    return field_specs(pa.schema([each for each in existing if each.name not in others]))
 
 
-def _remembered(place: Place) -> Inference | None:
+def read_remembered(place: Place) -> Inference | None:
+    """What was inferred and stored beside the table by the first run; None where nothing was."""
     path = schema_path(place.pipeline.name)
     try:
         content = place.table_store.get(path)
@@ -121,24 +144,35 @@ def _remember(place: Place, found: Inference) -> Inference:
     try:
         place.table_store.put_if_absent(schema_path(place.pipeline.name), content)
     except ObjectExists:
-        return _remembered(place) or found
+        return read_remembered(place) or found
     return found
 
 
 def _sampled(place: Place, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
     step = max(1, len(slices) // SAMPLED_FILES)
-    samples = (_lines(place.source_store, place.source, each) for each in slices[::step][:SAMPLED_FILES])
+    return agreeing(sample(place, slices[::step][:SAMPLED_FILES], SAMPLED_LINES))
+
+
+def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:
+    """What the first ``lines`` of each of these files say, with what is in the way of it."""
+    samples = (_lines(place.source_store, place.source, each, lines) for each in slices)
     by = place.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
-    return infer(samples, coerce_conflicts_to_utf8=place.pipeline.schema.coerce_conflicts_to_utf8, forbidden=keys)
+    schema = place.pipeline.schema
+    return look(
+        samples,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+        forbidden=keys,
+        rescued=schema.rescued is not None,
+    )
 
 
-def _lines(store: ObjectStore, source: PathSource, each: FileSlice) -> Sequence[bytes]:
+def _lines(store: ObjectStore, source: PathSource, each: FileSlice, lines: int) -> Sequence[bytes]:
     """The first lines of a file; a file that cannot be read says nothing here and is refused when it is read."""
     try:
         with closing(store.open_input(each.path, etag=each.etag, size=each.size)) as raw:
-            return list(islice(_split(blocks(chunks(raw, each.path, source.compression))), SAMPLED_LINES))
+            return list(islice(_split(blocks(chunks(raw, each.path, source.compression))), lines))
     except (SourceError, ObjectMissing):
         return []
 

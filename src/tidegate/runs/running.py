@@ -142,7 +142,8 @@ class Running:
     ) -> SourceReport:
         report = _source_report(name, carried, error, seconds)
         if carried is not None and carried.totals.unknown_fields:
-            self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields)))
+            rescued = self.project.pipeline(name[0]).schema.rescued
+            self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields, rescued)))
         self.emit(
             events.SourceFinished(
                 *name,
@@ -214,9 +215,11 @@ def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) 
     return RunReport(tuple(reports), ok, time.monotonic() - started)
 
 
-def _unknown(counts: dict[str, int]) -> str:
+def _unknown(counts: dict[str, int], rescued: str | None = None) -> str:
     """Fields of the source that no column takes, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
     more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
+    if rescued is not None:
+        return f"fields and values that fit no column were kept in {rescued!r}: {shown}{more}"
     return f"fields that the schema does not declare were left out: {shown}{more}"

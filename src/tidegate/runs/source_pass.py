@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
+from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.planning.plan import Plan, Unit
@@ -92,7 +92,7 @@ class SourcePass:
             try:
                 self.opened = self._from_position(self._open())
                 return
-            except (CommitLost, ObjectMissing, ObjectChanged):
+            except (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged):
                 if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
                     raise
 

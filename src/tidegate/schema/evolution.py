@@ -2,17 +2,20 @@
 
 One walk over both schemas compares field by field, at any depth, and gives the merged fields; the mode
 (``strict``, ``merge``, ``overwrite``) decides which differences are errors. Errors name the column, both
-types and the file.
+types and the file. What keeps every row is the same in ``merge`` and ``overwrite``; what ``merge`` refuses,
+``overwrite`` answers by replacing the table, which is not decided here (:class:`ReplacesTable`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
-from tidegate.errors import SchemaMismatch
-from tidegate.schema.types import plain, plain_field, plain_schema, type_name
+from tidegate.errors import ReplacesTable, SchemaMismatch
+from tidegate.schema.types import plain, plain_field, type_name
 from tidegate.specs import Evolution
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
@@ -23,6 +26,32 @@ _WIDENINGS = {
     (pa.float32(), pa.float64()),
     (pa.date32(), pa.timestamp("us", tz="UTC")),
 }
+
+
+class Kind(StrEnum):
+    """In what way a column of a file differs from the table's."""
+
+    NEW = "new"
+    MISSING = "missing"
+    NARROWER_FILE = "narrower file"
+    NARROWER_TABLE = "narrower table"
+    OTHER_TYPE = "other type"
+    REQUIRED = "required"
+    SPELLING = "spelling"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One column, or field inside one, that a file has in another way than the table; ``error`` if that is refused.
+
+    ``table`` and ``file`` name the types, None where there is no such column; for a spelling, the names.
+    """
+
+    path: str
+    kind: Kind
+    table: str | None
+    file: str | None
+    error: SchemaMismatch | None = None
 
 
 def evolve(
@@ -36,17 +65,36 @@ def evolve(
     """The columns to add to ``table`` before ``file`` may be appended; empty when it fits as it is.
 
     New columns come in the file's order. A struct that gains fields is given whole: its table fields first,
-    then the new ones. ``partition_columns`` may be absent from the file. With ``overwrite`` the
-    table's columns are replaced, so every column that differs is given and nothing is an error.
+    then the new ones. ``partition_columns`` may be absent from the file. Raises :class:`SchemaMismatch`, with
+    ``overwrite`` :class:`ReplacesTable`.
     """
-    if mode is Evolution.OVERWRITE:
-        same = plain_schema(table)
-        return tuple(field for field in plain_schema(file) if field not in list(same))
-    comparison = _Comparison(mode, file_name)
-    needed = [field for field in file if field.name not in partition_columns]
     expected = [field for field in table if field.name not in partition_columns]
-    merged = comparison.fields(expected, needed, "")
+    merged, found = _compared(expected, file, mode, partition_columns, file_name)
+    refused = next((each.error for each in found if each.error is not None), None)
+    if refused is not None:
+        raise refused
     return tuple(field for field in merged if field not in [plain_field(known) for known in expected])
+
+
+def differences(
+    table: pa.Schema,
+    file: pa.Schema,
+    mode: Evolution,
+    *,
+    partition_columns: tuple[str, ...] = (),
+    file_name: str = "",
+) -> tuple[Difference, ...]:
+    """Everything in which ``file`` differs from ``table``, in the order of the table, then of the file."""
+    expected = [field for field in table if field.name not in partition_columns]
+    return tuple(_compared(expected, file, mode, partition_columns, file_name)[1])
+
+
+def _compared(
+    table: Sequence[pa.Field], file: pa.Schema, mode: Evolution, partition_columns: tuple[str, ...], file_name: str
+) -> tuple[list[pa.Field], list[Difference]]:
+    comparison = _Comparison(mode, file_name)
+    merged = comparison.fields(table, [field for field in file if field.name not in partition_columns], "")
+    return merged, comparison.found
 
 
 def write_schema(
@@ -61,7 +109,7 @@ def write_schema(
     not part of it: they are not in the files.
     """
     kept = pa.schema([plain_field(field) for field in declared if field.name not in partition_columns])
-    if table is None or mode is Evolution.OVERWRITE:
+    if table is None:
         return kept
     evolve(table, kept, mode, partition_columns=partition_columns, file_name="the declared schema")
     known = {field.name: field for field in table}
@@ -98,49 +146,63 @@ def _widened_type(kind: pa.DataType, table: pa.DataType) -> pa.DataType:
 
 
 class _Comparison:
-    """One comparison of two schemas; its methods give the merged fields or raise."""
+    """One comparison of two schemas; its methods give the merged fields and note every difference."""
 
     def __init__(self, mode: Evolution, file_name: str) -> None:
-        self._strict = mode is Evolution.STRICT
+        self.found: list[Difference] = []
+        self._mode = mode
         self._file = file_name or "the file"
 
     def fields(self, table: Sequence[pa.Field], file: Sequence[pa.Field], where: str) -> list[pa.Field]:
         """Table fields first, in their order and merged, then what only the file has."""
         ours = {field.name: field for field in file}
-        self._check_spelling([field.name for field in table], list(ours), where)
-        merged = [self._known(field, ours.get(field.name), where) for field in table]
-        names = {field.name for field in table}
-        return merged + [self._new(field, where) for field in file if field.name not in names]
+        known = {field.name.lower(): field.name for field in table}
+        for name in ours:
+            if known.get(name.lower(), name) != name:
+                self._misspelled(where + name, where + known[name.lower()])
+        merged = [self._known(field, ours.get(field.name), where) for field in table if not self._is_told(where, field)]
+        return merged + [self._new(field, where) for field in file if field.name.lower() not in known]
+
+    def _is_told(self, where: str, field: pa.Field) -> bool:
+        """Whether the field was found under another spelling."""
+        return any(each.table == where + field.name and each.kind is Kind.SPELLING for each in self.found)
 
     def _known(self, table: pa.Field, file: pa.Field | None, where: str) -> pa.Field:
         path = where + table.name
         if file is None:
-            if self._strict or not table.nullable:
-                need = "required in the table" if not table.nullable else "in the table"
-                raise self._mismatch(
-                    f"column {path!r} ({type_name(table.type)}) is {need} and missing in {self._file}", "declare it"
-                )
+            self._missing(table, path)
             return plain_field(table)
         if file.nullable and not table.nullable:
-            raise self._mismatch(
+            self._note(
+                Kind.REQUIRED,
+                path,
+                table.type,
+                file.type,
                 f"column {path!r} is required in the table and nullable in {self._file}",
                 "declare it with `nullable: false`",
             )
         return pa.field(table.name, self._type(plain(table.type), plain(file.type), path), nullable=table.nullable)
 
+    def _missing(self, table: pa.Field, path: str) -> None:
+        if self._mode is not Evolution.STRICT and table.nullable:
+            return self._note(Kind.MISSING, path, table.type, None)
+        need = "required in the table" if not table.nullable else "in the table"
+        problem = f"column {path!r} ({type_name(table.type)}) is {need} and missing in {self._file}"
+        return self._note(Kind.MISSING, path, table.type, None, problem, "declare it")
+
     def _new(self, field: pa.Field, where: str) -> pa.Field:
         path = where + field.name
-        if self._strict:
-            raise self._mismatch(
-                f"column {path!r} ({type_name(field.type)}) of {self._file} is not in the table",
-                "add it to the table, or set `schema_evolution: merge`",
-            )
-        if not field.nullable:
-            raise self._mismatch(
+        problem = remedy = ""
+        if self._mode is Evolution.STRICT:
+            problem = f"column {path!r} ({type_name(field.type)}) of {self._file} is not in the table"
+            remedy = "add it to the table, or set `schema_evolution: merge`"
+        elif not field.nullable:
+            problem = (
                 f"column {path!r} ({type_name(field.type)}) of {self._file} is new and required; the rows already "
-                "in the table have no value for it",
-                "declare it nullable",
+                "in the table have no value for it"
             )
+            remedy = "declare it nullable"
+        self._note(Kind.NEW, path, None, field.type, problem, remedy)
         return plain_field(field)
 
     def _type(self, table: pa.DataType, file: pa.DataType, path: str) -> pa.DataType:
@@ -151,33 +213,49 @@ class _Comparison:
         if pa.types.is_map(table) and pa.types.is_map(file):
             keys = self._known(table.key_field, file.key_field, path + ".")
             return pa.map_(keys, self._known(table.item_field, file.item_field, path + "."))
-        if table == file or widens(file, table):
-            return table
-        raise self._type_change(table, file, path)
+        if widens(file, table):
+            self._note(Kind.NARROWER_FILE, path, table, file)
+        elif table != file:
+            self._type_change(table, file, path)
+        return table
 
-    def _type_change(self, table: pa.DataType, file: pa.DataType, path: str) -> SchemaMismatch:
+    def _type_change(self, table: pa.DataType, file: pa.DataType, path: str) -> None:
         if widens(table, file):
-            return self._mismatch(
+            return self._note(
+                Kind.NARROWER_TABLE,
+                path,
+                table,
+                file,
                 f"column {path!r} is {type_name(table)} in the table, narrower than {type_name(file)} in {self._file}",
-                "rewrite the table with the wider type (Spark: read, cast, overwrite with overwriteSchema), or declare "
-                "the table's type",
+                "rewrite the table with the wider type (`tidegate table widen`, which keeps the position), or use "
+                "Delta's type widening, after which the table is written by the DataFrame lane, or declare the table's "
+                "type",
             )
-        return self._mismatch(
+        return self._note(
+            Kind.OTHER_TYPE,
+            path,
+            table,
+            file,
             f"column {path!r} is {type_name(table)} in the table and {type_name(file)} in {self._file}",
             "declare the table's type, or write into another table",
         )
 
-    def _check_spelling(self, table: list[str], file: list[str], where: str) -> None:
-        known = {name.lower(): name for name in table}
-        for name in file:
-            twin = known.get(name.lower(), name)
-            if twin != name:
-                raise self._mismatch(
-                    f"column {where + name!r} of {self._file} is {where + twin!r} in the table; Delta does "
-                    "not tell upper from lower case",
-                    "declare the table's spelling",
-                )
+    def _misspelled(self, path: str, twin: str) -> None:
+        problem = f"column {path!r} of {self._file} is {twin!r} in the table; Delta does not tell upper from lower case"
+        error = self._error(problem, "declare the table's spelling")
+        self.found.append(Difference(path, Kind.SPELLING, twin, path, error))
 
-    @staticmethod
-    def _mismatch(problem: str, remedy: str) -> SchemaMismatch:
-        return SchemaMismatch(problem, remedy)
+    def _note(
+        self,
+        kind: Kind,
+        path: str,
+        table: pa.DataType | None,
+        file: pa.DataType | None,
+        problem: str = "",
+        remedy: str = "",
+    ) -> None:
+        ours, theirs = (None if each is None else type_name(each) for each in (table, file))
+        self.found.append(Difference(path, kind, ours, theirs, self._error(problem, remedy) if problem else None))
+
+    def _error(self, problem: str, remedy: str) -> SchemaMismatch:
+        return (ReplacesTable if self._mode is Evolution.OVERWRITE else SchemaMismatch)(problem, remedy)

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.errors import SourceError
 from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
-from tidegate.schema.names import field_from_json, field_to_json
+from tidegate.schema.names import field_from_json, field_to_json, name_problem
 from tidegate.specs import FieldSpec
 
 MOST_KEYS = 1000
 """An object with more different keys is data, not a struct: it is kept as ``json``."""
 
+MANY = 100
+"""From so many values of one kind on a type is called sure."""
+
+_NUMBERS = frozenset({"integer", "number"})
 _SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
-_UNFIT = frozenset(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldReport:
-    """What was seen of one field. ``records`` had the chance to have it, ``seen`` had a value."""
+    """What was seen of one field. ``records`` had the chance to have it, ``seen`` had a value, ``nulls`` a null.
+
+    ``examples`` has one value of each kind.
+    """
 
     path: str
     type: str
@@ -35,6 +41,20 @@ class FieldReport:
     seen: int
     kinds: Mapping[str, int]
     note: str = ""
+    nulls: int = 0
+    examples: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> int:
+        """How many records did not have it."""
+        return self.records - self.seen - self.nulls
+
+    @property
+    def confidence(self) -> str:
+        """``high``: many values, all of one kind; ``none``: no value, or values that contradict each other."""
+        if not self.seen or (len(self.kinds) > 1 and not self.kinds.keys() <= _NUMBERS):
+            return "none"
+        return "high" if self.seen >= MANY and not self.note else "low"
 
     @property
     def share(self) -> float:
@@ -56,6 +76,7 @@ class Inference:
     report: tuple[FieldReport, ...]
     records: int
     unreadable: int = 0
+    problems: tuple[str, ...] = ()
 
     def describe(self) -> tuple[str, ...]:
         """Lines for people."""
@@ -71,6 +92,8 @@ class Inference:
                 "seen": each.seen,
                 "kinds": dict(each.kinds),
                 "note": each.note,
+                "nulls": each.nulls,
+                "examples": dict(each.examples),
             }
             for each in self.report
         ]
@@ -101,10 +124,12 @@ class _Seen:
     examples: dict[str, str] = field(default_factory=dict)
     members: dict[str, _Seen] = field(default_factory=dict)
     items: _Seen | None = None
+    nulls: int = 0
 
     def add(self, value: Any) -> None:
         kind = _kind(value)
         if kind == "null":
+            self.nulls += 1
             return
         self.kinds[kind] += 1
         self.examples.setdefault(kind, shortened(value))
@@ -134,16 +159,19 @@ def _kind(value: Any) -> str:
             return "list"
 
 
-def infer(
+def look(
     samples: Iterable[Iterable[bytes]],
     *,
     coerce_conflicts_to_utf8: bool = False,
     forbidden: tuple[str, ...] = (),
+    rescued: bool = False,
 ) -> Inference:
     """Columns that hold every sampled record; ``samples`` has the first lines of each of several files.
 
-    ``forbidden`` are names that records must not have (partition columns that come from the path). Raises
-    :class:`SourceError` when there is no record, or when fields conflict: all of them at once.
+    ``forbidden`` are names that records must not have (partition columns that come from the path). With ``rescued``
+    what fits no column is kept elsewhere: names that no column can have are left out, and values that contradict
+    each other go by the kind that most of them have. What is in the way is told in ``problems``, and such fields are
+    text. Raises :class:`SourceError` when there is no record.
     """
     root = _Seen()
     records = unreadable = 0
@@ -162,14 +190,20 @@ def infer(
             f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
             "declare schema.fields, or wait for data",
         )
-    shaping = _Shaping(coerce_conflicts_to_utf8)
+    shaping = _Shaping(coerce=coerce_conflicts_to_utf8, rescued=rescued)
     fields = shaping.fields(root.members, "", records, forbidden)
-    if shaping.problems:
+    return Inference(fields, tuple(shaping.report), records, unreadable, tuple(shaping.problems))
+
+
+def agreeing(found: Inference) -> Inference:
+    """The same, unless something was in the way: then :class:`SourceError` with all of it."""
+    if found.problems:
         raise SourceError(
-            "the sampled records do not agree: " + "; ".join(shaping.problems),
-            "declare schema.fields, or set coerce_conflicts_to_utf8 to keep conflicting values as text",
+            "the sampled records do not agree: " + "; ".join(found.problems),
+            "declare schema.fields, set coerce_conflicts_to_utf8 to keep conflicting values as text, or schema.rescued "
+            "to keep apart what does not fit",
         )
-    return Inference(fields, tuple(shaping.report), records, unreadable)
+    return found
 
 
 def _record(line: bytes) -> Pairs | None:
@@ -183,31 +217,35 @@ def _record(line: bytes) -> Pairs | None:
 class _Shaping:
     """From what was seen to types; collects the report and every problem."""
 
-    def __init__(self, coerce: bool) -> None:
+    def __init__(self, *, coerce: bool, rescued: bool) -> None:
         self._coerce = coerce
+        self._rescued = rescued
         self.report: list[FieldReport] = []
         self.problems: list[str] = []
 
     def fields(
         self, members: Mapping[str, _Seen], where: str, records: int, forbidden: tuple[str, ...] = ()
     ) -> tuple[FieldSpec, ...]:
-        self._check_names(list(members), where, forbidden)
-        return tuple(self._field(name, seen, where + name, records) for name, seen in members.items())
+        good = self._good_names(list(members), where, forbidden)
+        return tuple(self._field(name, members[name], where + name, records) for name in good)
 
     def _field(self, name: str, seen: _Seen, path: str, records: int) -> FieldSpec:
         count = sum(seen.kinds.values())
         place = len(self.report)
         found, note = self._shape(name, seen, path, count)
         kinds = dict(seen.kinds.most_common())
-        self.report.insert(place, FieldReport(path, found.type, records, count, kinds, note))
+        told = FieldReport(path, found.type, records, count, kinds, note, seen.nulls, dict(seen.examples))
+        self.report.insert(place, told)
         return found
 
     def _shape(self, name: str, seen: _Seen, path: str, count: int) -> tuple[FieldSpec, str]:
         kinds = set(seen.kinds)
         if not kinds:
             return FieldSpec(name, "string"), "never had a value; taken for text"
-        if kinds <= {"integer", "number"}:
+        if kinds <= _NUMBERS:
             return FieldSpec(name, "float64" if "number" in kinds else "int64"), ""
+        if len(kinds) > 1 and self._rescued and not self._coerce:
+            return self._most(name, seen, path)
         if len(kinds) > 1:
             return FieldSpec(name, "string"), self._conflict(path, seen)
         if kinds == {"object"}:
@@ -215,6 +253,14 @@ class _Shaping:
         if kinds == {"list"}:
             return self._list(name, seen, path)
         return FieldSpec(name, _SCALARS[kinds.pop()]), ""
+
+    def _most(self, name: str, seen: _Seen, path: str) -> tuple[FieldSpec, str]:
+        """The shape of the kind that most values have."""
+        kind, count = seen.kinds.most_common(1)[0]
+        only = replace(seen, kinds=Counter({kind: count}))
+        found, _ = self._shape(name, only, path, count)
+        others = sum(seen.kinds.values()) - count
+        return found, f"{others} of another kind are rescued: {_kinds(seen)}"
 
     def _struct(self, name: str, seen: _Seen, path: str, count: int) -> tuple[FieldSpec, str]:
         if not seen.members:
@@ -232,19 +278,30 @@ class _Shaping:
         return FieldSpec(name, "list", items=found), note
 
     def _conflict(self, path: str, seen: _Seen) -> str:
-        kinds = " and ".join(f"{kind} ({seen.examples[kind]})" for kind, _ in seen.kinds.most_common())
+        kinds = _kinds(seen)
         if not self._coerce:
             self.problems.append(f"{path!r} is {kinds}")
         return f"kept as text: {kinds}"
 
-    def _check_names(self, names: list[str], where: str, forbidden: tuple[str, ...]) -> None:
+    def _good_names(self, names: list[str], where: str, forbidden: tuple[str, ...]) -> list[str]:
         known: dict[str, str] = {}
+        good = []
         for name in names:
             path = f"{where}{name}"
             twin = known.setdefault(name.lower(), name)
+            wrong = None
             if twin != name:
-                self.problems.append(f"{path!r} and {where + twin!r} differ only in upper and lower case")
+                wrong = f"{path!r} and {where + twin!r} differ only in upper and lower case"
+            elif unfit := name_problem(name, nested=bool(where)):
+                wrong = f"{path!r} {unfit}"
             if name in forbidden:
                 self.problems.append(f"{path!r} is also a partition column that comes from the path")
-            if not name or _UNFIT & set(name):
-                self.problems.append(f"{path!r} cannot be a column name (empty, or one of ' ,;{{}}()=')")
+            if wrong is not None and not self._rescued:
+                self.problems.append(wrong)
+            if wrong is None:
+                good.append(name)
+        return good
+
+
+def _kinds(seen: _Seen) -> str:
+    return " and ".join(f"{kind} ({seen.examples[kind]})" for kind, _ in seen.kinds.most_common())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -75,6 +76,15 @@ def compact(value: Any) -> str:
             return _quoted(value)
         case _:
             return json.dumps(value)
+
+
+def rescued_text(values: Iterable[tuple[str, str]]) -> str:
+    """Paths, and values that are JSON text already, as one JSON object.
+
+    >>> rescued_text([("user.nick", '"ann"'), ("n", "1.50")])
+    '{"user.nick":"ann","n":1.50}'
+    """
+    return written("{" + ",".join(f"{_quoted(path)}:{text}" for path, text in values) + "}")
 
 
 def _quoted(text: str) -> str:

@@ -25,6 +25,18 @@ SCALARS = (
 )
 CONTAINERS = ("struct", "list", "map")
 
+UNFIT = " ,;{}()\n\t="
+"""Characters that neither Parquet nor a Delta table without column mapping has in a name."""
+
+CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+"""Columns of Delta's change data feed: a table with one of its own cannot have a feed."""
+
+MADE_COLUMNS = ("_source_file", "_source_record", "_ingested_at")
+"""Columns that ``sink.metadata_columns`` adds."""
+
+RESCUED = "_rescued"
+"""The column for what fits no other, unless ``schema.rescued`` names it."""
+
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
@@ -41,13 +53,35 @@ def decimal_of(type_name: str) -> tuple[int, int] | None:
     return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
 
 
+def name_problem(name: str, *, nested: bool = False) -> str | None:
+    """Why no column can have this name, and what to do; None for a good one. Fields of structs may use more.
+
+    >>> name_problem("user name")
+    "holds ' ', which a table cannot have in a name; write the field as 'user_name', or keep it with schema.rescued"
+    """
+    if not name:
+        return "is empty; give it a name"
+    wrong = next((letter for letter in UNFIT if letter in name), None)
+    if wrong is not None:
+        better = re.sub(f"[{re.escape(UNFIT)}]+", "_", name).strip("_")
+        instead = f"write the field as {better!r}, or keep" if better else "keep"
+        return f"holds {wrong!r}, which a table cannot have in a name; {instead} it with schema.rescued"
+    if nested:
+        return None
+    if name.lower() in CHANGE_COLUMNS:
+        return f"is a column of Delta's change data feed; write the field as {name.lstrip('_')!r}"
+    if name.lower() in MADE_COLUMNS:
+        return f"is a column that sink.metadata_columns adds; write the field as {name.lstrip('_')!r}"
+    return None
+
+
 def problems(fields: Iterable[FieldSpec], where: str = "") -> Iterator[str]:
     """What is wrong with these declarations, one line per problem, each with the path of the field."""
     seen: dict[str, str] = {}
     for field in fields:
         path = f"{where}{field.name}"
-        if not field.name:
-            yield f"{where or 'schema'}: a field without a name"
+        if wrong := name_problem(field.name, nested=bool(where)):
+            yield f"{where}{field.name!r} {wrong}"
         if field.name.lower() in seen:
             twin = seen[field.name.lower()]
             yield f"{path}: declared twice (as {twin!r}); columns differ in more than upper and lower case"

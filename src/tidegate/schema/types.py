@@ -7,6 +7,8 @@ the way back; the decoder works from the declarations, never from an Arrow schem
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pyarrow as pa
 
 from tidegate.errors import TableError
@@ -53,6 +55,13 @@ def arrow_type(field: FieldSpec) -> pa.DataType:
     if decimal := decimal_of(field.type):
         return pa.decimal128(*decimal)
     return _SCALARS[field.type]
+
+
+def scalar_type(name: str) -> pa.DataType:
+    """The Arrow type of a scalar of the type list; raises an error that names the known ones."""
+    field = FieldSpec("type", name)
+    check((field,))
+    return arrow_type(field)
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -112,3 +121,31 @@ def plain_field(field: pa.Field) -> pa.Field:
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """:func:`plain` for every column, without metadata."""
     return pa.schema([plain_field(field) for field in schema])
+
+
+def paths_of(schema: Iterable[pa.Field], where: str = "") -> Iterator[tuple[str, str]]:
+    """Every column and field inside one, by its path, with the name of its type; required ones are marked.
+
+    >>> dict(paths_of(pa.schema([("u", pa.struct([("a", pa.int64())])), ("l", pa.list_(pa.string()))])))
+    {'u': 'struct', 'u.a': 'int64', 'l': 'list<string>'}
+    """
+    for field in schema:
+        path, kind = where + field.name, plain(field.type)
+        required = "" if field.nullable else " not null"
+        below: list[pa.Field] = []
+        name = type_name(kind)
+        if pa.types.is_struct(kind):
+            name, below = "struct", list(kind)
+        elif pa.types.is_list(kind):
+            name, below = _container("list", [kind.value_field])
+        elif pa.types.is_map(kind):
+            name, below = _container("map", [kind.key_field, kind.item_field])
+        yield path, name + required
+        yield from paths_of(below, f"{path}.")
+
+
+def _container(name: str, members: list[pa.Field]) -> tuple[str, list[pa.Field]]:
+    """A list or map of scalars on one line, else with the members below it."""
+    if any(pa.types.is_nested(member.type) for member in members):
+        return name, members
+    return f"{name}<{', '.join(type_name(member.type) for member in members)}>", []

@@ -7,6 +7,7 @@ exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as text in
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, shortened
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, rescued_text, shortened
 from tidegate.schema.names import decimal_of
 from tidegate.sink import texts
 from tidegate.sink.relaxed import FRACTION_DIGITS
@@ -37,6 +38,9 @@ _TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
 }
 
 
+_INDEX = re.compile(r"\[\d+\]")
+
+
 class BadLine(Exception):
     """This line is not a record of the schema; the argument says why."""
 
@@ -44,7 +48,9 @@ class BadLine(Exception):
 class CarefulReader:
     """Reads lines one by one. ``unknown`` counts fields with a value that the schema does not have, by path.
 
-    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty.
+    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued``
+    names a column for what fits no other, as JSON text by path: unknown fields, and values that do not fit a column
+    that may be null; ``misfits`` counts the latter.
     """
 
     def __init__(
@@ -55,7 +61,11 @@ class CarefulReader:
         coerce: bool = False,
         forbidden: tuple[str, ...] = (),
         filled: tuple[str, ...] = (),
+        rescued: str | None = None,
     ) -> None:
+        self._rescued = rescued
+        self._left: list[tuple[str, Any]] = []
+        self.misfits: Counter[str] = Counter()
         self._lenient = numbers is Numbers.LENIENT
         self._coerce = coerce
         self._forbidden = frozenset(forbidden)
@@ -79,7 +89,10 @@ class CarefulReader:
         for name, found in value:
             if name in self._forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
+        self._left.clear()
         record: dict[str, Any] = self._record(value, "")
+        if self._left:
+            record[str(self._rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
         for name in self._filled:
             if record.get(name) == "":
                 raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
@@ -109,7 +122,7 @@ class CarefulReader:
                 return self._decimal(*(decimal_of(field.type) or (38, 0)))
 
     def _object(self, fields: tuple[FieldSpec, ...]) -> Convert:
-        converters = {field.name: self._converter(field) for field in fields}
+        converters = {field.name: self._forgiving(field) for field in fields}
         required = [field.name for field in fields if not field.nullable]
 
         def convert(value: Any, path: str) -> dict[str, Any]:
@@ -119,7 +132,7 @@ class CarefulReader:
             for key, item in value:
                 here = f"{path}.{key}" if path else key
                 if key not in converters:
-                    self.unknown[here] += item is not None
+                    self._leave_out(here, item)
                     continue
                 if found.get(key) is not None and not self._lenient:
                     raise BadLine(f"key {here!r} is repeated")
@@ -132,8 +145,32 @@ class CarefulReader:
 
         return convert
 
+    def _leave_out(self, path: str, value: Any) -> None:
+        if value is None:
+            return
+        self.unknown[path] += 1
+        if self._rescued is not None:
+            self._left.append((path, value))
+
+    def _forgiving(self, field: FieldSpec) -> Convert:
+        """The way to a column; where values can be rescued, one that does not fit is null."""
+        convert = self._converter(field)
+        if self._rescued is None or not field.nullable:
+            return convert
+
+        def forgive(value: Any, path: str) -> Any:
+            before = len(self._left)
+            try:
+                return convert(value, path)
+            except BadLine:
+                self._left[before:] = [(path, value)]
+                self.misfits[_INDEX.sub("[]", path)] += 1
+                return None
+
+        return forgive
+
     def _list(self, items: FieldSpec) -> Convert:
-        item = self._converter(items)
+        item = self._forgiving(items)
 
         def convert(value: Any, path: str) -> list[Any]:
             if not isinstance(value, list) or isinstance(value, Pairs):
@@ -143,7 +180,7 @@ class CarefulReader:
         return convert
 
     def _map(self, values: FieldSpec) -> Convert:
-        item = self._converter(values)
+        item = self._forgiving(values)
 
         def convert(value: Any, path: str) -> list[tuple[str, Any]]:
             if not isinstance(value, Pairs):

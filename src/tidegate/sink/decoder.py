@@ -84,6 +84,9 @@ class _Lines:
 class Decoder:
     """Decodes the blocks of one or many files; keeps count of unknown fields.
 
+    ``rescued`` is that one of ``fields``, a text, which takes what fits no other: no line has it by itself. Blocks in
+    which nothing is to be rescued are read as fast as ever.
+
     ``unknown`` names fields with a value that the schema does not have, by path. Blocks read line by line are
     counted exactly; for the others the count is that of a sample of lines, multiplied up, and none at all is
     exact.
@@ -98,22 +101,28 @@ class Decoder:
         forbidden: tuple[str, ...] = (),
         filled: tuple[str, ...] = (),
         rows_per_step: int = ROWS_PER_STEP,
+        rescued: str | None = None,
     ) -> None:
         self.schema = arrow_schema(fields)
         self.unknown: Counter[str] = Counter()
         self._fields = fields
         self._filled = filled
+        self._rescued = rescued
+        known = tuple(each for each in fields if each.name != rescued)
         self._strict = numbers is Numbers.STRICT
         self._rows_per_step = min(rows_per_step, ROWS_PER_STEP)
         barred = [pa.field(name, pa.null()) for name in forbidden]
         self._relaxed = pa.schema([*(relaxed_field(each, numbers) for each in fields), *barred])
         self._parse_options = strict_options(fields, barred)
-        self._careful = CarefulReader(fields, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled)
+        self._careful = CarefulReader(
+            known, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled, rescued=rescued
+        )
         self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
         kinds = set(_types(fields))
-        self._mender = Mender(fields, coerce=coerce, kept=forbidden)
-        self._can_mend = coerce or bool(kinds & {"json", "map"})
+        self._mender = Mender(known, coerce=coerce, kept=forbidden, rescued=rescued)
+        self._can_mend = coerce or rescued is not None or bool(kinds & {"json", "map"})
         self._mends_always = "json" in kinds
+        self._mends_few = rescued is not None and not (coerce or self._mends_always)
         self._unexplained = 0
         self._mended = 0
 
@@ -124,7 +133,7 @@ class Decoder:
         lines = None if self._mends_first() else neat_lines(block)
         if lines is not None:
             try:
-                return Decoded(self._fast(block, lines), lines)
+                return Decoded(self._fast(block, lines, mended=False), lines)
             except Suspicious:
                 pass
         return self._slow(block)
@@ -133,9 +142,11 @@ class Decoder:
         """Whether lines are rewritten before anything else: always, or because it was needed lately."""
         return self._mends_always or bool(self._mended % _PROBE_EVERY)
 
-    def _fast(self, block: bytes, lines: int) -> pa.RecordBatch:
+    def _fast(self, block: bytes, lines: int, *, mended: bool) -> pa.RecordBatch:
         """All lines at once, or :class:`Suspicious`; ``block`` is neat and has that many lines."""
         survives = b"\\" not in block or MISHANDLED.search(block) is None
+        if self._rescued is not None:
+            return self._complete(block, lines, mended=mended, survives=survives)
         if not self._strict:
             if not survives:
                 raise Suspicious("an escape that the parser does not survive")
@@ -148,6 +159,16 @@ class Decoder:
         batch = self._settled(parse_strictly(block, lines, self._parse_options))
         self._sample(block, lines)
         return batch
+
+    def _complete(self, block: bytes, lines: int, *, mended: bool, survives: bool) -> pa.RecordBatch:
+        """The same where nothing may be left out: every character is explained, or :class:`Suspicious`."""
+        if not (survives and self._countable):
+            raise Suspicious("cannot be counted")
+        batch = self._parsed(block, lines)
+        verify(block, batch)
+        if not mended and batch.column(self._rescued).null_count < lines:
+            raise Suspicious("a field with the name of the column for what fits no other")
+        return self._settled(batch)
 
     def _proven(self, block: bytes, lines: int) -> pa.RecordBatch | None:
         """What the fast parser gives, if nothing else stands in the block; not tried where it failed lately."""
@@ -177,25 +198,39 @@ class Decoder:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
         found.pop()
         lines = _Lines(found, [offset for offset, line in enumerate(found) if line])
-        if self._can_mend:
-            lines.mended = [self._mender.mend(found[offset]) for offset in lines.filled]
-            self._count(self._mender.unknown)
+        if self._can_mend and not self._mends_few:
+            self._mend(lines, 0, len(lines.filled))
             self._mended += 1
         if not (lines.mended and self._group(lines, 0, len(lines.filled))):
             for start in range(0, len(lines.filled), _GROUP):
                 end = min(start + _GROUP, len(lines.filled))
-                if not self._group(lines, start, end):
+                if not self._group(lines, start, end) and not self._mended_group(lines, start, end):
                     self._line_by_line(lines, start, end)
         return lines.decoded(self.schema)
 
+    def _mend(self, lines: _Lines, start: int, end: int) -> None:
+        """Rewrite some of the lines."""
+        lines.mended = lines.mended or [b""] * len(lines.filled)
+        lines.mended[start:end] = [self._mender.mend(lines.found[offset]) for offset in lines.filled[start:end]]
+        self._count(self._mender.unknown)
+
+    def _mended_group(self, lines: _Lines, start: int, end: int) -> bool:
+        """Where only some lines need it: the same lines rewritten."""
+        if not self._mends_few:
+            return False
+        self._mend(lines, start, end)
+        return self._group(lines, start, end)
+
     def _group(self, lines: _Lines, start: int, end: int) -> bool:
         """Some lines at once; False when one of them is suspicious."""
-        chosen = lines.mended[start:end] or [lines.found[offset] for offset in lines.filled[start:end]]
+        mended = lines.mended[start:end]
+        mended = mended if any(mended) else []
+        chosen = mended or [lines.found[offset] for offset in lines.filled[start:end]]
         joined = b"\n".join([*chosen, b""])
         if neat_lines(joined) != end - start:
             return False
         try:
-            lines.batches.append(self._fast(joined, end - start))
+            lines.batches.append(self._fast(joined, end - start, mended=bool(mended)))
         except Suspicious:
             return False
         lines.kept.extend(lines.filled[start:end])
@@ -219,6 +254,7 @@ class Decoder:
         if lines.mended:
             self._careful.unknown.clear()
         self._count(self._careful.unknown)
+        self._count(self._careful.misfits)
 
     def _alone(self, line: bytes) -> pa.RecordBatch | None:
         """A line that only the fast parser takes for a record, such as one with the number 01.
@@ -226,11 +262,12 @@ class Decoder:
         In a block without anything odd it would have passed, and neighbours must not decide.
         """
         line += b"\n"
-        if neat_lines(line) != 1 or MISHANDLED.search(line) or (self._strict and not self._countable):
+        exact = self._strict or self._rescued is not None
+        if neat_lines(line) != 1 or MISHANDLED.search(line) or (exact and not self._countable):
             return None
         try:
             batch = self._parsed(line, 1)
-            if self._strict:
+            if exact:
                 verify(line, batch)
             return self._settled(batch)
         except Suspicious:

@@ -8,24 +8,37 @@ numbers as they were written and repeated keys for others to find.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
 
-from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse, rescued_text
 from tidegate.specs import FieldSpec
+
+_KEY = "\0"
+"""Marks a key of a map in a path: part of where a value stood, but not of the name of its field."""
+
+_MEMBER = re.compile(rf"\[\d+\]|{_KEY}[^.]*\.")
 
 Rewrite = Callable[[Any, str], Any]
 """A JSON value (never null) and its path, to the value that is written instead."""
 
 
 class Mender:
-    """Rewrites lines; ``unknown`` counts the fields with a value that it left out, by path."""
+    """Rewrites lines; ``unknown`` counts the fields with a value that it left out, by path.
 
-    def __init__(self, fields: tuple[FieldSpec, ...], *, coerce: bool, kept: tuple[str, ...] = ()) -> None:
+    With ``rescued`` what it leaves out goes into that field of the record, as JSON text by path.
+    """
+
+    def __init__(
+        self, fields: tuple[FieldSpec, ...], *, coerce: bool, kept: tuple[str, ...] = (), rescued: str | None = None
+    ) -> None:
         self._coerce = coerce
+        self._rescued = rescued
+        self._left: list[tuple[str, Any]] = []
         self._record = self._object(fields, kept)
         self.unknown: Counter[str] = Counter()
 
@@ -40,14 +53,35 @@ class Mender:
             return self._exactly(line)
         if written != line and written.replace(b" ", b"") != line.replace(b" ", b""):
             return self._exactly(line)
-        return orjson.dumps(self._record(value, "")) if isinstance(value, dict) else line
+        if not isinstance(value, dict):
+            return line
+        record = self._record(value, "")
+        if self._left:
+            record[self._rescued] = self._rescue()
+        return orjson.dumps(record)
 
     def _exactly(self, line: bytes) -> bytes:
         try:
             value = parse(line)
-            return compact(self._record(value, "")).encode() if isinstance(value, Pairs) else line
+            if not isinstance(value, Pairs):
+                return line
+            record = self._record(value, "")
+            if self._left:
+                record.append((self._rescued, self._rescue()))
+            return compact(record).encode()
         except (NotJson, UnicodeEncodeError, RecursionError):
+            self._left.clear()
             return line
+
+    def _rescue(self) -> str:
+        """What the record left out so far, as text."""
+        left, self._left = self._left, []
+        return rescued_text((path, _text(value, path)) for path, value in left)
+
+    def _leave_out(self, path: str, value: Any) -> None:
+        self.unknown[_MEMBER.sub("", path)] += 1
+        if self._rescued is not None:
+            self._left.append((path.replace(_KEY, ""), value))
 
     def _rewrite(self, field: FieldSpec) -> Rewrite | None:
         """How values of a column are rewritten; None for as they are."""
@@ -79,7 +113,7 @@ class Mender:
                     change = rewrites[key]
                     yield key, item if change is None or item is None else change(item, f"{path}{key}.")
                 elif item is not None:
-                    self.unknown[f"{path}{key}"] += 1
+                    self._leave_out(f"{path}{key}", item)
 
         return rewrite
 
@@ -91,7 +125,7 @@ def _items(change: Rewrite | None) -> Rewrite | None:
     def rewrite(value: Any, path: str) -> Any:
         if not isinstance(value, list) or isinstance(value, Pairs):
             return value
-        return [item if item is None else change(item, path) for item in value]
+        return [item if item is None else change(item, f"{path[:-1]}[{index}].") for index, item in enumerate(value)]
 
     return rewrite
 
@@ -102,9 +136,9 @@ def _values(change: Rewrite | None) -> Rewrite | None:
 
     def rewrite(value: Any, path: str) -> Any:
         if isinstance(value, Pairs):
-            return Pairs((key, item if item is None else change(item, path)) for key, item in value)
+            return Pairs((key, item if item is None else change(item, f"{path}{_KEY}{key}.")) for key, item in value)
         if isinstance(value, dict):
-            return {key: item if item is None else change(item, path) for key, item in value.items()}
+            return {key: item if item is None else change(item, f"{path}{_KEY}{key}.") for key, item in value.items()}
         return value
 
     return rewrite

@@ -48,6 +48,7 @@ class ReadTask:
     compression: Compression = Compression.AUTO
     numbers: Numbers = Numbers.STRICT
     coerce_conflicts_to_utf8: bool = False
+    rescued: str | None = None
     partition_by: PartitionBy | None = None
     metadata_columns: tuple[str, ...] = ()
     writer: WriterSettings = field(default_factory=WriterSettings)
@@ -83,6 +84,7 @@ def read_task(
         compression=source.compression,
         numbers=schema.numbers,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+        rescued=schema.rescued,
         partition_by=sink.partition_by,
         metadata_columns=sink.metadata_columns,
         writer=_writer_settings(sink),

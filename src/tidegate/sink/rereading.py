@@ -45,6 +45,7 @@ def reread(task: ReadTask, letters: Iterable[Letter]) -> Reread:
         forbidden=partitioning.from_path,
         filled=partitioning.required,
         rows_per_step=task.batch_size,
+        rescued=task.rescued,
     )
     landing = Landing(replace(task, letters=None), partitioning, open_store(task.table))
     with contextlib.closing(landing):

@@ -64,6 +64,7 @@ class Walk:
             forbidden=partitioning.from_path,
             filled=partitioning.required,
             rows_per_step=task.batch_size,
+            rescued=task.rescued,
         )
         self._landing = Landing(task, partitioning, table)
         self._outcomes: dict[str, FileOutcome] = {}

@@ -24,3 +24,10 @@ def schema_json(schema: pa.Schema) -> str:
     from deltalake import Schema
 
     return str(Schema.from_arrow(schema).to_json())
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
+    """Columns without a row."""
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_batches(schema, [])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import (
     OutcomeUnknown,
+    ReplacesTable,
     SchemaMismatch,
     StateError,
     StorageUnavailable,
@@ -25,12 +26,12 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Committed, Notice
 from tidegate.state import compacting, debts, marks
-from tidegate.state.arrow import arrow_schema, schema_json
+from tidegate.state.arrow import arrow_schema, no_rows, schema_json
 from tidegate.state.blocks import SIZE
 from tidegate.state.documents import Document, Parent, digest
 from tidegate.state.features import check_replaceable, check_table
 from tidegate.state.files import Change, Replacement, Written
-from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add
+from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add, costs_rows
 from tidegate.state.log import LogEntry
 from tidegate.state.opened import Opened
 from tidegate.state.opening import check_restore, position, unseen_warning
@@ -204,7 +205,12 @@ class _Attempt:
 
     def _add_columns(self, snapshot: Snapshot) -> bool:
         """Step b: add the columns the files bring along; True when a fresh snapshot is needed."""
-        fields = columns_to_add(snapshot.facts, [each.change for each in self.members], self.site.evolution)
+        if self._replacement is not None and self._replacement.columns is not None:
+            return False
+        try:
+            fields = columns_to_add(snapshot.facts, [each.change for each in self.members], self.site.evolution)
+        except ReplacesTable as error:
+            return self._replace_columns(snapshot, error)
         if not fields:
             return False
         names = tuple(field.name for field in fields)
@@ -222,6 +228,21 @@ class _Attempt:
             )
         self._asked_for = names
         return True
+
+    def _replace_columns(self, snapshot: Snapshot, error: ReplacesTable) -> bool:
+        """With ``overwrite`` a table without rows takes the columns of the files; rows go only if somebody says so."""
+        if snapshot.active_paths():
+            raise costs_rows(error)
+        try:
+            failpoint("state.columns.before")
+            self.site.delta.overwrite(snapshot, no_rows(self.new_columns()[0]), self._remark("columns replaced"))
+            failpoint("state.columns.after")
+        except Exception as problem:
+            self._problem = problem
+        return True
+
+    def _remark(self, text: str) -> CommitNote:
+        return CommitNote({}, self.site.pace.now_ms(), f"tidegate: {text}")
 
     @property
     def written(self) -> tuple[Written, ...]:
@@ -264,6 +285,9 @@ class _Attempt:
             delta.create(*self.new_columns(), self._adds, note)
         elif replacement is None:
             delta.append(snapshot, self._adds, note)
+        elif replacement.columns is not None:
+            with replacement.rows(replacement.columns) as rows:
+                delta.overwrite(snapshot, rows, note)
         else:
             columns = arrow_schema(snapshot.facts.schema_json)
             with replacement.rows(columns) as rows:
@@ -316,7 +340,9 @@ def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
         state=change.state,
         table_version=entry.version,
         table_id=attempt.table_id or entry.table_id,
-        schema_json=attempt.schema_json or schema_json(attempt.new_columns()[0] if created else None),
+        schema_json=_replaced_columns(change)
+        or attempt.schema_json
+        or schema_json(attempt.new_columns()[0] if created else None),
         partition_columns=opened.partition_columns if opened.table_id else created.partition_columns if created else (),
         committed_at=entry.version,
         delta_version=document.delta_version,
@@ -331,6 +357,12 @@ def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
     _checkpoint(site, now, opened.version)
     _compact(site, now, opened.version)
     return now
+
+
+def _replaced_columns(change: Change) -> str | None:
+    """The columns that the commit gave the table; None where they are what they were."""
+    columns = None if change.replacement is None else change.replacement.columns
+    return None if columns is None else schema_json(columns)
 
 
 def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:

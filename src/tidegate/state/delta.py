@@ -15,7 +15,8 @@ from urllib.parse import unquote
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
 from tidegate.state.features import check_protocol
 from tidegate.state.log import DeltaLog
-from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol
+from tidegate.state.pumping import pumped
+from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
 from tidegate.storage.opening import split_uri
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets
 
@@ -50,6 +51,13 @@ class DeltaSnapshot:
         with self.mapped("list the files of"):
             column = self.table.get_add_actions(flatten=True).column("path")
         return frozenset(unquote(str(path)) for path in column.to_pylist())
+
+    def size(self) -> TableSize:
+        with self.mapped("list the files of"):
+            adds = self.table.get_add_actions(flatten=True)
+            sizes = adds.column("size_bytes").to_pylist()
+            rows = adds.column("num_records").to_pylist()
+        return TableSize(len(sizes), sum(sizes), sum(each or 0 for each in rows))
 
 
 class DeltaLakeTable:
@@ -154,6 +162,31 @@ class DeltaLakeTable:
                 commit_properties=_properties(note, max_commit_retries=0),
                 post_commithook_properties=_no_hooks(),
             )
+
+    def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        from deltalake import write_deltalake
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("replace the columns of"):
+            write_deltalake(
+                base.table,
+                rows,
+                mode="overwrite",
+                schema_mode="overwrite",
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=_no_hooks(),
+            )
+
+    @contextmanager
+    def all_rows(self, base: Snapshot) -> Iterator[Iterator[pa.RecordBatch]]:
+        import pyarrow
+        from deltalake import QueryBuilder
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("read"):
+            found = QueryBuilder().register("t", base.table).execute("SELECT * FROM t")
+            with pumped(pyarrow.record_batch(batch) for batch in found) as batches:
+                yield batches
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow

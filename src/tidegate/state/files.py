@@ -98,11 +98,12 @@ class Replacement:
 
     ``predicate`` is SQL over the table's columns; a row for which it is null stays. ``rows`` is called for every
     attempt with the table's columns as they are then, and gives the new rows in exactly these; each of them must
-    fulfil the predicate.
+    fulfil the predicate. With ``columns`` all rows leave and the table gets these columns, partition columns included.
     """
 
     predicate: str
     rows: Callable[[pa.Schema], pa.RecordBatchReader]
+    columns: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)

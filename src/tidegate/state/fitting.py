@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import SchemaMismatch, TableError
+from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError
 from tidegate.specs import Evolution
 from tidegate.state.arrow import arrow_schema
 from tidegate.state.files import Change, Written
@@ -90,6 +90,14 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
     return tuple(field for field in complete if field.name not in known or field != known[field.name])
 
 
+def costs_rows(error: ReplacesTable) -> ReplacesTable:
+    """The same where the table has rows, which would go with its columns: somebody has to agree to that."""
+    return ReplacesTable(
+        f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
+        "`tidegate schema replace` says how many and does it; or " + error.remedy,
+    )
+
+
 def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa.Schema, tuple[str, ...]]:
     """The columns of a table that begins with these files, and its partition columns."""
     first = groups[0]
@@ -118,25 +126,16 @@ def _missing(
         check_partition_types(table, written.schema, partition_columns)
     name = written.data_files[0].path if written.data_files else "the new state"
     fields = evolve(table, written.schema, mode, partition_columns=partition_columns, file_name=name)
-    if mode is Evolution.OVERWRITE:
-        _check_only_new(table, fields)
     if written.data_files:
         _check_types(table, written.schema, partition_columns, name)
     return fields
 
 
-def _check_only_new(table: pa.Schema, fields: Sequence[pa.Field]) -> None:
-    """With ``overwrite`` columns are replaced; an append can only add some."""
-    replaced = [field.name for field in fields if field.name in table.names]
-    if replaced:
-        raise SchemaMismatch(
-            f"schema_evolution is `overwrite` and would replace {', '.join(replaced)}, which an append cannot do",
-            "use `schema_evolution: merge`, or write into another table",
-        )
-
-
 def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequence[str], name: str) -> None:
-    """Types of columns that both have must be the same; ``evolve`` also lets narrower ones pass."""
+    """Types of columns that both have must be the same; ``evolve`` also lets narrower ones pass.
+
+    Files are planned with the table's types, so a difference means that the table was changed since.
+    """
     from tidegate.schema.types import plain
 
     known = {field.name: field for field in table}
@@ -145,7 +144,7 @@ def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequen
             continue
         ours, theirs = plain(field.type), plain(known[field.name].type)
         if not _same(theirs, ours):
-            raise SchemaMismatch(
+            raise ColumnsChanged(
                 f"column {field.name!r} was written as {ours} into {name}, and the table now has {theirs}",
                 "run again: the next plan writes the table's type",
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -18,7 +19,7 @@ from uuid import uuid4
 from tidegate.errors import ObjectExists, TableError
 from tidegate.state.arrow import arrow_schema, schema_json
 from tidegate.state.log import DeltaLog, entry_path
-from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol
+from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,9 @@ class MemorySnapshot:
 
     def active_paths(self) -> frozenset[str]:
         return self.active
+
+    def size(self) -> TableSize:
+        return TableSize(len(self.active), 0, 0)
 
 
 def encode(actions: Sequence[Action]) -> bytes:
@@ -170,27 +174,49 @@ class MemoryDelta:
             "replay into a table on disk or in object storage",
         )
 
+    def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """New columns without a row: the files of the old ones leave."""
+        if any(batch.num_rows for batch in rows):
+            raise TableError("a table in memory holds files, not rows", "use a table on disk or in object storage")
+        removed = [{"remove": {"path": _quoted(path), "dataChange": True}} for path in sorted(base.active_paths())]
+        metadata = {"metaData": _metadata(base.facts, rows.schema)}
+        self._follow(base, [_info("WRITE", note), metadata, *removed, *_body((), note)])
+
+    def all_rows(self, base: Snapshot) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+        raise TableError("a table in memory holds files, not rows", "use a table on disk or in object storage")
+
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow
 
         new = {field.name: field for field in fields}
         kept = [new.pop(field.name, field) for field in arrow_schema(base.facts.schema_json)]
-        facts = base.facts
-        metadata = {
-            "id": facts.table_id,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema_json(pyarrow.schema([*kept, *new.values()])),
-            "partitionColumns": list(facts.partition_columns),
-            "configuration": dict(facts.properties),
-        }
-        info = {"commitInfo": {"operation": "ADD COLUMN"}}
+        metadata = _metadata(base.facts, pyarrow.schema([*kept, *new.values()]))
+        self._follow(base, [{"commitInfo": {"operation": "ADD COLUMN"}}, {"metaData": metadata}])
+
+    def _follow(self, base: Snapshot, actions: Sequence[Action]) -> None:
+        """These actions as the entry after ``base``, or not at all."""
+        version = base.facts.version + 1
         try:
-            self._store.put_if_absent(entry_path(facts.version + 1), encode([info, {"metaData": metadata}]))
+            self._store.put_if_absent(entry_path(version), encode(actions))
         except ObjectExists as error:
-            raise Conflict(f"version {facts.version + 1} was taken", "load again") from error
+            raise Conflict(f"version {version} was taken", "load again") from error
 
     def checkpoint(self) -> None:
         """Nothing to do: the log is replayed from its start."""
+
+
+def _metadata(facts: TableFacts, schema: pa.Schema) -> Action:
+    return {
+        "id": facts.table_id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_json(schema),
+        "partitionColumns": list(facts.partition_columns),
+        "configuration": dict(facts.properties),
+    }
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/=-_.~")
 
 
 def _info(operation: str, note: CommitNote) -> Action:
@@ -207,7 +233,7 @@ def _body(adds: Sequence[Add], note: CommitNote) -> list[Action]:
     actions: list[Action] = [
         {
             "add": {
-                "path": quote(add.path, safe="/=-_.~"),
+                "path": _quoted(add.path),
                 "partitionValues": dict(add.partition_values),
                 "size": add.size,
                 "modificationTime": add.modified_ms,

@@ -139,6 +139,11 @@ class PositionStore:
         """Fix the state of the first filtered plan unless one is fixed; returns the one that holds."""
         return cold_start.put_cold_start(self.site, state)
 
+    def has_rows(self) -> bool:
+        """Whether the table as it is now holds any file."""
+        snapshot = self.site.delta.snapshot()
+        return snapshot is not None and bool(snapshot.active_paths())
+
     def table_schema(self) -> pa.Schema | None:
         """The columns of the table as it is now, None without a table."""
         from tidegate.state.arrow import arrow_schema

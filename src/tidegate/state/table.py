@@ -1,4 +1,4 @@
-"""The port to one Delta table: a fresh snapshot, and the five things that may be written.
+"""The port to one Delta table: a fresh snapshot, and the six things that may be written.
 
 Guarantees that every adapter gives, and one contract suite checks:
 
@@ -8,6 +8,8 @@ Guarantees that every adapter gives, and one contract suite checks:
   rewrites that change no data are not in the way.
 - ``replace`` takes rows out and puts others in, in one commit or not at all; it is refused when anything was
   committed since ``base``, so that no rewrite of somebody else can bring removed rows back.
+- ``overwrite`` does the same with all rows and all columns; the table's identity, its properties, its partition
+  columns and the positions of all sources stay.
 - ``create`` never replaces a table: of two creators one is refused.
 - ``add_columns`` is refused when anything was committed since ``base``.
 - **An exception tells nothing** about whether the commit is durable.
@@ -16,6 +18,7 @@ Guarantees that every adapter gives, and one contract suite checks:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +48,15 @@ class TableFacts:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """How much a table holds, by its log."""
+
+    files: int
+    bytes: int
+    rows: int
+
+
 class Snapshot(Protocol):
     """The table as of one version."""
 
@@ -56,6 +68,9 @@ class Snapshot(Protocol):
 
     def active_paths(self) -> frozenset[str]:
         """Paths on disk of the visible data files, relative to the table. Expensive on large tables."""
+
+    def size(self) -> TableSize:
+        """How much there is; a file without statistics counts no rows. As expensive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,12 @@ class DeltaTablePort(Protocol):
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         """Remove the rows of ``base`` that fulfil ``predicate`` and add ``rows``, which all fulfil it."""
+
+    def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Give the table the columns of ``rows`` and these rows alone."""
+
+    def all_rows(self, base: Snapshot) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+        """Every row of ``base``, batch by batch, while others write."""
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         """Add nullable columns to the table seen in ``base``."""

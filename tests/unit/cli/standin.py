@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, corrections, ledger_reports, reports, staging_reports
+from tidegate import comparisons, corrections, ledger_reports, reports, schema_reports, staging_reports
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
@@ -202,6 +202,35 @@ MOVE = corrections.WatermarkMove(
     ("rows of files that are read again are in the table twice afterwards",),
     13,
     18,
+)
+
+SEEN = schema_reports.ColumnSeen(
+    "code",
+    "string",
+    10,
+    8,
+    1,
+    1,
+    "none",
+    {"integer": 7, "string": 1},
+    {"integer": "1", "string": '"A"'},
+    "kept as text",
+)
+INFERENCE = schema_reports.SchemaInference(
+    "events", "asia", 2, 10, 0, (SEEN,), ("'code' is integer (1) and string (\"A\")",), "schema:\n  fields:", ("code",)
+)
+SCHEMA_VIEW = schema_reports.SchemaView(
+    "events",
+    "file:///lake/events",
+    17,
+    "merge",
+    (schema_reports.SchemaColumn("code", None, "string", "string"),),
+    ("a note",),
+)
+CHANGE = schema_reports.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
+SCHEMA_DIFF = schema_reports.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
+REWRITE = schema_reports.TableRewrite(
+    "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
 REPLAY = corrections.ReplayReport(
@@ -551,6 +580,45 @@ class StandIn:
     ) -> corrections.ReplayReport:
         self._called("replay", config, pipeline, source, files, partition, drop_missing)
         return replace(REPLAY, applied=confirm(REPLAY))
+
+    def infer_schema(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        sample: int,
+        update: bool,
+        confirm: Callable[[schema_reports.SchemaInference], bool],
+    ) -> schema_reports.SchemaInference:
+        self._called("infer_schema", config, pipeline, source, sample, update)
+        return replace(INFERENCE, applied=update and confirm(INFERENCE))
+
+    def show_schema(self, config: str | Path, pipeline: str) -> schema_reports.SchemaView:
+        self._called("show_schema", config, pipeline)
+        return SCHEMA_VIEW
+
+    def diff_schema(self, config: str | Path, pipeline: str) -> schema_reports.SchemaDiff:
+        self._called("diff_schema", config, pipeline)
+        return SCHEMA_DIFF
+
+    def replace_schema(
+        self, config: str | Path, pipeline: str, *, confirm: Callable[[schema_reports.TableRewrite], bool]
+    ) -> schema_reports.TableRewrite:
+        self._called("replace_schema", config, pipeline)
+        return replace(REWRITE, action="schema replace", applied=confirm(REWRITE))
+
+    def widen_table(
+        self,
+        config: str | Path,
+        pipeline: str,
+        *,
+        column: str,
+        to: str,
+        confirm: Callable[[schema_reports.TableRewrite], bool],
+    ) -> schema_reports.TableRewrite:
+        self._called("widen_table", config, pipeline, column, to)
+        return replace(REWRITE, applied=confirm(REWRITE))
 
     def list_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
         self._called("list_letters", config, pipeline, source, choice)

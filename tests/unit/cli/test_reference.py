@@ -15,7 +15,16 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate import chaos_report, comparisons, corrections, errors, ledger_reports, reports, staging_reports
+from tidegate import (
+    chaos_report,
+    comparisons,
+    corrections,
+    errors,
+    ledger_reports,
+    reports,
+    schema_reports,
+    staging_reports,
+)
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
@@ -84,6 +93,8 @@ NEEDED = {
     "tidegate watermark set": ["--to", "d=1/a", "--yes"],
     "tidegate watermark reset": ["--all", "--yes"],
     "tidegate replay": ["--files", "*", "--yes"],
+    "tidegate schema replace": ["--yes"],
+    "tidegate table widen": ["--column", "id", "--type", "int64", "--yes"],
 }
 """Arguments that a command does not go without."""
 
@@ -121,6 +132,15 @@ def names(kind: Any) -> set[str]:
         ("tidegate watermark reset", (), corrections.WatermarkMove),
         ("tidegate replay", (), corrections.ReplayReport),
         ("tidegate replay", ("replayed",), corrections.FileSet),
+        ("tidegate schema infer", (), schema_reports.SchemaInference),
+        ("tidegate schema infer", ("columns", 0), schema_reports.ColumnSeen),
+        ("tidegate schema show", (), schema_reports.SchemaView),
+        ("tidegate schema show", ("columns", 0), schema_reports.SchemaColumn),
+        ("tidegate schema diff", (), schema_reports.SchemaDiff),
+        ("tidegate schema diff", ("changes", 0), schema_reports.SchemaChange),
+        ("tidegate schema replace", (), schema_reports.TableRewrite),
+        ("tidegate table widen", (), schema_reports.TableRewrite),
+        ("tidegate table widen", ("changes", 0), schema_reports.SchemaChange),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate adopt", ("adoptions", 0), reports.Adoption),
         ("tidegate reconcile", (), comparisons.ReconcileReport),

@@ -48,6 +48,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{F}.nullable": False,
     f"{P}.schema.coerce_conflicts_to_utf8": True,
     f"{P}.schema.numbers": "lenient",
+    f"{P}.schema.rescued": "leftovers",
     f"{P}.schema_evolution": "strict",
     f"{P}.delivery": "staged",
     f"{P}.staging": {"archive": True},

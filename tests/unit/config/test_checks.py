@@ -112,10 +112,10 @@ def test_partitionings_that_can_be(loaded: Load, template: str, column: str) -> 
     assert sink.partition_by.prefix_template == template.strip("/")
 
 
-def test_metadata_columns_must_not_hide_declared_ones(problems: Problems) -> None:
-    fields = "{fields: [{name: _Source_File, type: string}]}"
-    (line,) = problems(one(fields, "  metadata_columns: [_source_file, _ingested_at]\n"))
-    assert "'_source_file' is a declared or partition column too" in line
+def test_metadata_columns_must_not_hide_partition_columns(problems: Problems) -> None:
+    metadata = "  metadata_columns: [_source_file, _ingested_at]\n"
+    (line,) = problems(one(f"{{fields: {FIELDS}}}", metadata + by("_source_file")))
+    assert "'_source_file' is a partition column too" in line
 
 
 def pipelines(*each: tuple[str, str, str, str]) -> str:
@@ -160,9 +160,12 @@ def test_pipelines_of_one_table_partition_it_alike(problems: Problems) -> None:
     assert "pipelines.b.sink: pipeline 'a' writes this table with other partition columns" in line
 
 
-def test_overwriting_the_schema_is_refused_by_name(problems: Problems) -> None:
-    (line,) = problems(pipelines(("a", "x", "in/1", "lake")).replace("lake}}", "lake}, schema_evolution: overwrite}"))
-    assert "'overwrite' is not supported yet" in line
+def test_who_overwrites_the_schema_is_the_only_source_of_its_table(problems: Problems, loaded: Load) -> None:
+    overwrite = ("lake}}", "lake}, schema_evolution: overwrite}")
+    assert loaded(pipelines(("a", "x", "in/1", "lake")).replace(*overwrite))
+    (line,) = problems(pipelines(("a", "x", "in/1", "lake"), ("b", "x", "in/2", "lake")).replace(*overwrite, 1))
+    assert "pipelines.a.schema_evolution: overwrite wants to be the only source of its table" in line
+    assert "a/x, b/x" in line
 
 
 def test_dead_letters_need_a_place_of_their_own(problems: Problems) -> None:

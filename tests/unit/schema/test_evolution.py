@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tidegate.errors import SchemaMismatch
+from tidegate.errors import ReplacesTable, SchemaMismatch
 from tidegate.schema.evolution import evolve, write_schema
 from tidegate.schema.types import TIMESTAMP, type_name
 from tidegate.specs import Evolution
@@ -131,10 +131,17 @@ def test_names_that_differ_only_in_case_are_refused() -> None:
         added(pa.schema([("id", pa.int64())]), pa.schema([("ID", pa.int64())]))
 
 
-def test_overwrite_gives_what_differs_and_refuses_nothing() -> None:
+def test_what_merge_refuses_replaces_the_table_in_overwrite() -> None:
     file = pa.schema([pa.field("id", pa.string(), nullable=False), ("s", pa.string())])
-    assert added(TABLE, file, OVERWRITE) == (pa.field("id", pa.string(), nullable=False),)
-    assert write_schema(file, TABLE, OVERWRITE) == file
+    with pytest.raises(ReplacesTable, match=r"'id' is int64 in the table and string in x\.parquet"):
+        added(TABLE, file, OVERWRITE)
+    with pytest.raises(ReplacesTable):
+        write_schema(file, TABLE, OVERWRITE)
+
+
+def test_what_keeps_every_row_is_the_same_in_merge_and_in_overwrite() -> None:
+    file = FILE.remove(1).append(pa.field("n", pa.int32()))
+    assert added(TABLE, file, OVERWRITE) == added(TABLE, file, MERGE) == (pa.field("n", pa.int32()),)
 
 
 def test_the_written_columns_are_the_declared_ones_without_partition_columns() -> None:

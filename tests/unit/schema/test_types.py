@@ -95,7 +95,7 @@ def test_types_have_the_arrow_form_of_delta() -> None:
             FieldSpec("a", "map", keys=FieldSpec("", "int64"), values=FieldSpec("", "string")),
             "keys of a map are strings",
         ),
-        (FieldSpec("", "string"), "without a name"),
+        (FieldSpec("", "string"), "is empty; give it a name"),
         (FieldSpec("a", "struct", fields=(FieldSpec("b", "wrong"),)), "a.b: unknown type 'wrong'"),
     ],
 )
