@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.errors import ObjectExists, ObjectMissing, SourceError, StateError
+from tidegate.errors import ObjectExists, ObjectMissing, StateError
 from tidegate.observe.events import Emit, Notice
-from tidegate.planning.plan import FileSlice, Plan
+from tidegate.planning.plan import Plan
 from tidegate.runs.place import Place
+from tidegate.runs.sampling import first_lines, without_lines
 from tidegate.schema.infer import Inference, infer
 from tidegate.schema.types import field_specs
-from tidegate.sink.decompression import chunks
-from tidegate.sink.lines import blocks
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
 from tidegate.state.fitting import check_partition_types, check_partitioning
 from tidegate.state.opened import Opened
-from tidegate.storage.port import ObjectStore
 
 SAMPLED_FILES = 10
 SAMPLED_LINES = 1000
@@ -128,21 +123,11 @@ def _remember(place: Place, found: Inference) -> Inference:
 def _sampled(place: Place, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
     step = max(1, len(slices) // SAMPLED_FILES)
-    samples = (_lines(place.source_store, place.source, each) for each in slices[::step][:SAMPLED_FILES])
+    chosen = slices[::step][:SAMPLED_FILES]
+    samples = (first_lines(place.source_store, place.source, each, SAMPLED_LINES) for each in chosen)
     by = place.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
+    found = without_lines(place.source_store, place.source, chosen, SAMPLED_LINES, keys)
+    if found is not None:
+        return found
     return infer(samples, coerce_conflicts_to_utf8=place.pipeline.schema.coerce_conflicts_to_utf8, forbidden=keys)
-
-
-def _lines(store: ObjectStore, source: PathSource, each: FileSlice) -> Sequence[bytes]:
-    """The first lines of a file; a file that cannot be read says nothing here and is refused when it is read."""
-    try:
-        with closing(store.open_input(each.path, etag=each.etag, size=each.size)) as raw:
-            return list(islice(_split(blocks(chunks(raw, each.path, source.compression))), SAMPLED_LINES))
-    except (SourceError, ObjectMissing):
-        return []
-
-
-def _split(found: Iterator[bytes]) -> Iterator[bytes]:
-    for block in found:
-        yield from bytes(block).splitlines()

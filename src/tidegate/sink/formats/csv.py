@@ -94,7 +94,7 @@ class CsvRows:
 
     def record(self, number: int) -> Pairs:
         """The declared cells of one record as JSON values."""
-        cells = self._sheet.cells(self._line(number))
+        cells = self._sheet.cells(self.line(number))
         return Pairs(
             (name, None if cell is None else cell_value(cell, self._fields[name]))
             for name, cell in cells
@@ -103,9 +103,10 @@ class CsvRows:
 
     def text(self, number: int) -> bytes:
         """The header and the record, as written."""
-        return self._sheet.header + self._line(number)
+        return self._sheet.header + self.line(number)
 
-    def _line(self, number: int) -> bytes:
+    def line(self, number: int) -> bytes:
+        """One record as written, without its line end."""
         return _without_end(self._block.text[self._starts[number] : self._ends[number]])
 
 
@@ -248,6 +249,26 @@ def header_of(
             raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
         return block.without(number + 1), names, _without_end(header) + b"\n"
     return block.without(len(block.ends)), None, b""
+
+
+def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
+    """The records of a file that are not blank, whose columns nobody has declared."""
+    dialect = dialect_of(options, path)
+    sheet = None
+    for block in record_blocks(without_lines(without_mark(plain), options.skip_rows), dialect):
+        if sheet is None:
+            block, names, header = header_of(block, dialect, options, path)
+            if names is None:
+                continue
+            sheet = Sheet(names or _numbered(block, dialect), header, dialect, options.null_values)
+        rows = CsvRows(block, sheet, ())
+        yield from ((sheet, rows.line(number)) for number in range(len(rows)))
+
+
+def _numbered(block: Block, dialect: Dialect) -> tuple[str, ...]:
+    """Names for columns that have none, as many as the first record has cells."""
+    first = _without_end(block.text[: int(block.ends[0])])
+    return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
 
 
 def without_lines(plain: Iterable[bytes], count: int) -> Iterator[bytes]:
