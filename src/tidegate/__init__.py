@@ -73,9 +73,11 @@ from tidegate.reports import (
 )
 from tidegate.specs import (
     Compression,
+    CsvOptions,
     ErrorHandling,
     Evolution,
     FieldSpec,
+    Format,
     LateFiles,
     Lateness,
     Location,
@@ -102,6 +104,7 @@ __all__ = [
     "Check",
     "Compression",
     "ConfigError",
+    "CsvOptions",
     "DemoReport",
     "ErrorHandling",
     "Evolution",
@@ -111,6 +114,7 @@ __all__ = [
     "FileSet",
     "FileTotals",
     "FilesReport",
+    "Format",
     "FoundDataFile",
     "FoundDataFiles",
     "FoundFiles",

@@ -131,8 +131,6 @@ class PathSource:
     pattern: str | None = None
     exclude: tuple[str, ...] = ()
     compression: Compression = Compression.AUTO
-    format: Format = Format.NDJSON
-    csv: CsvOptions = field(default_factory=CsvOptions)
     partition_filter: PartitionFilter | None = None
     late_files: LateFiles = LateFiles.WINDOW
     late_window: int = 1000
@@ -147,6 +145,8 @@ class PathSource:
     mirror_legacy: bool = False
     poll_interval_secs: int = 60
     tracking: Tracking = Tracking.WATERMARK
+    format: Format = Format.NDJSON
+    csv: CsvOptions = field(default_factory=CsvOptions)
 
 
 class ParquetCodec(StrEnum):

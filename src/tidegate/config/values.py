@@ -205,7 +205,7 @@ def cells(value: object) -> tuple[str, ...]:
     """A list of texts, which may be empty ones; a single one stands for itself."""
     items = value if isinstance(value, Items) else [value]
     if not all(isinstance(item, Scalar) for item in items):
-        raise refusal("must be a list of texts")
+        raise refusal("must be a list of texts", "put words such as NULL in quotes")
     return tuple(str(item) for item in items)
 
 
