@@ -89,10 +89,12 @@ from tidegate.schema_reports import (
 )
 from tidegate.specs import (
     Compression,
+    CsvOptions,
     Delivery,
     ErrorHandling,
     Evolution,
     FieldSpec,
+    Format,
     LateFiles,
     Lateness,
     Location,
@@ -124,6 +126,7 @@ __all__ = [
     "CommitReport",
     "Compression",
     "ConfigError",
+    "CsvOptions",
     "Delivery",
     "DemoReport",
     "ErrorHandling",
@@ -135,6 +138,7 @@ __all__ = [
     "FileSet",
     "FileTotals",
     "FilesReport",
+    "Format",
     "FoundDataFile",
     "FoundDataFiles",
     "FoundFiles",

@@ -106,12 +106,12 @@ class SourceError(TidegateError):
 class BadRecord(TidegateError):
     """A source file holds something that is not a record of the declared schema."""
 
-    def __init__(self, path: str, line: int, reason: str) -> None:
-        Exception.__init__(self, path, line, reason)
+    def __init__(self, path: str, line: int, reason: str, noun: str = "line") -> None:
+        Exception.__init__(self, path, line, reason, noun)
         self.path = path
         self.line = line
         self.reason = reason
-        self.problem = f"{path}, line {line}: {reason}"
+        self.problem = f"{path}, {noun} {line}: {reason}"
         self.remedy = "correct the file; it is read again as soon as it has changed"
 
 

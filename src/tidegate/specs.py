@@ -83,6 +83,38 @@ class Compression(StrEnum):
     NONE = "none"
 
 
+class Format(StrEnum):
+    """What source files hold."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PARQUET = "parquet"
+    AVRO = "avro"
+    JSON = "json"
+
+    @property
+    def is_compressible(self) -> bool:
+        """Whether files may be compressed as a whole; the others compress what is inside them."""
+        return self not in (Format.PARQUET, Format.AVRO)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """How CSV files are written; without a ``delimiter`` it is a comma, and a tab in ``.tsv`` files.
+
+    Without an ``escape`` a quote inside quotes is doubled. ``columns`` name the cells of files without a header. An
+    unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
+    """
+
+    delimiter: str | None = None
+    quote: str | None = '"'
+    escape: str | None = None
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    null_values: tuple[str, ...] = ("",)
+    skip_rows: int = 0
+
+
 class Tracking(StrEnum):
     """How a source remembers what was read: a watermark per partition, or the set of all paths."""
 
@@ -113,6 +145,8 @@ class PathSource:
     mirror_legacy: bool = False
     poll_interval_secs: int = 60
     tracking: Tracking = Tracking.WATERMARK
+    format: Format = Format.NDJSON
+    csv: CsvOptions = field(default_factory=CsvOptions)
 
 
 class ParquetCodec(StrEnum):

@@ -65,6 +65,8 @@ def documented_default(key: Key) -> str:
         return f"`{value.value}`"
     if value == ():
         return "`[]`"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
     if type(value).__name__.endswith("Model"):
         return "its defaults"
     if not isinstance(value, bool | int | float | str):

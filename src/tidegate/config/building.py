@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegate.config.models import (
+    CsvModel,
     ElementModel,
     ErrorHandlingModel,
     FieldModel,
@@ -15,6 +16,7 @@ from tidegate.config.models import (
     SourceModel,
 )
 from tidegate.specs import (
+    CsvOptions,
     ErrorHandling,
     FieldSpec,
     Location,
@@ -72,6 +74,8 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         pattern=model.pattern,
         exclude=model.exclude,
         compression=model.compression,
+        format=model.format,
+        csv=_csv(model.csv),
         partition_filter=PartitionFilter(bounds.prefix_template, bounds.lookback) if bounds else None,
         late_files=model.late_files,
         late_window=model.late_window,
@@ -86,6 +90,18 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         mirror_legacy=model.checkpoint.mirror_legacy,
         poll_interval_secs=model.poll_interval_secs,
         tracking=Tracking.WATERMARK if model.use_watermark else Tracking.SET,
+    )
+
+
+def _csv(model: CsvModel) -> CsvOptions:
+    return CsvOptions(
+        delimiter=model.delimiter,
+        quote=None if model.quote == "none" else model.quote,
+        escape=model.escape,
+        header=model.header,
+        columns=model.columns,
+        null_values=model.null_values,
+        skip_rows=model.skip_rows,
     )
 
 

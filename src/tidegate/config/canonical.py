@@ -15,6 +15,7 @@ from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import MASK, looks_secret, masked
 from tidegate.specs import (
     FieldSpec,
+    Format,
     Lateness,
     Location,
     PathSource,
@@ -78,6 +79,8 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
 
 def _source(source: PathSource) -> dict[str, Any]:
     data = _source_keys(source)
+    if source.format is not Format.CSV:
+        del data["csv"]
     if source.tracking is Tracking.WATERMARK:
         return data
     return {key: value for key, value in data.items() if key not in ("partition_filter", *WATERMARK_ONLY)}
@@ -92,6 +95,17 @@ def _source_keys(source: PathSource) -> dict[str, Any]:
         "pattern": source.pattern,
         "exclude": list(source.exclude),
         "compression": source.compression.value,
+        "format": source.format.value,
+        "csv": {
+            "delimiter": source.csv.delimiter,
+            "quote": source.csv.quote or "none",
+            "escape": source.csv.escape,
+            "header": source.csv.header,
+            "columns": list(source.csv.columns),
+            "null_values": list(source.csv.null_values),
+            "skip_rows": source.csv.skip_rows,
+            "encoding": "utf-8",
+        },
         "batch_size": source.batch_size,
         "poll_interval_secs": source.poll_interval_secs,
         "max_attempts": source.max_attempts,

@@ -27,6 +27,8 @@ def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
         yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
         yield from _column_problems(root, where, pipeline)
         yield from _dead_letter_problems(root, where, pipeline, absolute)
+        for source, block in pipeline.blocks("sources"):
+            yield from _format_problems(root, (*where, "sources", source), block)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
@@ -53,6 +55,10 @@ def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Probl
     if rescued and rescued in taken:
         text = f"{rescued!r} is a declared or partition column too; give it another name"
         yield problem(root, (*where, "schema", "rescued"), text)
+    for source, block in pipeline.blocks("sources") if rescued else ():
+        if (block.text("format") or "ndjson") not in ("ndjson", "json"):
+            text = f"source {source!r} reads {block.text('format')} files; allowed: with ndjson and json only"
+            yield problem(root, (*where, "schema", "rescued"), text)
     for name in _scalars(sink.get("metadata_columns")):
         if name.lower() in keys:
             text = f"{str(name)!r} is a partition column too; rename that one"
@@ -67,6 +73,27 @@ def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Ab
     if letters and table and absolute(letters) == absolute(table):
         text = "is the table itself; allowed: a place of its own"
         yield problem(root, (*where, "error_handling", "dlq_path"), text)
+
+
+def _format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    """Keys that say something about another format than the source's."""
+    kind = str(source.text("format") or "ndjson")
+    compression = source.text("compression")
+    if kind in ("parquet", "avro") and compression not in (None, "auto", "none"):
+        text = f"{kind} files are compressed inside, not as a whole; allowed: remove it"
+        yield problem(root, (*where, "compression"), text)
+    if source.get("csv") is None:
+        return
+    if kind != "csv":
+        yield problem(root, (*where, "csv"), f"the format of this source is {kind}; set format: csv, or remove it")
+    csv = source.block("csv")
+    if _scalars(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
+        text = "the header of each file names its columns; set header: false, or remove it"
+        yield problem(root, (*where, "csv", "columns"), text)
+    marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}
+    if len(set(marks.values())) < len(marks):
+        text = f"{', '.join(marks)} are not all different; allowed: a character of its own for each"
+        yield problem(root, (*where, "csv"), text)
 
 
 def _scalars(node: Node) -> list[Scalar]:
@@ -108,8 +135,14 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
 def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:
     for source, block in root.block("pipelines").block(name).blocks("sources"):
         uri = block.text("source_uri")
-        filters = repr([_scalars(block.get(key)) for key in ("pattern", "exclude")])
+        filters = repr([_scalars(block.get(key)) for key in ("pattern", "exclude")] + [_endings(block)])
         yield _Writer(name, source, absolute(uri) if uri else "", filters)
+
+
+def _endings(source: Block) -> str:
+    """What tells the files of one source by their names, where it has no pattern."""
+    kind = str(source.text("format") or "ndjson")
+    return "" if source.get("pattern") is not None else "ndjson" if kind == "json" else kind
 
 
 def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from tidegate.specs import (
     Compression,
     Delivery,
     Evolution,
+    Format,
     LateFiles,
     Lateness,
     Numbers,
@@ -68,6 +69,25 @@ class CheckpointModel(Model):
     )
 
 
+class CsvModel(Model):
+    """How CSV files are written."""
+
+    delimiter: v.Character | None = Field(
+        default=None, description="What stands between cells; unset: a comma, in .tsv files a tab."
+    )
+    quote: v.CharacterOrNone = Field(default='"', description="What stands around cells; none: cells are never quoted.")
+    escape: v.Character | None = Field(
+        default=None, description="What stands before a quote inside quotes; unset: such quotes are doubled."
+    )
+    header: v.Flag = Field(default=True, description="Whether the first record of each file names its columns.")
+    columns: v.Texts = Field(
+        default=(), description="The columns of files without a header, in order; unset: the declared ones."
+    )
+    null_values: v.Cells = Field(default=("",), description="Unquoted cells that are null.")
+    skip_rows: v.CountOrNone = Field(default=0, description="Lines to pass over at the beginning of each file.")
+    encoding: v.Encoding = Field(default="utf-8", description="How text is encoded.")
+
+
 class SourceModel(Model):
     """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
@@ -87,6 +107,11 @@ class SourceModel(Model):
         default=Compression.AUTO,
         description="How the files are compressed; auto goes by the ending of the name.",
     )
+    format: v.FileFormat = Field(
+        default=Format.NDJSON,
+        description="What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.",
+    )
+    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
     batch_size: v.Count = Field(default=8192, description="Rows per decoder batch.")
     poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
     max_attempts: v.Count = Field(

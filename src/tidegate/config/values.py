@@ -24,6 +24,7 @@ from tidegate.specs import (
     Compression,
     Delivery,
     Evolution,
+    Format,
     LateFiles,
     Lateness,
     Numbers,
@@ -220,6 +221,28 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(text(item) for item in value)
 
 
+def cells(value: object) -> tuple[str, ...]:
+    """A list of texts, which may be empty ones; a single one stands for itself."""
+    items = value if isinstance(value, Items) else [value]
+    if not all(isinstance(item, Scalar) for item in items):
+        raise refusal("must be a list of texts", "put words such as NULL in quotes")
+    return tuple(str(item) for item in items)
+
+
+def character(value: object) -> str:
+    """One ASCII character; ``tab`` is the word for a tab."""
+    found = str(value) if isinstance(value, Scalar) else ""
+    found = "\t" if found == "tab" else found
+    if len(found) != 1 or not (found == "\t" or " " <= found <= "~"):
+        raise refusal("is not one character", "allowed: one ASCII character, or tab")
+    return found
+
+
+def character_or_none(value: object) -> str:
+    """The same, or ``none``."""
+    return "none" if isinstance(value, Scalar) and value == "none" else character(value)
+
+
 def glob(value: object) -> str:
     """A glob over paths below a source."""
     pattern = text(value)
@@ -289,6 +312,10 @@ Globs = Annotated[
     BeforeValidator(globs),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
+Texts = Annotated[tuple[str, ...], BeforeValidator(texts)]
+Cells = Annotated[tuple[str, ...], BeforeValidator(cells)]
+Character = Annotated[str, BeforeValidator(character)]
+CharacterOrNone = Annotated[str, BeforeValidator(character_or_none)]
 Name = Annotated[str, BeforeValidator(name)]
 Template = Annotated[str, BeforeValidator(template)]
 Directories = Annotated[str, BeforeValidator(directories)]
@@ -315,6 +342,8 @@ MetadataColumns = Annotated[
     WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
 ]
 SourceCompression = Annotated[Compression, _one_of(Compression)]
+FileFormat = Annotated[Format, _one_of(Format)]
+Encoding = Annotated[Literal["utf-8"], BeforeValidator(choice(("utf-8",)))]
 Codec = Annotated[ParquetCodec, _one_of(ParquetCodec)]
 Late = Annotated[LateFiles, _one_of(LateFiles)]
 EvolutionMode = Annotated[Evolution, _one_of(Evolution)]

@@ -13,7 +13,7 @@ from functools import cache
 
 from tidegate.planning.globs import matches_any_level, matches_path
 from tidegate.planning.reasons import Reason, Skipped
-from tidegate.specs import LateFiles, PathSource
+from tidegate.specs import Format, LateFiles, PathSource
 from tidegate.watermarks.layout import Layout
 from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import SourceFile, just_below, split
@@ -21,9 +21,22 @@ from tidegate.watermarks.prefixes import cold_start_prefixes
 from tidegate.watermarks.sealing import Directories, is_directory_sealed, is_sealed, opened
 from tidegate.watermarks.standing import standings
 
-SUFFIXES = tuple(
-    ending + compression for ending in (".ndjson", ".jsonl", ".json") for compression in ("", ".gz", ".zst")
-)
+_ENDINGS = {
+    Format.NDJSON: (".ndjson", ".jsonl", ".json"),
+    Format.CSV: (".csv", ".tsv"),
+    Format.PARQUET: (".parquet",),
+    Format.AVRO: (".avro",),
+    Format.JSON: (".json",),
+}
+SUFFIXES = {
+    format: tuple(
+        ending + compression
+        for ending in endings
+        for compression in (("", ".gz", ".zst") if format.is_compressible else ("",))
+    )
+    for format, endings in _ENDINGS.items()
+}
+"""How the names of files end, by format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,7 @@ def accepts(source: PathSource, path: str) -> Reason | None:
     if path.startswith(("_", ".")) or "/_" in path or "/." in path:
         return Reason.INTERNAL
     if source.pattern is None:
-        if not path.endswith(SUFFIXES):
+        if not path.endswith(SUFFIXES[source.format]):
             return Reason.SUFFIX
     elif not matches_path(source.pattern, path):
         return Reason.PATTERN

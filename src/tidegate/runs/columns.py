@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 
-from tidegate.errors import ObjectExists, ObjectMissing, ReplacesTable, SourceError, StateError
+from tidegate.errors import ObjectExists, ObjectMissing, ReplacesTable, StateError
 from tidegate.observe.events import Emit, Notice
 from tidegate.planning.plan import FileSlice, Plan
 from tidegate.runs.place import Place
+from tidegate.runs.sampling import first_lines, without_lines
 from tidegate.schema.infer import Inference, agreeing, look
 from tidegate.schema.types import field_specs
-from tidegate.sink.decompression import chunks
-from tidegate.sink.lines import blocks
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
 from tidegate.state.fitting import check_partition_types, check_partitioning, costs_rows
 from tidegate.state.opened import Opened
-from tidegate.storage.port import ObjectStore
 
 SAMPLED_FILES = 10
 SAMPLED_LINES = 1000
@@ -156,27 +152,15 @@ def _sampled(place: Place, plan: Plan) -> Inference:
 
 def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:
     """What the first ``lines`` of each of these files say, with what is in the way of it."""
-    samples = (_lines(place.source_store, place.source, each, lines) for each in slices)
     by = place.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
+    found = without_lines(place.source_store, place.source, slices, lines, keys)
+    if found is not None:
+        return found
     schema = place.pipeline.schema
     return look(
-        samples,
+        (first_lines(place.source_store, place.source, each, lines) for each in slices),
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         forbidden=keys,
         rescued=schema.rescued is not None,
     )
-
-
-def _lines(store: ObjectStore, source: PathSource, each: FileSlice, lines: int) -> Sequence[bytes]:
-    """The first lines of a file; a file that cannot be read says nothing here and is refused when it is read."""
-    try:
-        with closing(store.open_input(each.path, etag=each.etag, size=each.size)) as raw:
-            return list(islice(_split(blocks(chunks(raw, each.path, source.compression))), lines))
-    except (SourceError, ObjectMissing):
-        return []
-
-
-def _split(found: Iterator[bytes]) -> Iterator[bytes]:
-    for block in found:
-        yield from bytes(block).splitlines()

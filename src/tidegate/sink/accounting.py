@@ -118,11 +118,16 @@ def _add_map(parsed: Parsed, array: pa.Array) -> None:
     parsed.keys += len(array.items) - array.items.null_count
     parsed.text_arrays.append(array.keys)
     _add(parsed, array.items)
-    rows = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
-    codes = array.keys.dictionary_encode()
-    pairs = rows * (len(codes.dictionary) + 1) + codes.indices.to_numpy()
-    if len(np.unique(pairs)) != len(pairs):
+    if has_repeated_keys(array):
         raise Suspicious("a repeated key in a map")
+
+
+def has_repeated_keys(maps: pa.Array) -> bool:
+    """Whether one of the maps has a key twice."""
+    rows = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
+    codes = maps.keys.dictionary_encode()
+    pairs = rows * (len(codes.dictionary) + 1) + codes.indices.to_numpy()
+    return len(np.unique(pairs)) != len(pairs)
 
 
 def text_bytes(array: pa.Array) -> Bytes:

@@ -76,14 +76,18 @@ class CarefulReader:
     def read(self, line: bytes) -> dict[str, Any]:
         """The record as Python values by column; raises :class:`BadLine`."""
         try:
-            return self._read(line)
+            return self.record(parse(line))
         except NotJson as error:
             raise BadLine(str(error)) from error
+
+    def record(self, value: Any) -> dict[str, Any]:
+        """The same for a line that is parsed already."""
+        try:
+            return self._checked(value)
         except RecursionError as error:
             raise BadLine("nested too deeply") from error
 
-    def _read(self, line: bytes) -> dict[str, Any]:
-        value = parse(line)
+    def _checked(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, Pairs):
             raise BadLine(f"not an object but {kind_of(value)}")
         for name, found in value:

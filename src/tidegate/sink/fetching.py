@@ -10,10 +10,11 @@ import io
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tidegate.planning.plan import FileSlice
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.seekable import SeekableInput
 
 AHEAD = 16
 _THREADS = 8
@@ -42,6 +43,14 @@ class Fetcher:
         if fetched is None:
             return self._store.open_input(each.path, etag=each.etag, size=each.size)
         return io.BytesIO(fetched.result())
+
+    def seekable(self, each: FileSlice) -> BinaryIO:
+        """The same, to be read from anywhere."""
+        self._fetch_ahead()
+        fetched = self._fetched.pop(each.path, None)
+        if fetched is not None:
+            return io.BytesIO(fetched.result())
+        return cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
 
     def close(self) -> None:
         """Stop fetching."""

@@ -20,6 +20,7 @@ from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.writer import RollingWriter
+from tidegate.specs import Format
 from tidegate.storage.port import ObjectStore
 
 Lines = npt.NDArray[np.int64]
@@ -35,6 +36,7 @@ class Landing:
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
         self._ingested_at = datetime.now(UTC)
         self._files: list[FinishedFile] = []
+        self._noun = "line" if task.format is Format.NDJSON else "record"
         self._letters = None if task.letters is None else Letterbox(task.letters)
         self._letter_files: list[FinishedFile] = []
 
@@ -63,7 +65,7 @@ class Landing:
         if not rejected:
             return
         if self._letters is None:
-            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason)
+            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
         self._letters.records(each, first_line, rejected)
 
     def tick(self) -> None:

@@ -30,7 +30,7 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
     """
     held: list[bytes] = []
     size = 0
-    for chunk in _without_mark(chunks):
+    for chunk in without_mark(chunks):
         held.append(chunk)
         size += len(chunk)
         if size < block_bytes:
@@ -47,7 +47,8 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
         yield last if last.endswith(b"\n") else last + b"\n"
 
 
-def _without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same chunks without a byte order mark at the beginning."""
     beginning = b""
     rest = iter(chunks)
     for chunk in rest:

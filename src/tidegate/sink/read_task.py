@@ -9,12 +9,15 @@ import pyarrow as pa
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.letter import fingerprint
 from tidegate.schema.types import arrow_schema
+from tidegate.sink.avro_library import reading_library
 from tidegate.sink.letters import LetterPlace
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings
 from tidegate.specs import (
     Compression,
+    CsvOptions,
     FieldSpec,
+    Format,
     Location,
     Numbers,
     OnBadRecord,
@@ -46,6 +49,8 @@ class ReadTask:
     fields: tuple[FieldSpec, ...]
     file_schema: bytes
     compression: Compression = Compression.AUTO
+    format: Format = Format.NDJSON
+    csv: CsvOptions = field(default_factory=CsvOptions)
     numbers: Numbers = Numbers.STRICT
     coerce_conflicts_to_utf8: bool = False
     rescued: str | None = None
@@ -71,6 +76,8 @@ def read_task(
     run: str = "",
 ) -> ReadTask:
     """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
+    if source.format is Format.AVRO:
+        reading_library()
     sink, schema = pipeline.sink, pipeline.schema
     declared = arrow_schema(fields)
     metadata = [pa.field(name, METADATA_COLUMNS[name]) for name in sink.metadata_columns]
@@ -82,6 +89,8 @@ def read_task(
         fields=fields,
         file_schema=files.serialize().to_pybytes(),
         compression=source.compression,
+        format=source.format,
+        csv=source.csv,
         numbers=schema.numbers,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         rescued=schema.rescued,

@@ -23,7 +23,9 @@ from tidegate.specs import FieldSpec, Numbers
 FRACTION_DIGITS = 18
 """Digits behind the point that an integer is checked for; further ones are beyond any double."""
 
-_INTEGER = pa.decimal128(38, FRACTION_DIGITS)
+INTEGER = pa.decimal128(38, FRACTION_DIGITS)
+"""What whole numbers are read as, so that a fraction is noticed."""
+
 _UNIT = np.uint64(10**FRACTION_DIGITS)
 _EXACT = float(2**51)
 _INTEGERS: dict[str, tuple[type[np.signedinteger[Any]], pa.DataType]] = {
@@ -53,7 +55,7 @@ def relaxed_type(field: FieldSpec, numbers: Numbers) -> pa.DataType:
     if field.type == "binary" or (numbers is Numbers.STRICT and field.type in _TEXTS):
         return pa.string()
     if numbers is Numbers.STRICT and field.type in _INTEGERS:
-        return _INTEGER
+        return INTEGER
     decimal = decimal_of(field.type)
     if decimal and numbers is Numbers.STRICT:
         return _wide_decimal(*decimal)

@@ -1,4 +1,4 @@
-"""Dead letters read again: the lines they keep go through the same decoder into the same table as on the first day."""
+"""Dead letters read again: the records they keep go by the same rules into the same table as on the first day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from tidegate.schema.letter import Letter
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.decoder import Decoder
+from tidegate.sink.formats.opening import open_format
+from tidegate.sink.formats.port import FileFormat
 from tidegate.sink.landing import Landing
 from tidegate.sink.lines import BLOCK_BYTES
 from tidegate.sink.parquet import FinishedFile
@@ -35,22 +36,14 @@ class Reread:
 
 
 def reread(task: ReadTask, letters: Iterable[Letter]) -> Reread:
-    """Decode the lines of ``letters``, which come file by file."""
+    """Decode the records of ``letters``, which come file by file."""
     found = Reread()
     partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
-    decoder = Decoder(
-        task.fields,
-        numbers=task.numbers,
-        coerce=task.coerce_conflicts_to_utf8,
-        forbidden=partitioning.from_path,
-        filled=partitioning.required,
-        rows_per_step=task.batch_size,
-        rescued=task.rescued,
-    )
+    format = open_format(task, partitioning)
     landing = Landing(replace(task, letters=None), partitioning, open_store(task.table))
     with contextlib.closing(landing):
         for block in _blocks(letters):
-            _take(decoder, landing, block, found)
+            _take(format, landing, block, found)
         found.files, _ = landing.finish()
     return found
 
@@ -70,8 +63,8 @@ def _blocks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
             yield block
 
 
-def _take(decoder: Decoder, landing: Landing, block: list[Letter], found: Reread) -> None:
-    decoded = decoder.decode(b"".join(letter.content + b"\n" for letter in block))
+def _take(format: FileFormat, landing: Landing, block: list[Letter], found: Reread) -> None:
+    decoded = format.reread([letter.content for letter in block], block[0].file or "")
     kept = np.arange(len(block)) if decoded.offsets is None else decoded.offsets
     lines = np.array([(block[offset].line or 1) - 1 for offset in kept], np.int64)
     landing.write(decoded.batch, block[0].file or "", lines, 0)

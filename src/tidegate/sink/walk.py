@@ -1,18 +1,20 @@
 """One unit, file after file. A file counts as far as it was read, or not at all.
 
-Small files are gathered and decoded together, because the cost of a call would exceed that of their few records; a
-bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is held until
-its end and only then handed on. A large one begins after a cut, so that everything written since is its own and can
-be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for one commit.
+Small files of lines are gathered and decoded together, because the cost of a call would exceed that of their few
+records; a bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is
+held until its end and only then handed on. A large one begins after a cut, so that everything written since is its
+own and can be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for
+one commit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import BinaryIO
 
 import numpy as np
 
@@ -20,11 +22,12 @@ from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissin
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.literals import written
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.decoder import Decoded, Decoder, Rejected
-from tidegate.sink.decompression import chunks
+from tidegate.sink.decoder import Decoded, Rejected
 from tidegate.sink.fetching import Fetcher
+from tidegate.sink.formats.lines import LineFormat
+from tidegate.sink.formats.opening import open_format
 from tidegate.sink.landing import Landing
-from tidegate.sink.lines import BLOCK_BYTES, LONGEST_LINE, LineTooLong, blocks, skip
+from tidegate.sink.lines import BLOCK_BYTES, LONGEST_LINE, LineTooLong
 from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask
@@ -57,15 +60,8 @@ class Walk:
         self._task = task
         self._fetch = Fetcher(source)
         partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
-        self._decoder = Decoder(
-            task.fields,
-            numbers=task.numbers,
-            coerce=task.coerce_conflicts_to_utf8,
-            forbidden=partitioning.from_path,
-            filled=partitioning.required,
-            rows_per_step=task.batch_size,
-            rescued=task.rescued,
-        )
+        self._format = open_format(task, partitioning)
+        self._lines = self._format if isinstance(self._format, LineFormat) else None
         self._landing = Landing(task, partitioning, table)
         self._outcomes: dict[str, FileOutcome] = {}
         self._gathered: list[_Small] = []
@@ -89,7 +85,7 @@ class Walk:
 
     def unknown_fields(self) -> dict[str, int]:
         """Fields that the schema does not have, with how often they had a value."""
-        return {written(name): count for name, count in self._decoder.unknown.items() if count}
+        return {written(name): count for name, count in self._format.unknown.items() if count}
 
     def close(self) -> None:
         """Stop; what is not finished is given up."""
@@ -107,30 +103,31 @@ class Walk:
     def _is_late(self) -> bool:
         return self._task.deadline is not None and time.time() >= self._task.deadline
 
-    def _blocks(self, each: FileSlice) -> Generator[bytes]:
-        """The lines of a file that are not committed yet."""
+    def _opened(self, each: FileSlice) -> BinaryIO:
         try:
-            raw = self._fetch(each)
+            return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
         except AccessDenied as error:
             raise _Denied(error.problem, error.remedy) from error
-        with contextlib.closing(raw):
-            whole = blocks(chunks(raw, each.path, self._task.compression))
-            yield from skip(whole, each.start_record, each.path) if each.start_record else whole
+
+    def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
+        """The records of a file that are not committed yet."""
+        with contextlib.closing(self._opened(each)) as raw:
+            yield from self._format.decoded(raw, each)
 
     def _outcome(self, each: FileSlice) -> FileOutcome:
         """Read one file by itself."""
         file = _FileWalk(self._landing, each, self._task)
         try:
-            for block in self._blocks(each):
+            for decoded in self._decoded(each):
                 self._landing.tick()
-                file.take(self._decoder.decode(block))
+                file.take(decoded)
                 if file.is_large and not self._task.whole_files and self._is_enough_in_the_middle(each):
                     return file.covered(eof=False)
             return file.covered(eof=True)
         except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
             self._stop_at(error)
             file.give_up()
-            return _failure(each, error, file.line)
+            return self._failure(each, error, file.line)
 
     def _stop_at(self, error: Exception) -> None:
         """Let a bad record end the task, where that is wanted."""
@@ -143,16 +140,17 @@ class Walk:
 
     def _gather(self, each: FileSlice) -> bool:
         """Read a small file and put it to the others; False when it is not small after all."""
-        lines = self._blocks(each)
+        if self._lines is None:
+            return False
         try:
-            text = next(lines, b"")
-            if next(lines, None) is not None:
-                return False
+            with contextlib.closing(self._opened(each)) as raw:
+                lines = self._lines.blocks(raw, each)
+                text = next(lines, b"")
+                if next(lines, None) is not None:
+                    return False
         except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
-            self._outcomes[each.path] = _failure(each, error, 0)
+            self._outcomes[each.path] = self._failure(each, error, 0)
             return True
-        finally:
-            lines.close()
         self._gathered.append(_Small(each, text, text.count(b"\n")))
         self._gathered_bytes += len(text)
         if self._gathered_bytes >= BLOCK_BYTES:
@@ -162,10 +160,10 @@ class Walk:
     def _decode_gathered(self) -> None:
         """Decode the gathered files together; each is refused or covered on its own."""
         files, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        if not files:
+        if not files or self._lines is None:
             return
         self._landing.tick()
-        decoded = self._decoder.decode(b"".join([file.text for file in files]))
+        decoded = self._lines.decode(b"".join([file.text for file in files]))
         bounds = np.cumsum([0, *(file.lines for file in files)])
         rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
         rejected = _by_file(decoded.rejected, bounds)
@@ -177,7 +175,7 @@ class Walk:
                 self._outcomes[file.slice.path] = _covered(file, end - start, len(bad))
             except BadRecord as error:
                 self._stop_at(error)
-                self._outcomes[file.slice.path] = _failure(file.slice, error, 0)
+                self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
                 refused.add(number)
         if not refused and not self._landing.tells_files_apart:
             self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0)
@@ -192,6 +190,19 @@ class Walk:
                 lines = None if decoded.offsets is None else decoded.offsets[start:end] - bounds[number]
                 batch = decoded.batch.slice(start, end - start)
                 self._landing.write(batch, files[number].slice.path, lines, 0)
+
+    def _failure(self, each: FileSlice, error: Exception, line: int) -> FileOutcome:
+        noun = self._format.noun
+        match error:
+            case ObjectChanged() | ObjectMissing():
+                return Changed(each.path)
+            case BadRecord():
+                reason = f"{noun} {error.line}: {error.reason}"
+            case LineTooLong():
+                reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
+            case _:
+                reason = str(error).removeprefix(f"{each.path}: ")
+        return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))
 
 
 class _FileWalk:
@@ -259,16 +270,3 @@ def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, li
 def _covered(file: _Small, rows: int, bad: int) -> Covered:
     each = file.slice
     return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True, rows=rows, bad=bad)
-
-
-def _failure(each: FileSlice, error: Exception, line: int) -> FileOutcome:
-    match error:
-        case ObjectChanged() | ObjectMissing():
-            return Changed(each.path)
-        case BadRecord():
-            reason = f"line {error.line}: {error.reason}"
-        case LineTooLong():
-            reason = f"a line after line {line} is longer than {LONGEST_LINE // 2**20} MiB"
-        case _:
-            reason = str(error).removeprefix(f"{each.path}: ")
-    return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))

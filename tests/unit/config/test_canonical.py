@@ -23,6 +23,15 @@ OTHER_VALUES: dict[str, Any] = {
     f"{S}.pattern": "*.json",
     f"{S}.exclude": ["tmp*", "*.bak"],
     f"{S}.compression": "zstd",
+    f"{S}.format": "json",
+    f"{S}.csv": {"delimiter": "tab"},
+    f"{S}.csv.delimiter": ";",
+    f"{S}.csv.quote": "none",
+    f"{S}.csv.escape": "\\",
+    f"{S}.csv.header": True,
+    f"{S}.csv.columns": ["id", "at"],
+    f"{S}.csv.null_values": ["", "NA"],
+    f"{S}.csv.skip_rows": 2,
     f"{S}.batch_size": 17,
     f"{S}.poll_interval_secs": 17,
     f"{S}.max_attempts": 17,
@@ -102,6 +111,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 ONE_VALUE_ONLY = {
     f"{S}.type",
+    f"{S}.csv.encoding",
     f"{S}.use_watermark",
     f"{P}.sink.load_type",
     f"{P}.schema.infer",
@@ -110,7 +120,7 @@ NESTED = {f"{F}.{key}" for key in ("fields", "items", "keys", "values")}
 
 
 def base() -> dict[str, Any]:
-    source = {"source_uri": "in", "use_watermark": True}
+    source = {"source_uri": "in", "use_watermark": True, "format": "csv", "csv": {"header": False}}
     source["partition_filter"] = {"prefix_template": "d=%Y-%m-%d", "lookback": 2}
     partitioned = {"prefix_template": "date=%Y-%m-%d"}
     fields = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
@@ -127,6 +137,8 @@ def changed(path: str, value: object) -> dict[str, Any]:
         holder = holder.setdefault(part.removesuffix("[]"), {})
         holder = holder[0] if part.endswith("[]") else holder
     holder[last] = value
+    if path == f"{S}.format":
+        del holder["csv"]
     return data
 
 
@@ -169,7 +181,7 @@ def test_show_prints_every_key(loaded: Load) -> None:
 
 
 def test_show_prints_the_same_keys_in_the_same_order_as_the_models(loaded: Load) -> None:
-    data = yaml.safe_load(show(loaded(SMALL)))["pipelines"]["pipelines"]
+    data = yaml.safe_load(show(loaded(SMALL.replace("path: in", "path: in, format: csv"))))["pipelines"]["pipelines"]
     names = [key.name for key in every_key() if key.block == S]
     assert list(data["sources"]["default"]) == names
     assert list(data) == [key.name for key in every_key() if key.block == P]

@@ -19,7 +19,7 @@ from tidegate.planning.discovery import (
 )
 from tidegate.planning.globs import compiled
 from tidegate.planning.reasons import Reason, Skipped, Tally, tallied
-from tidegate.specs import LateFiles, PartitionFilter
+from tidegate.specs import Format, LateFiles, PartitionFilter
 from tidegate.watermarks.late_window import LateWindow
 from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal
 from tidegate.watermarks.sealing import Directories
@@ -51,6 +51,22 @@ STATE = PathState(Active("d/m"), {"d": "m"})
 )
 def test_names_of_the_format_are_taken_and_others_have_a_reason(path: str, reason: Reason | None) -> None:
     assert accepts(OF, path) is reason
+
+
+@pytest.mark.parametrize(
+    ("format", "taken", "left"),
+    [
+        (Format.CSV, ("a.csv", "a.tsv", "a.csv.gz", "a.tsv.zst"), ("a.json", "a.parquet")),
+        (Format.PARQUET, ("d=1/a.parquet", "a.snappy.parquet"), ("a.parquet.gz", "a.csv")),
+        (Format.AVRO, ("a.avro",), ("a.avro.gz", "a.json")),
+        (Format.JSON, ("a.json", "a.json.gz", "a.json.zst"), ("a.ndjson", "a.jsonl")),
+    ],
+)
+def test_every_format_has_its_endings(format: Format, taken: tuple[str, ...], left: tuple[str, ...]) -> None:
+    one = replace(OF, format=format)
+    assert [accepts(one, path) for path in taken] == [None] * len(taken)
+    assert [accepts(one, path) for path in left] == [Reason.SUFFIX] * len(left)
+    assert accepts(replace(one, pattern="*.txt"), "a.txt") is None
 
 
 @pytest.mark.parametrize(

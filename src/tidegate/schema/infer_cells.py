@@ -1,0 +1,80 @@
+"""Columns from samples of text cells, as CSV has them: the narrowest type that takes every cell, and a report.
+
+Whole numbers become ``int64``, other numbers ``float64``, ``true`` and ``false`` ``boolean``; anything else, a number
+with leading zeros and a mixture included, stays ``string``, which takes every cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidegate.errors import SourceError
+from tidegate.schema.column_names import unusable
+from tidegate.schema.infer import FieldReport, Inference
+from tidegate.schema.literals import shortened
+from tidegate.specs import FieldSpec
+
+Row = Mapping[str, str | None]
+"""The cells of one record by column, None for null."""
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+@dataclass(slots=True)
+class _Column:
+    records: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, cell: str | None) -> None:
+        self.records += 1
+        if cell is not None:
+            kind = _kind(cell)
+            self.kinds[kind] += 1
+            self.examples.setdefault(kind, shortened(cell))
+
+    def type(self) -> tuple[str, str]:
+        """The type, and a note where it is not plain."""
+        kinds = set(self.kinds)
+        if not kinds:
+            return "string", "never had a value; taken for text"
+        if kinds <= {"integer", "number"}:
+            return ("float64" if "number" in kinds else "int64"), ""
+        if kinds == {"boolean"}:
+            return "boolean", ""
+        mixed = " and ".join(f"{kind} ({self.examples[kind]})" for kind, _ in self.kinds.most_common())
+        return "string", f"kept as text: {mixed}" if len(kinds) > 1 else ""
+
+
+def _kind(cell: str) -> str:
+    if _INTEGER.fullmatch(cell):
+        return "integer"
+    if _NUMBER.fullmatch(cell):
+        return "number"
+    return "boolean" if cell.lower() in ("true", "false") else "string"
+
+
+def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbidden: tuple[str, ...] = ()) -> Inference:
+    """Columns that take every sampled record; raises :class:`SourceError` for names that cannot be columns."""
+    columns: dict[str, _Column] = {}
+    records = 0
+    for rows in samples:
+        for row in rows:
+            records += 1
+            for name, cell in row.items():
+                columns.setdefault(name, _Column()).add(cell)
+    if not records:
+        raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
+    if problems := unusable(list(columns), forbidden):
+        raise SourceError("the columns cannot be used: " + "; ".join(problems), "declare schema.fields")
+    fields, report = [], []
+    for name, column in columns.items():
+        kind, note = column.type()
+        fields.append(FieldSpec(name, kind))
+        seen = sum(column.kinds.values())
+        report.append(FieldReport(name, kind, records, seen, dict(column.kinds.most_common()), note))
+    return Inference(tuple(fields), tuple(report), records, unreadable)

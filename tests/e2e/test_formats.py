@@ -1,0 +1,169 @@
+"""Sources of every format, from files to the table: exactly once, by watermark and by set, with all commands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.format_files import ENDINGS, written
+from support.lake import Lake
+from support.reconciling import compare, ingest
+from tidegate import api
+from tidegate.observe.events import Notice
+from tidegate.planning.selecting import Selection
+from tidegate.reports import LettersReport
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.letters import Choice, retry
+from tidegate.runs.place import open_place
+from tidegate.runs.replay_choice import other_locations
+from tidegate.runs.replaying import Replay
+
+DAY = "date=2026-01-28"
+MOMENT = datetime(2026, 1, 28, 12, tzinfo=UTC)
+OTHERS = sorted(set(ENDINGS) - {"ndjson"})
+
+
+def lake_of(root: Path, format: str, **source: Any) -> Lake:
+    return Lake(root, source_settings={"format": format, **source})
+
+
+def put(lake: Lake, path: str, data: bytes) -> None:
+    target = lake.root / "data" / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+
+
+def arrive(lake: Lake, format: str, name: str) -> None:
+    """A file of ten good records."""
+    numbers = range(lake.next_id, lake.next_id + 10)
+    rows = [{"id": number, "ts": MOMENT, "event": f"view {number}"} for number in numbers]
+    lake.expected.extend(numbers)
+    lake.next_id += 10
+    put(lake, f"{DAY}/{name}{ENDINGS[format]}", written(format, rows))
+
+
+def retried(lake: Lake) -> LettersReport:
+    (place,) = api._places(lake.project, "events")
+    return retry(place, Choice(), InProcessLane)
+
+
+@pytest.mark.parametrize("use_watermark", [True, False])
+@pytest.mark.parametrize("format", OTHERS)
+def test_every_record_is_in_the_table_once(tmp_path: Path, format: str, use_watermark: bool) -> None:
+    lake = lake_of(tmp_path, format, use_watermark=use_watermark)
+    for name in ("1", "2", "3"):
+        arrive(lake, format, name)
+    put(lake, f"{DAY}/4.xlsx", b"something else")
+    report = lake.run()
+    assert report.ok
+    assert report.sources[0].files == 3
+    arrive(lake, format, "5")
+    assert lake.run().sources[0].files == 1
+    assert lake.run().sources[0].files == 0
+    lake.assert_exactly_once()
+    told = api.files(lake.config, "events").files
+    assert sorted(each.file for each in told) == [f"{DAY}/{name}{ENDINGS[format]}" for name in "1235"]
+    (source,) = compare(lake.project).sources
+    assert (source.ingested, source.late.count, source.changed.count, source.gone.count) == (4, 0, 0, 0)
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_columns_are_inferred(tmp_path: Path, format: str) -> None:
+    lake = lake_of(tmp_path, format)
+    lake.schema = {"infer": True}
+    rows = [{"id": number, "share": number / 4, "ok": True, "name": f"n{number}"} for number in range(20)]
+    put(lake, f"{DAY}/1{ENDINGS[format]}", written(format, rows))
+    assert lake.run().ok
+    assert lake.rows("select * from t order by id") == rows
+    told = [event.text for event in lake.seen if isinstance(event, Notice)]
+    assert [line.partition(" (")[0] for line in told] == [
+        "inferred id: int64",
+        "inferred share: float64",
+        "inferred ok: boolean",
+        "inferred name: string",
+    ]
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_bad_records_are_kept_and_read_again(tmp_path: Path, format: str) -> None:
+    lake = lake_of(tmp_path, format)
+    whole = {"fields": [{"name": "id", "type": "int64"}, {"name": "share", "type": "int64"}]}
+    lake.schema = whole
+    rows = [{"id": number, "share": 0.5 if number in (3, 7) else 1.0} for number in range(10)]
+    put(lake, f"{DAY}/1{ENDINGS[format]}", written(format, rows))
+    report = lake.run()
+    assert report.ok
+    assert report.sources[0].bad_records == 2
+    letters = api.list_letters(lake.config, "events")
+    assert [letter.line for letter in letters] == [4, 8]
+    assert {letter.reason for letter in letters} == {"'share': 0.5 has a fraction, the column is int64"}
+    assert retried(lake).answered == 0
+    assert api.list_letters(lake.config, "events") == letters
+    lake.schema = {**whole, "numbers": "lenient"}
+    assert retried(lake).answered == 2
+    assert api.list_letters(lake.config, "events") == ()
+    assert lake.ids() == list(range(10))
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_a_damaged_file_is_a_letter_and_the_others_are_read(tmp_path: Path, format: str) -> None:
+    lake = lake_of(tmp_path, format, max_attempts=1)
+    arrive(lake, format, "1")
+    put(lake, f"{DAY}/2{ENDINGS[format]}", b"\xff\xfe damaged")
+    arrive(lake, format, "3")
+    lake.run()
+    lake.run()
+    lake.assert_exactly_once()
+    (letter,) = api.list_letters(lake.config, "events")
+    assert (letter.kind, letter.file) == ("file", f"{DAY}/2{ENDINGS[format]}")
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_late_files_are_found_and_rows_are_replaced(tmp_path: Path, format: str) -> None:
+    lake = lake_of(tmp_path, format, late_files="strict")
+    lake.sink_settings = {"metadata_columns": ["_source_file", "_source_record"]}
+    arrive(lake, format, "5")
+    assert lake.run().ok
+    arrive(lake, format, "1")
+    assert lake.run().sources[0].files == 0
+    ingest(lake.project)
+    lake.assert_exactly_once()
+    row = {"id": 0, "ts": MOMENT, "event": "again"}
+    put(lake, f"{DAY}/5{ENDINGS[format]}", written(format, [row]))
+    project = lake.project
+    place = open_place(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
+    carried = Replay(place, InProcessLane(), others=other_locations(project, place))
+    assert carried.run(Selection(f"{DAY}/5*", None), lambda report: True).rows_written == 1
+    assert lake.ids() == [0, *range(10, 20)]
+    assert lake.rows("select _source_record as n from t where id = 0") == [{"n": 0}]
+
+
+def test_a_source_that_changes_its_format_keeps_its_position(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "csv")
+    arrive(lake, "csv", "1")
+    arrive(lake, "parquet", "2")
+    assert lake.run().sources[0].files == 1
+    lake.source_settings = {"format": "parquet"}
+    assert lake.run().sources[0].files == 1
+    assert lake.run().sources[0].files == 0
+    lake.assert_exactly_once()
+
+
+def test_files_with_other_columns_say_so_when_columns_are_inferred(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    lake.schema = {"infer": True}
+    put(lake, f"{DAY}/1.parquet", written("parquet", [{"a": 1}], schema=pa.schema([("a", pa.int16())])))
+    put(lake, f"{DAY}/2.parquet", written("parquet", [{"a": 2**40, "b": "x"}]))
+    assert lake.run().ok
+    assert lake.rows("select a, b from t order by a") == [{"a": 1, "b": None}, {"a": 2**40, "b": "x"}]
+    other = lake_of(tmp_path / "other", "parquet")
+    other.schema = {"infer": True}
+    put(other, f"{DAY}/1.parquet", written("parquet", [{"a": 1}]))
+    put(other, f"{DAY}/2.parquet", written("parquet", [{"a": "x"}]))
+    report = other.run()
+    assert not report.ok
+    assert "'a' is int64 and string" in str(report.sources[0].error)
