@@ -13,6 +13,7 @@ from tidegate.config.models import (
     SchemaModel,
     SinkModel,
     SourceModel,
+    TransformModel,
 )
 from tidegate.specs import (
     ErrorHandling,
@@ -28,6 +29,7 @@ from tidegate.specs import (
     SinkSpec,
     SparkSpec,
     Tracking,
+    TransformSpec,
 )
 
 Absolute = Callable[[str], str]
@@ -56,7 +58,12 @@ def _pipeline(name: str, model: PipelineModel, absolute: Absolute) -> PipelineSp
         sink=_sink(model.sink, absolute),
         max_concurrent_files=model.max_concurrent_files,
         error_handling=_error_handling(model.error_handling, absolute),
+        transform=_transform(model.transform),
     )
+
+
+def _transform(model: TransformModel) -> TransformSpec | None:
+    return TransformSpec(model.sql, model.python) if model.sql or model.python else None
 
 
 def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:

@@ -26,6 +26,7 @@ def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
         yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
         yield from _column_problems(root, where, pipeline)
         yield from _dead_letter_problems(root, where, pipeline, absolute)
+        yield from _transform_problems(root, where, pipeline)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
@@ -60,6 +61,12 @@ def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Ab
     if letters and table and absolute(letters) == absolute(table):
         text = "is the table itself; allowed: a place of its own"
         yield problem(root, (*where, "error_handling", "dlq_path"), text)
+
+
+def _transform_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    transform = pipeline.block("transform")
+    if transform.text("sql") is not None and transform.text("python") is not None:
+        yield problem(root, (*where, "transform", "python"), "given beside 'sql'; allowed: one of them")
 
 
 def _scalars(node: Node) -> list[Scalar]:

@@ -230,6 +230,17 @@ class ErrorHandlingModel(Model):
     )
 
 
+class TransformModel(Model):
+    """What becomes of the rows between reading and writing; give one of the two."""
+
+    sql: v.Query | None = Field(
+        default=None, description="A query over the view 'source', which has the columns that were read."
+    )
+    python: v.Function | None = Field(
+        default=None, description="module:function, called with a DataFrame; what it returns is written."
+    )
+
+
 class PipelineModel(Model):
     """One or more sources into one table."""
 
@@ -239,6 +250,10 @@ class PipelineModel(Model):
     )
     schema_evolution: v.EvolutionMode = Field(
         default=Evolution.MERGE, description="What happens when files and table have different columns."
+    )
+    transform: TransformModel = Field(
+        default_factory=TransformModel.model_construct,
+        description="What becomes of the rows between reading and writing; then Spark writes the table.",
     )
     sink: SinkModel = Field(description="The table.")
     delivery: v.Direct = Field(default="direct", description="direct: the run that writes also commits.")

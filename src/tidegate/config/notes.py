@@ -23,7 +23,6 @@ REFUSED: dict[str, dict[str, str]] = {
         "staging": "staged delivery; remove it, a run commits what it writes",
     },
     "pipeline": {
-        "transform": "transforms; remove it and select in a view over the table",
         "staging": "staged delivery; remove it, a run commits what it writes",
     },
     "source": {
