@@ -92,6 +92,7 @@ from tidegate.specs import (
     SinkSpec,
     SparkSpec,
     Tracking,
+    TransformSpec,
 )
 
 __version__ = "0.1.0"
@@ -145,6 +146,7 @@ __all__ = [
     "TableComparison",
     "TidegateError",
     "Tracking",
+    "TransformSpec",
     "WatermarkHistory",
     "WatermarkMove",
     "WatermarkView",
