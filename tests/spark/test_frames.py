@@ -67,6 +67,8 @@ def test_a_table_that_only_spark_may_write_gets_every_row_once(spark: SparkSessi
     (status,) = tidegate.status(lake.config)
     assert (status.version, status.backlog_files, status.error) == (1, 0, None)
     assert left_in_work(lake) == []
+    (commit,) = tidegate.watermark_history(lake.config, "events")[0].positions
+    assert commit.data_files == log(lake)[-1].read_text().count('{"add":') > 0
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_run_and_nothing_is_committed(spark: SparkSession, lake: Lake) -> None:

@@ -23,8 +23,8 @@ from tidegate.state.pace import Pace
 from tidegate.state.remembered import RememberedPaths
 from tidegate.state.store import PositionStore, open_delta
 from tidegate.state.winner import StateUnreadable, way_out
-from tidegate.state.work_areas import KIND as WORK
 from tidegate.state.work_areas import WorkRemover
+from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.codec import decode, is_newer

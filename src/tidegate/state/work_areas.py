@@ -8,21 +8,24 @@ a day later.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from tidegate.errors import ObjectMissing
 from tidegate.specs import Location
 from tidegate.state.identity import SourceKey
+from tidegate.state.log import entry_path
 from tidegate.state.opened import Opened
+from tidegate.state.written_files import KIND, save
 from tidegate.storage.opening import remove_empty_directories
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
-KIND = "work"
 KEPT = timedelta(hours=24)
 """How long a work area is left alone that somebody may still be using."""
 
@@ -64,12 +67,16 @@ def clean_old(store: ObjectStore, key: SourceKey, now: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkRemover:
-    """Pays the debt of a commit that took its rows from a work area."""
+    """Pays the debt of a commit that took its rows from a work area: its data files are noted, the area goes."""
 
     store: ObjectStore
 
     def pay(self, opened: Opened, owed: Mapping[str, Any]) -> None:
-        """Remove the area."""
+        """Note the files that the commit added, unless its entry is gone by now, and remove the area."""
+        if opened.parent is not None and opened.committed_at >= 0:
+            with suppress(ObjectMissing):
+                entry = self.store.get(entry_path(opened.committed_at))
+                save(self.store, opened.key, opened.version, opened.parent.attempt, entry)
         remove_work(self.store, str(owed["directory"]))
 
 
