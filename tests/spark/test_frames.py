@@ -14,7 +14,7 @@ import pytest
 
 import tidegate
 from spark.frame_tables import FEATURES, create, rows
-from support.lake import Lake
+from support.lake import FIELDS, Lake
 from tidegate import failpoints
 from tidegate.failpoints import InjectedFailure
 from tidegate.observe.events import CommitContested, Committed
@@ -119,7 +119,7 @@ def test_a_run_that_breaks_off_is_taken_up_by_the_next(spark: SparkSession, lake
     assert ids(spark, lake) == lake.expected
 
 
-def test_a_lost_answer_and_a_rival_change_nothing(spark: SparkSession, lake: Lake) -> None:
+def test_a_lost_answer_a_rival_and_a_new_column_change_nothing(spark: SparkSession, lake: Lake) -> None:
     create(spark, lake, "columnMapping")
     failpoints.arm("state.commit.after=lose, state.debt.before=lose")
     assert tidegate.run(lake.config).ok
@@ -134,8 +134,13 @@ def test_a_lost_answer_and_a_rival_change_nothing(spark: SparkSession, lake: Lak
 
     failpoints.arm_by(rival)
     assert tidegate.run(lake.config, emit=lake.seen.append).ok
+    failpoints.arm("")
     assert [event for event in lake.seen if isinstance(event, CommitContested)]
     assert ids(spark, lake) == lake.expected
+    lake.schema = {"fields": [*FIELDS, {"name": "price", "type": "float64"}]}
+    lake.arrive("date=2026-01-28/4.ndjson.gz", records=1, price=2.5)
+    assert tidegate.run(lake.config).ok
+    assert [row["price"] for row in rows(spark, lake)] == [None] * (len(lake.expected) - 1) + [2.5]
     assert left_in_work(lake) == []
 
 

@@ -96,6 +96,7 @@ def test_a_function_makes_the_rows(spark: SparkSession, lake: Lake, monkeypatch:
         ("select nothing_such, date from source", "nothing_such"),
         ("select id, date, id as ID from source", "twice"),
         ("select id, date, null as x from source", "no type"),
+        ("select id, date, parse_json('1') as x from source", "variant"),
         ("select id from source", "partition column 'date'"),
         ("select id, date, raise_error('not today') as x from source", "not today"),
     ],

@@ -77,7 +77,7 @@ class SparkFrame:
     def _computed(self) -> pa.Schema:
         """The columns of the transform's result; each must have a name of its own and a type."""
         from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import NullType
+        from pyspark.sql.types import NullType, VariantType
 
         schema = self._frame.schema
         twice = [name for name, count in Counter(each.name.lower() for each in schema).items() if count > 1]
@@ -86,6 +86,9 @@ class SparkFrame:
         untyped = [each.name for each in schema if isinstance(each.dataType, NullType)]
         if untyped:
             raise self._mismatch(f"gives the column {untyped[0]!r} no type", "cast it, such as: cast(null as string)")
+        variants = [each.name for each in schema if isinstance(each.dataType, VariantType)]
+        if variants:
+            raise self._mismatch(f"gives {variants[0]!r}, a variant, which no lane writes", "cast it, or keep the text")
         missing = [name for name in self._partitioned_by if name not in schema.names]
         if missing:
             raise self._mismatch(
