@@ -108,7 +108,7 @@ def test_a_position_moves_without_rows_whatever_the_table_has(spark: SparkSessio
     assert ids(spark, lake) == [*lake.expected, 95]
 
 
-@pytest.mark.parametrize("place", ["runs.read", "state.document.after", "state.done.before"])
+@pytest.mark.parametrize("place", ["state.document.after", "state.done.before"])
 def test_a_run_that_breaks_off_is_taken_up_by_the_next(spark: SparkSession, lake: Lake, place: str) -> None:
     create(spark, lake, "columnMapping")
     failpoints.arm(f"{place}=raise")

@@ -88,7 +88,7 @@ class SparkArrowLane:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
             raise TidegateError(
-                f"Spark gave up on a task: {_cause(error)}",
+                f"Spark gave up on a task: {cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
             ) from error
         return tuple(_received(row["result"]) for row in rows)
@@ -181,7 +181,7 @@ def _cancel(session: Any) -> None:
         session.sparkContext.cancelAllJobs()
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """The telling part of Spark's long message: what ended a worker, or the last Python exception."""
     text = str(error)
     if "Python worker exited unexpectedly" in text:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
 from tidegate.sink.work_rows import WorkRows
+from tidegate.spark.arrow_lane import cause
 from tidegate.specs import ParquetCodec, TransformSpec
 from tidegate.state.table import CommitNote
 from tidegate.storage.opening import split_uri
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 VIEW = "source"
 
 _CONTESTED = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception")
-"""How Delta tells that somebody else wrote the table meanwhile: worth another try."""
-
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
 
@@ -97,7 +96,7 @@ class SparkFrame:
         try:
             return to_arrow_schema(schema, timezone="UTC")
         except Exception as error:
-            raise self._mismatch(f"gives a type that no table can hold ({first_line(error)})", "cast it") from error
+            raise self._mismatch(f"gives a type that no table can hold ({telling_line(error)})", "cast it") from error
 
     def _mismatch(self, problem: str, remedy: str) -> SchemaMismatch:
         return SchemaMismatch(f"{self._pipeline.name}: {self._pipeline.transform} {problem}", remedy)
@@ -105,8 +104,8 @@ class SparkFrame:
     def _failure(self, error: Exception) -> TableError:
         transform = self._pipeline.transform
         through = "" if transform is None else f" ({transform})"
-        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {first_line(error)}"
-        if _CONTESTED.search(str(error)):
+        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {telling_line(error)}"
+        if is_contested(error):
             return TableError(problem, "try again")
         return RowsRefused(problem, "nothing was committed and the position is unchanged; correct that and run again")
 
@@ -125,7 +124,7 @@ def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> Dat
         raise
     except Exception as error:
         raise RowsRefused(
-            f"{pipeline}: {transform} failed: {first_line(error)}",
+            f"{pipeline}: {transform} failed: {telling_line(error)}",
             "nothing was committed; correct the transform and run again",
         ) from error
     if not isinstance(result, DataFrame):
@@ -206,8 +205,15 @@ def _path(uri: str) -> str:
     return f"/{split_uri(uri)[2]}"
 
 
-def first_line(error: Exception) -> str:
-    """The telling part of Spark's long message."""
+def is_contested(error: Exception) -> bool:
+    """Whether Delta tells that somebody else wrote the table meanwhile, so that another try may succeed."""
+    return _CONTESTED.search(str(error)) is not None
+
+
+def telling_line(error: Exception) -> str:
+    """The telling part of Spark's long message; of a Python function that failed, its exception."""
+    if "Traceback (most recent call last)" in str(error):
+        return cause(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")

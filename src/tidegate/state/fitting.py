@@ -28,11 +28,10 @@ def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
 
     Each change comes with the files of the commit before it.
     """
-    if any(
-        (change.replacement is not None or change.frame is not None) and (change.data_files or len(changes) > 1)
-        for change, _ in changes
-    ):
-        raise TableError("a change replaces or computes rows and brings data files", "commit them one after the other")
+    for change, _ in changes:
+        if (change.replacement or change.frame) and (change.data_files or len(changes) > 1):
+            how = "replaces rows" if change.replacement else "has rows that Spark writes"
+            raise TableError(f"a change {how} and brings data files", "commit them one after the other")
     files = [file.path for change, _ in changes for file in change.data_files]
     if len(files) > MAX_FILES:
         raise TableError(
