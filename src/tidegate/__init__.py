@@ -112,6 +112,7 @@ from tidegate.specs import (
     SparkSpec,
     StagingSpec,
     Tracking,
+    TransformSpec,
 )
 from tidegate.staging_reports import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 
@@ -183,6 +184,7 @@ __all__ = [
     "TableRewrite",
     "TidegateError",
     "Tracking",
+    "TransformSpec",
     "WatermarkHistory",
     "WatermarkMove",
     "WatermarkView",

@@ -82,7 +82,7 @@ def run(
     """
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    with _lane(project.spark, emit, flag) as lane:
+    with _lane(project.spark, emit, flag, lambda: _places(project, pipeline)) as lane:
         return _run(project, pipeline, mode, emit, flag, lane)
 
 
@@ -225,8 +225,9 @@ def retry_letters(
 
     project = load(config, pipeline=pipeline)
     choice = Choice(tuple(ids), file, reason)
-    with _lane(project.spark, emit, threading.Event()) as lane:
-        return tuple(retry(place, choice, lambda: lane, emit) for place in _places_of(project, pipeline, source))
+    places = _places_of(project, pipeline, source)
+    with _lane(project.spark, emit, threading.Event(), lambda: places) as lane:
+        return tuple(retry(place, choice, lambda: lane, emit) for place in places)
 
 
 def discard_letters(
@@ -287,7 +288,8 @@ def reconcile(
     names = {each.name for each in _pipelines(project, pipeline)}
     every = _places(project, None, emit)
     places = places_named(tuple(each for each in every if each.pipeline.name in names), source)
-    with _lane(project.spark, emit, flag) if ingest else contextlib.nullcontext() as lane, stops_on_signals(flag):
+    spark = _lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
+    with spark as lane, stops_on_signals(flag):
         return Reconciling(places, every, Wanted(lane, clean, age), emit, flag).all()
 
 
@@ -504,12 +506,20 @@ def chaos(
 
 
 @contextlib.contextmanager
-def _lane(spec: SparkSpec, emit: Emit, stop: threading.Event) -> Iterator[Lane]:
-    """Spark, started when it is first needed."""
+def _lane(
+    spec: SparkSpec, emit: Emit, stop: threading.Event, places: Callable[[], tuple[Place, ...]] = tuple
+) -> Iterator[Lane]:
+    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can."""
     from tidegate.observe.events import SessionStarting
+    from tidegate.runs.frames import any_frames
     from tidegate.spark.arrow_lane import SparkArrowLane
 
-    lane = SparkArrowLane(spec, stop=stop, starting=lambda where: emit(SessionStarting("", "", where)))
+    lane = SparkArrowLane(
+        spec,
+        stop=stop,
+        starting=lambda where: emit(SessionStarting("", "", where)),
+        delta=lambda: any_frames(places()),
+    )
     try:
         yield lane
     finally:

@@ -17,6 +17,7 @@
     ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
     ├── TableError                 5   the table cannot take what we would write
     │   ├── UnsupportedTable           features or properties outside the allow-list
+    │   ├── RowsRefused                Spark did not write the rows: a constraint, or a transform that failed
     │   └── SchemaMismatch             columns do not fit
     │       ├── ColumnsChanged             … since the files were written (retryable: plan again)
     │       └── ReplacesTable              … and schema_evolution is `overwrite`
@@ -133,6 +134,10 @@ class TableError(TidegateError):
 
 class UnsupportedTable(TableError):
     """The table uses features or properties that this writer must not touch."""
+
+
+class RowsRefused(TableError):
+    """Spark did not write the rows, and the same rows would not be written by another try."""
 
 
 class SchemaMismatch(TableError):

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
+SHOWN_QUERY = 80
 
 
 class Options(Mapping[str, str]):
@@ -274,6 +275,23 @@ class StagingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TransformSpec:
+    """What becomes of the rows between reading and writing: a query over ``source``, or ``module:function``.
+
+    Exactly one of them is given.
+    """
+
+    sql: str | None = None
+    python: str | None = None
+
+    def __str__(self) -> str:
+        if self.python:
+            return f"transform.python {self.python}"
+        query = " ".join((self.sql or "").split())
+        return f"transform.sql {query if len(query) <= SHOWN_QUERY else query[:SHOWN_QUERY] + '…'}"
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """Sources, schema and sink under one name."""
 
@@ -285,6 +303,7 @@ class PipelineSpec:
     error_handling: ErrorHandling = field(default_factory=ErrorHandling)
     delivery: Delivery = Delivery.DIRECT
     staging: StagingSpec = field(default_factory=StagingSpec)
+    transform: TransformSpec | None = None
 
     @property
     def dead_letters(self) -> Location:

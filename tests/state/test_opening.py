@@ -14,9 +14,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
+from tidegate.state.features import lane_reasons
 from tidegate.state.files import Change
 from tidegate.state.identity import Identity
 from tidegate.state.opening import Accept
+from tidegate.state.table import TableFacts, TableProtocol
 from tidegate.storage.local import LocalStore
 
 
@@ -419,7 +421,13 @@ def mapping_of(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "b"} if metadata == MAPPED else {}
 
 
-def crafted(lake: Lake, protocol: dict[str, Any], properties: dict[str, str], metadata: dict[str, Any]) -> None:
+def crafted(
+    lake: Lake,
+    protocol: dict[str, Any],
+    properties: dict[str, str],
+    metadata: dict[str, Any],
+    info: dict[str, Any] | None = None,
+) -> None:
     """A table that the Delta library would not make."""
     schema = {
         "type": "struct",
@@ -429,7 +437,7 @@ def crafted(lake: Lake, protocol: dict[str, Any], properties: dict[str, str], me
         ],
     }
     actions = [
-        {"commitInfo": {"timestamp": 1, "operation": "CREATE TABLE"}},
+        {"commitInfo": {**(info or {}), "timestamp": 1, "operation": "CREATE TABLE"}},
         {"protocol": protocol},
         {
             "metaData": {
@@ -457,32 +465,83 @@ def featured(*writer: str, reader: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
+NEED_FRAMES = [
+    (featured(reader=("columnMapping",)), {"delta.columnMapping.mode": "name"}, MAPPED, "column mapping"),
+    (
+        {"minReaderVersion": 2, "minWriterVersion": 5},
+        {"delta.columnMapping.mode": "id"},
+        MAPPED,
+        "column mapping",
+    ),
+    (featured("checkConstraints"), {"delta.constraints.c": "id > 0"}, {}, "CHECK constraint 'c'"),
+    (featured("generatedColumns"), {}, {"delta.generationExpression": "1"}, "'id' is a generated column"),
+    (LEGACY, {}, {"delta.invariants": '{"expression":{"expression":"id > 3"}}'}, "column invariant"),
+    (featured("identityColumns"), {}, {}, "identity columns"),
+    ({"minReaderVersion": 1, "minWriterVersion": 6}, {}, {}, "identity columns"),
+    (featured(reader=("typeWidening",)), {}, {}, "type widening"),
+    (featured("rowTracking", "domainMetadata"), {"delta.enableRowTracking": "true"}, {}, "row tracking"),
+    (featured("inCommitTimestamp"), {"delta.enableInCommitTimestamps": "true"}, {}, "in-commit timestamps"),
+    (featured("clustering", "domainMetadata"), {}, {}, "clustering"),
+    (featured("allowColumnDefaults"), {}, {}, "column defaults"),
+    (featured("icebergCompatV2"), {}, {}, "Iceberg"),
+    (LEGACY, {"delta.somethingNew": "on"}, {}, "delta.somethingNew"),
+    (featured(reader=("vacuumProtocolCheck",)), {}, {}, "protocol check of VACUUM"),
+]
+"""Protocol, properties, metadata of the column ``id``, and how the reason for the DataFrame lane names it."""
+
+
+class TestTablesThatOnlySparkWrites:
+    @pytest.mark.parametrize(("protocol", "properties", "metadata", "named"), NEED_FRAMES)
+    def test_it_is_opened_and_says_why_it_needs_the_dataframe_lane(
+        self, lake: Lake, protocol: dict[str, Any], properties: dict[str, str], metadata: dict[str, Any], named: str
+    ) -> None:
+        crafted(lake, protocol, properties, metadata)
+        opened = lake.positions().open()
+        assert any(named in reason for reason in opened.needs_frames), opened.needs_frames
+        assert opened.table_version == 0
+
+    @pytest.mark.parametrize(("protocol", "properties", "metadata", "named"), NEED_FRAMES)
+    def test_files_are_not_appended_to_it(
+        self, lake: Lake, protocol: dict[str, Any], properties: dict[str, str], metadata: dict[str, Any], named: str
+    ) -> None:
+        crafted(lake, protocol, properties, metadata)
+        with pytest.raises(UnsupportedTable, match=named) as stop:
+            ingest(lake, lake.positions(), 2)
+        assert "DataFrame lane" in stop.value.remedy
+        assert not lake.store.list_directory("_delta_log", f"_delta_log/{0:020d}.json").objects
+
+    def test_a_position_without_rows_is_recorded_in_it(self, lake: Lake) -> None:
+        crafted(lake, featured("rowTracking", "domainMetadata"), {"delta.enableRowTracking": "true"}, {})
+        positions = lake.positions()
+        after = positions.commit(positions.open(), Change({"next": 1}, {"next": 1}))
+        assert (after.version, after.table_version) == (1, 1)
+        again = lake.positions().open()
+        assert (again.version, again.state, again.data_files) == (1, {"next": 1}, frozenset())
+
+    def test_its_entries_go_on_in_time(self, lake: Lake) -> None:
+        properties = {"delta.enableInCommitTimestamps": "true"}
+        crafted(lake, featured("inCommitTimestamp"), properties, {}, {"inCommitTimestamp": 2**50})
+        positions = lake.positions()
+        after = positions.commit(positions.open(), Change({"next": 1}, {"next": 1}))
+        entry = lake.positions().site.log.entry(after.table_version)
+        assert entry is not None
+        assert entry.in_commit_ms == 2**50 + 1
+
+    def test_on_object_storage_it_is_refused(self) -> None:
+        facts = TableFacts(0, "t", TableProtocol(3, 7, (), ("rowTracking",)), '{"fields": []}')
+        with pytest.raises(UnsupportedTable, match="local disks only"):
+            lane_reasons(facts, "s3://lake/t")
+        assert lane_reasons(facts, "file:///lake/t") == ("it uses row tracking (feature 'rowTracking')",)
+
+
 class TestTablesWeMustNotTouch:
     @pytest.mark.parametrize(
         ("protocol", "properties", "metadata", "named"),
         [
-            (featured(reader=("columnMapping",)), {"delta.columnMapping.mode": "name"}, MAPPED, "column mapping"),
-            (
-                {"minReaderVersion": 2, "minWriterVersion": 5},
-                {"delta.columnMapping.mode": "id"},
-                MAPPED,
-                "column mapping",
-            ),
-            (featured("checkConstraints"), {"delta.constraints.c": "id > 0"}, {}, "CHECK constraint 'c'"),
-            (featured("generatedColumns"), {}, {"delta.generationExpression": "1"}, "'id' is a generated column"),
-            (LEGACY, {}, {"delta.invariants": '{"expression":{"expression":"id > 3"}}'}, "column invariant"),
-            (featured("identityColumns"), {}, {}, "identity columns"),
-            ({"minReaderVersion": 1, "minWriterVersion": 6}, {}, {}, "identity columns"),
-            (featured(reader=("typeWidening",)), {}, {}, "type widening"),
-            (featured("rowTracking", "domainMetadata"), {"delta.enableRowTracking": "true"}, {}, "row tracking"),
-            (featured("inCommitTimestamp"), {"delta.enableInCommitTimestamps": "true"}, {}, "in-commit timestamps"),
-            (featured("clustering", "domainMetadata"), {}, {}, "clustering"),
-            (featured("allowColumnDefaults"), {}, {}, "column defaults"),
-            (featured("icebergCompatV2"), {}, {}, "Iceberg"),
             (featured("somethingNew"), {}, {}, "unknown feature 'somethingNew'"),
             (featured(reader=("readersMustKnow",)), {}, {}, "unknown feature 'readersMustKnow'"),
             (featured(reader=("catalogManaged",)), {}, {}, "managed by a catalog"),
-            (LEGACY, {"delta.somethingNew": "on"}, {}, "delta.somethingNew"),
+            ({"minReaderVersion": 4, "minWriterVersion": 8}, {}, {}, "reader version 4"),
         ],
     )
     def test_it_is_refused_by_name_with_the_way_out(
@@ -491,7 +550,7 @@ class TestTablesWeMustNotTouch:
         crafted(lake, protocol, properties, metadata)
         with pytest.raises(UnsupportedTable, match=named) as stop:
             lake.positions().open()
-        assert "DataFrame lane" in stop.value.remedy
+        assert "write into another table" in stop.value.remedy
         assert [item.path for item in lake.store.list()] == [f"_delta_log/{0:020d}.json"]
 
     @pytest.mark.parametrize(
@@ -516,8 +575,7 @@ class TestTablesWeMustNotTouch:
 
     def test_constraints_made_by_the_library_are_seen(self, filled: Lake) -> None:
         filled.table().alter.add_constraint({"small": "id < 100"})
-        with pytest.raises(UnsupportedTable, match="CHECK constraint 'small'"):
-            filled.positions().open()
+        assert filled.positions().open().needs_frames == ("it has the CHECK constraint 'small' (id < 100)",)
 
 
 def test_the_schema_of_the_table_is_read_from_the_table(filled: Lake) -> None:

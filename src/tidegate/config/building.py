@@ -14,6 +14,7 @@ from tidegate.config.models import (
     SchemaModel,
     SinkModel,
     SourceModel,
+    TransformModel,
 )
 from tidegate.specs import (
     CsvOptions,
@@ -32,6 +33,7 @@ from tidegate.specs import (
     SparkSpec,
     StagingSpec,
     Tracking,
+    TransformSpec,
 )
 
 Absolute = Callable[[str], str]
@@ -63,7 +65,12 @@ def _pipeline(name: str, model: PipelineModel, absolute: Absolute) -> PipelineSp
         error_handling=_error_handling(model.error_handling, absolute),
         delivery=model.delivery,
         staging=StagingSpec(model.staging.archive, model.staging.max_files_per_commit),
+        transform=_transform(model.transform),
     )
+
+
+def _transform(model: TransformModel) -> TransformSpec | None:
+    return TransformSpec(model.sql, model.python) if model.sql or model.python else None
 
 
 def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:

@@ -26,6 +26,7 @@ from tidegate.specs import (
     SinkSpec,
     SparkSpec,
     Tracking,
+    TransformSpec,
 )
 
 
@@ -60,6 +61,7 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
         "sources": {source.name: _source(source) for source in pipeline.sources},
         "schema": _schema(pipeline.schema),
         "schema_evolution": pipeline.schema.evolution.value,
+        "transform": _transform(pipeline.transform or TransformSpec()),
         "sink": _sink(pipeline.sink),
         "delivery": pipeline.delivery.value,
         "staging": {
@@ -75,6 +77,10 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
             "dlq_path": errors.dlq_uri,
         },
     }
+
+
+def _transform(transform: TransformSpec) -> dict[str, Any]:
+    return {"sql": transform.sql, "python": transform.python}
 
 
 def _source(source: PathSource) -> dict[str, Any]:

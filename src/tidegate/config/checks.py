@@ -29,6 +29,7 @@ def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
         yield from _dead_letter_problems(root, where, pipeline, absolute)
         for source, block in pipeline.blocks("sources"):
             yield from _format_problems(root, (*where, "sources", source), block)
+        yield from _transform_problems(root, where, pipeline)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
@@ -94,6 +95,15 @@ def _format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem
     if len(set(marks.values())) < len(marks):
         text = f"{', '.join(marks)} are not all different; allowed: a character of its own for each"
         yield problem(root, (*where, "csv"), text)
+
+
+def _transform_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    transform = pipeline.block("transform")
+    if transform.text("sql") is not None and transform.text("python") is not None:
+        yield problem(root, (*where, "transform", "python"), "given beside 'sql'; allowed: one of them")
+    if (transform.text("sql") or transform.text("python")) and pipeline.text("delivery") == "staged":
+        text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
+        yield problem(root, (*where, "delivery"), text)
 
 
 def _scalars(node: Node) -> list[Scalar]:

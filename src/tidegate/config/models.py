@@ -281,6 +281,17 @@ class StagingModel(Model):
     )
 
 
+class TransformModel(Model):
+    """What becomes of the rows between reading and writing; give one of the two."""
+
+    sql: v.Query | None = Field(
+        default=None, description="A query over the view 'source', which has the columns that were read."
+    )
+    python: v.Function | None = Field(
+        default=None, description="module:function, called with a DataFrame; what it returns is written."
+    )
+
+
 class PipelineModel(Model):
     """One or more sources into one table."""
 
@@ -290,6 +301,10 @@ class PipelineModel(Model):
     )
     schema_evolution: v.EvolutionMode = Field(
         default=Evolution.MERGE, description="What happens when files and table have different columns."
+    )
+    transform: TransformModel = Field(
+        default_factory=TransformModel.model_construct,
+        description="What becomes of the rows between reading and writing; then Spark writes the table.",
     )
     sink: SinkModel = Field(description="The table.")
     delivery: v.DeliveryMode = Field(

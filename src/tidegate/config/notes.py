@@ -20,9 +20,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "connections": f"databases and APIs; {FILES_ONLY}",
         "state": "other state providers; remove it, positions live in the table's own log",
     },
-    "pipeline": {
-        "transform": "transforms; remove it and select in a view over the table",
-    },
+    "pipeline": {},
     "source": {
         "connection": f"databases and APIs; {FILES_ONLY}",
         "watermark_columns": _COLUMNS,

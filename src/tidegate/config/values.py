@@ -292,6 +292,22 @@ def remote(value: object) -> str:
     return where
 
 
+def query(value: object) -> str:
+    """A SQL query, over as many lines as it takes."""
+    found = str(value).strip() if isinstance(value, Scalar) else ""
+    if not re.match(r"(?:--[^\n]*\n\s*)*\(*\s*(?:select|with|from|values)\b", found, re.IGNORECASE):
+        raise refusal("is not a query", "allowed: select … from source")
+    return found
+
+
+def function(value: object) -> str:
+    """``module:function``."""
+    found = text(value).strip()
+    if not re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", found, re.ASCII):
+        raise refusal("is not module:function", "allowed: such as my_package.cleaning:clean")
+    return found
+
+
 def listening(value: object) -> str:
     """``host:port``."""
     where = text(value)
@@ -328,6 +344,8 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 Address = Annotated[str, BeforeValidator(address)]
 Master = Annotated[str, BeforeValidator(master)]
 Remote = Annotated[str, BeforeValidator(remote)]
+Query = Annotated[str, BeforeValidator(query)]
+Function = Annotated[str, BeforeValidator(function)]
 Listening = Annotated[str, BeforeValidator(listening)]
 SecretOptions = Annotated[
     Options,

@@ -6,8 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
+from tidegate.errors import EnvironmentProblem
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult, read_units
+from tidegate.sink.work_rows import WorkRows
+from tidegate.state.frames import Frame
+
+
+class WaitingFrame(Frame, Protocol):
+    """Rows that Spark is to write, and their columns."""
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        """The columns as they will be written into ``table``."""
+        ...
 
 
 class Lane(Protocol):
@@ -21,6 +34,10 @@ class Lane(Protocol):
         self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
     ) -> tuple[UnitResult, ...]:
         """Read every unit; one task per slot. ``progress`` hears how many slots are done."""
+        ...
+
+    def frame(self, rows: WorkRows) -> WaitingFrame:
+        """Decoded rows for the DataFrame lane; raises where this lane cannot write them."""
         ...
 
     def close(self) -> None:
@@ -43,6 +60,10 @@ class InProcessLane:
             results.extend(read_units(task, slot))
             progress(number + 1)
         return tuple(results)
+
+    def frame(self, rows: WorkRows) -> WaitingFrame:
+        """Not without Spark."""
+        raise EnvironmentProblem(f"{rows.pipeline.name}: only Spark can write this table", "use `tidegate run`")
 
     def close(self) -> None:
         """Nothing is held."""

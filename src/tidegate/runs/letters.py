@@ -19,6 +19,7 @@ from tidegate.reports import LettersReport
 from tidegate.runs.batches import coverage_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, letterbox
+from tidegate.runs.frames import FrameWork, as_read, frame_reasons
 from tidegate.runs.lanes import Lane, deal
 from tidegate.runs.place import Place
 from tidegate.schema.letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
@@ -90,7 +91,8 @@ def _committed(place: Place, answer: Callable[[Opened], _Answer]) -> LettersRepo
             if attempt + 1 == TRIES_AGAINST_OTHERS:
                 raise
             continue
-        return replace(made.report, position=after.version, table_version=after.table_version)
+        rows = made.report.rows and after.rows
+        return replace(made.report, rows=rows, position=after.version, table_version=after.table_version)
     raise AssertionError("unreachable")
 
 
@@ -110,8 +112,10 @@ def _retried(place: Place, opened: Opened, choice: Choice, lane: Callable[[], La
     if not letters:
         return _Answer(None, report)
     run = uuid7()
-    columns = _columns(place, opened, emit)
+    columns = _columns(place, as_read(place, opened), emit)
     task = columns.task(place.pipeline, place.source, None, run)
+    frames = FrameWork.of(place, lane(), opened, datetime.now(UTC)) if frame_reasons(place, opened) else None
+    task = task if frames is None else frames.task(task)
     records = [letter for letter in letters if letter.kind == RECORD]
     files = [letter for letter in letters if letter.kind == FILE]
     lines = reread(task, records) if records else Reread()
@@ -132,6 +136,8 @@ def _retried(place: Place, opened: Opened, choice: Choice, lane: Callable[[], La
         schema=columns.table,
         partition_columns=columns.partition_columns,
     )
+    if frames is not None:
+        change = frames.change(change, opened, columns)
     return _Answer(change, replace(told, answered=len(good), rows=change.rows, new_letters=new.count))
 
 

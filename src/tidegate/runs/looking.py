@@ -19,6 +19,7 @@ from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.path_state import Failed, RecordsRead
 
 BACKLOG_LIMIT = 10_000
+ARROW, DATAFRAME = "arrow", "dataframe"
 
 
 def planned(place: Place, now: datetime) -> SourcePlan:
@@ -29,12 +30,14 @@ def planned(place: Place, now: datetime) -> SourcePlan:
     listing = place.discover(state, now, polls=0)
     plan = place.plan(state, opened.version, listing, now)
     waiting = _units_above(place, 0 if opened.parent is None else opened.parent.version)
-    notes = (*opened.warnings, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
+    lane, why = _lane(place, opened)
+    notes = (*opened.warnings, *why, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
     return SourcePlan(
         place.pipeline.name,
         place.source.name,
         plan,
         place.pipeline.sink.table.uri,
+        lane=lane,
         notes=notes,
         pending_units=len(waiting),
     )
@@ -62,14 +65,27 @@ def _pending_notes(place: Place, units: int) -> tuple[str, ...]:
     return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
+def _lane(place: Place, opened: Opened) -> tuple[str, tuple[str, ...]]:
+    """Which lane a run would take, and why, or why it could not."""
+    if place.pipeline.transform is None and not opened.needs_frames:
+        return ARROW, ()
+    from tidegate.runs.frames import frame_reasons
+
+    try:
+        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(place, opened))}",)
+    except TidegateError as error:
+        return DATAFRAME, (f"a run would stop: {error}",)
+
+
 def _obstacles(place: Place, opened: Opened, plan: Plan) -> tuple[str, ...]:
     """Why a run would stop before it read anything, as far as that can be told from here."""
     if not plan.units or opened.schema_json is None:
         return ()
     from tidegate.runs.columns import declared_columns
+    from tidegate.runs.frames import as_read
 
     try:
-        declared_columns(place, opened)
+        declared_columns(place, as_read(place, opened))
     except TidegateError as error:
         return (f"a run would stop: {error}",)
     return ()

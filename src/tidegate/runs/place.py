@@ -23,6 +23,8 @@ from tidegate.state.pace import Pace
 from tidegate.state.remembered import RememberedPaths
 from tidegate.state.store import PositionStore, open_delta
 from tidegate.state.winner import StateUnreadable, way_out
+from tidegate.state.work_areas import WorkRemover
+from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.codec import decode, is_newer
@@ -113,7 +115,7 @@ def open_place(
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         mirror_legacy=source.mirror_legacy,
-        payers={KIND: letters.pay},
+        payers={KIND: letters.pay, WORK: WorkRemover(table_store).pay},
         pace=pace,
         emit=emit,
     )

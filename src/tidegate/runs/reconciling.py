@@ -21,6 +21,7 @@ from tidegate.runs.late_pass import LatePass
 from tidegate.runs.orphans import TableScan, check_all_known, fence
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.scratch import scratch
+from tidegate.state.work_areas import clean_old
 
 SAFE_AGE = timedelta(hours=24)
 
@@ -129,7 +130,10 @@ class Reconciling:
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
-            return self._cleaned(found, scan, places) if self.wanted.clean and found.orphans.count else found
+            if not self.wanted.clean:
+                return found
+            cleaned = self._cleaned(found, scan, places) if found.orphans.count else found
+            return self._without_old_work(cleaned, places)
         except RunStopped as stopped:
             self.emit(events.Notice(blank.table_uri, "", str(stopped)))
             return blank
@@ -154,6 +158,13 @@ class Reconciling:
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
         left = self._sorted_out(found, scan)
         return replace(left, removed=removed, fenced=tuple(str(place.key) for place in places))
+
+    def _without_old_work(self, found: TableComparison, places: Sequence[Place]) -> TableComparison:
+        """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
+        removed = sum(clean_old(place.table_store, place.key, self.clock()) for place in places)
+        if not removed:
+            return found
+        return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
 def _told_once(place: Place, error: TidegateError) -> str:

@@ -13,10 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
-from uuid import uuid4
 
 from tidegate.corrections import FileSet, ReplayReport
 from tidegate.errors import CommitLost, ObjectChanged, RunStopped, SourceError, StorageError, TidegateError
@@ -29,6 +26,7 @@ from tidegate.planning.selecting import Selection
 from tidegate.runs.batches import coverage_of, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters
+from tidegate.runs.frames import refuse_frames
 from tidegate.runs.lanes import Lane, deal
 from tidegate.runs.letters import Choice as LetterChoice
 from tidegate.runs.letters import answered, chosen
@@ -42,12 +40,10 @@ from tidegate.sink.written_rows import FILE_BYTES, rows_of
 from tidegate.specs import Location
 from tidegate.state.files import Change, Coverage, Replacement
 from tidegate.state.opened import Opened
-from tidegate.storage.opening import open_store, remove_empty_directories
+from tidegate.state.work_areas import clean_old, new_work_area, remove_work
+from tidegate.storage.opening import open_store
 from tidegate.watermarks.outcomes import Changed, FileOutcome, Refused
 from tidegate.watermarks.paths import SourceFile
-
-WORK_KEPT = timedelta(hours=24)
-"""How long the work area of a replay that was killed is left alone."""
 
 Confirm = Callable[[ReplayReport], bool]
 
@@ -102,6 +98,7 @@ class Replay:
 
     def _opened(self) -> Opened:
         opened = self._place.positions.open()
+        refuse_frames(self._place, opened, "rows of it cannot be replaced by `tidegate replay`")
         check_rows_are_told_apart(self._place, opened, self._others)
         return opened
 
@@ -209,22 +206,14 @@ class Replay:
     @contextmanager
     def _work_area(self) -> Iterator[Location]:
         """A place below the table for one replay; removed at its end, like those that were left a day ago."""
-        table, key = self._place.pipeline.sink.table, self._place.key
-        self._clean(f"{key.directory}/work", self._clock() - WORK_KEPT)
-        directory = f"{key.directory}/work/{uuid4()}"
-        location = Location(f"{table.uri}/{quote(directory)}", table.options)
+        place = self._place
+        clean_old(place.table_store, place.key, self._clock())
+        work = new_work_area(place.key, place.pipeline.sink.table)
         try:
-            yield location
+            yield work.location
         finally:
-            self._clean(directory, None)
-            remove_empty_directories(location)
-
-    def _clean(self, directory: str, before: datetime | None) -> None:
-        store = self._place.table_store
-        with suppress(StorageError):
-            for info in list(store.list(directory)):
-                if before is None or info.modified < before:
-                    store.delete(info.path)
+            with suppress(StorageError):
+                remove_work(place.table_store, work.directory)
 
     def _report(self, selection: Selection, choice: Choice, opened: Opened, *, drop_missing: bool) -> ReplayReport:
         return ReplayReport(

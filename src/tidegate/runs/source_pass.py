@@ -19,6 +19,7 @@ from tidegate.planning.plan import Plan, Unit
 from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
+from tidegate.runs.frames import FrameWork, as_read
 from tidegate.runs.lanes import Lane, deadline_in, deal
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_steps import step_json
@@ -85,6 +86,7 @@ class SourcePass:
         self._stalled = False
         self._run = uuid7()
         self._limits = Limits(place)
+        self._frames: FrameWork | None = None
 
     def run(self) -> None:
         """Raises what stopped it; everything committed until then stays."""
@@ -179,16 +181,17 @@ class SourcePass:
 
     def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
         """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
-        columns = resolve_columns(self._place, opened, plan, self._emit)
+        columns = resolve_columns(self._place, as_read(self._place, opened), plan, self._emit)
         left: tuple[Unit, ...] = plan.units
         changed = False
         while left and not self._stop.is_set():
+            self._frames = FrameWork.of(self._place, self._lane, opened, self._clock())
             results = self._wave(columns, first_files(left, self._place.source.max_islands))
             outcomes = [outcome for result in results for outcome in result.outcomes]
             self._tell_outcomes(outcomes, left)
             self._limits.check(outcomes)
             changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
-            for group in in_commits(results):
+            for group in [results] if self._frames else in_commits(results):
                 opened, full = self._settle(opened, plan, columns, group)
                 if full:
                     return opened, any(isinstance(outcome, Covered) for outcome in outcomes), changed
@@ -214,7 +217,7 @@ class SourcePass:
         slots = deal(units, self._slots)
         files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))
-        task = self._task(columns)
+        task = self._task(columns) if self._frames is None else self._frames.task(self._task(columns))
         progressed = lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))  # noqa: E731
         results = self._lane.execute(task, slots, progressed)
         failpoint("runs.read")
@@ -270,8 +273,15 @@ class SourcePass:
             run=self._run,
             ranges={file.path: coverage_of([result]) for result in results for file in result.data_files},
         )
-        failpoint("runs.commit.before")
-        after = self._place.positions.commit(opened, change)
+        frames = self._frames if columns is not None else None
+        try:
+            change = change if frames is None or columns is None else frames.change(change, opened, columns)
+            failpoint("runs.commit.before")
+            after = self._place.positions.commit(opened, change)
+        except TidegateError:
+            if frames is not None:
+                frames.drop()
+            raise
         failpoint("runs.commit.after")
         before, self.state = self.state, written
         self._count(change, results, after)
@@ -282,7 +292,7 @@ class SourcePass:
         totals = self.totals
         totals.commits += change.step is None
         totals.staged += change.step is not None
-        totals.rows += change.rows
+        totals.rows += after.rows if change.step is None else change.rows
         totals.files += sum(1 for each in change.coverage if each.eof)
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
         totals.table_version = after.table_version if after.table_version >= 0 else None

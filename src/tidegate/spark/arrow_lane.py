@@ -20,17 +20,23 @@ from tidegate import errors
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.sink.work_rows import WorkRows
 from tidegate.specs import SparkSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from tidegate.spark.frames import SparkFrame
+
 _POLL_SECONDS = 0.25
 
 
 class SparkArrowLane:
-    """Runs units on Spark; starts the session when the first wave needs it."""
+    """Runs units on Spark; starts the session when the first wave needs it.
+
+    ``delta`` is asked then whether Spark itself will have to write tables.
+    """
 
     def __init__(
         self,
@@ -39,11 +45,13 @@ class SparkArrowLane:
         stop: threading.Event | None = None,
         grace_secs: float = 15.0,
         starting: Callable[[str], None] = lambda where: None,
+        delta: Callable[[], bool] = lambda: False,
     ) -> None:
         self._spec = spec
         self._stop = stop or threading.Event()
         self._grace_secs = grace_secs
         self._starting = starting
+        self._delta = delta
         self._session: SparkSession | None = None
         self._started = False
 
@@ -55,7 +63,7 @@ class SparkArrowLane:
             self._session = active_session()
             if self._session is None:
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
-                self._session = open_session(self._spec)
+                self._session = open_session(self._spec, delta=self._delta())
                 self._started = True
         return self._session
 
@@ -80,10 +88,16 @@ class SparkArrowLane:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
             raise TidegateError(
-                f"Spark gave up on a task: {_cause(error)}",
+                f"Spark gave up on a task: {cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
             ) from error
         return tuple(_received(row["result"]) for row in rows)
+
+    def frame(self, rows: WorkRows) -> SparkFrame:
+        """Decoded rows, to be written by Spark."""
+        from tidegate.spark.frames import SparkFrame
+
+        return SparkFrame(self.session(), rows)
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""
@@ -167,7 +181,7 @@ def _cancel(session: Any) -> None:
         session.sparkContext.cancelAllJobs()
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """The telling part of Spark's long message: what ended a worker, or the last Python exception."""
     text = str(error)
     if "Python worker exited unexpectedly" in text:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import (
     OutcomeUnknown,
     ReplacesTable,
+    RowsRefused,
     SchemaMismatch,
     StateError,
     StorageUnavailable,
@@ -25,13 +26,14 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Committed, Notice
-from tidegate.state import compacting, debts, marks
+from tidegate.state import bare_entry, compacting, debts, marks
 from tidegate.state.arrow import arrow_schema, no_rows, schema_json
 from tidegate.state.blocks import SIZE
 from tidegate.state.documents import Document, Parent, digest
-from tidegate.state.features import check_replaceable, check_table
+from tidegate.state.features import check_replaceable, check_table, lane_reasons
 from tidegate.state.files import Change, Replacement, Written
 from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add, costs_rows
+from tidegate.state.frames import Frame
 from tidegate.state.log import LogEntry
 from tidegate.state.opened import Opened
 from tidegate.state.opening import check_restore, position, unseen_warning
@@ -40,6 +42,7 @@ from tidegate.state.preparing import measured, prepared
 from tidegate.state.resolving import Done, Lost, NotThere, lost, resolve
 from tidegate.state.site import Site
 from tidegate.state.table import Add, CommitNote, Snapshot
+from tidegate.storage.exclusion import alone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,8 +65,8 @@ def commit(site: Site, opened: Opened, change: Change) -> Opened:
 
     Raises ``CommitLost`` when another run of the source was first, ``OutcomeUnknown`` when the log could not
     be read in time, ``ObjectMissing``/``ObjectChanged`` for a data file that is not as it was written,
-    ``SchemaMismatch`` and ``UnsupportedTable`` for a table that cannot take it, ``StateError`` for a table
-    that is not the opened one.
+    ``SchemaMismatch`` and ``UnsupportedTable`` for a table that cannot take it, ``RowsRefused`` for rows that Spark
+    does not write, ``StateError`` for a table that is not the opened one.
     """
     return commit_together([Member(site, opened, change)])[0]
 
@@ -136,6 +139,8 @@ class _Attempt:
         self._checked = min(each.opened.table_version for each in members)
         self._first_base: int | None = None
         self._asked_for: tuple[str, ...] = ()
+        self.needs_frames: tuple[str, ...] = ()
+        self._brings_columns = False
         self._sent = False
         self._unclear = False
         self._problem: BaseException | None = None
@@ -166,7 +171,10 @@ class _Attempt:
             if snapshot is not None and self._add_columns(snapshot):
                 return None
             self._send(snapshot)
-        return self._resolve()
+        found = self._resolve()
+        if found is None and not self._unclear and isinstance(self._problem, RowsRefused):
+            raise self._problem
+        return found
 
     def _unmoved(self, snapshot: Snapshot | None) -> bool:
         """Whether every source is still where it was opened; without this look, rows double."""
@@ -180,7 +188,9 @@ class _Attempt:
                 raise self._replaced("there is no table any more")
             return None
         facts = snapshot.facts
-        check_table(facts, self.site.uri)
+        self.needs_frames = lane_reasons(facts, self.site.uri)
+        if self._adds or self._replacement is not None:
+            check_table(facts, self.site.uri)
         if self._replacement is not None:
             check_replaceable(facts, self.site.uri)
         if self.table_id not in (None, facts.table_id):
@@ -203,15 +213,31 @@ class _Attempt:
         """The rows to put in the place of others; a commit of several sources has none."""
         return self.change.replacement if len(self.members) == 1 else None
 
+    @property
+    def frame(self) -> Frame | None:
+        """The rows that Spark writes, if it does; a commit of several sources has none."""
+        return self.change.frame if len(self.members) == 1 else None
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether Spark writes this table, so that its checkpoints are made by Spark, too."""
+        return self.frame is not None or bool(self.needs_frames)
+
     def _add_columns(self, snapshot: Snapshot) -> bool:
-        """Step b: add the columns the files bring along; True when a fresh snapshot is needed."""
+        """Step b: add the columns the files bring along; True when a fresh snapshot is needed.
+
+        Spark adds them in the commit that writes the rows.
+        """
         if self._replacement is not None and self._replacement.columns is not None:
+            return False
+        if self.by_spark and self.frame is None:
             return False
         try:
             fields = columns_to_add(snapshot.facts, [each.change for each in self.members], self.site.evolution)
         except ReplacesTable as error:
             return self._replace_columns(snapshot, error)
-        if not fields:
+        self._brings_columns = bool(fields)
+        if not fields or self.frame is not None:
             return False
         names = tuple(field.name for field in fields)
         try:
@@ -273,16 +299,22 @@ class _Attempt:
         self._sent = True
         try:
             failpoint("state.commit.before")
-            self._write(snapshot, note)
+            with alone(self.site.store.location, always=self.by_spark):
+                self._write(snapshot, note)
             failpoint("state.commit.after")
         except Exception as error:
             self._problem = error
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
         """The one commit: a new table, more files, or other rows in the place of some."""
-        delta, replacement = self.site.delta, self._replacement
-        if snapshot is None:
+        delta, replacement, frame = self.site.delta, self._replacement, self.frame
+        if frame is not None:
+            table = None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
+            frame.write(note, table, new_columns=self._brings_columns)
+        elif snapshot is None:
             delta.create(*self.new_columns(), self._adds, note)
+        elif self.needs_frames:
+            bare_entry.put(self.site.store, snapshot.facts, note)
         elif replacement is None:
             delta.append(snapshot, self._adds, note)
         elif replacement.columns is not None:
@@ -351,10 +383,13 @@ def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
         debts=document.debts,
         letters=document.letters,
         warnings=attempt.warnings,
+        needs_frames=attempt.needs_frames,
+        rows=change.rows if change.frame is None or entry.rows is None else entry.rows,
     )
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))
-    site.emit(_event(member, now, attempt))
-    _checkpoint(site, now, opened.version)
+    site.emit(_event(member, now, attempt, entry))
+    if not attempt.by_spark:
+        _checkpoint(site, now, opened.version)
     _compact(site, now, opened.version)
     return now
 
@@ -365,7 +400,7 @@ def _replaced_columns(change: Change) -> str | None:
     return None if columns is None else schema_json(columns)
 
 
-def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:
+def _event(member: _Written, now: Opened, attempt: _Attempt, entry: LogEntry) -> Committed:
     site, change = member.site, member.change
     files = {item.file: item.size for item in change.coverage}
     return Committed(
@@ -375,8 +410,8 @@ def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:
         table_version=now.table_version,
         source_files=len(files),
         source_bytes=sum(files.values()),
-        data_files=len(change.data_files),
-        rows=change.rows,
+        data_files=len(change.data_files) if change.frame is None else entry.adds,
+        rows=now.rows,
         seconds=attempt.deadline.seconds,
     )
 

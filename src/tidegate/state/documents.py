@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state.files import Coverage, DataFile, State
 from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.written_files import saved
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -254,6 +255,8 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
         document = None
     if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
         document = None
+    if document is not None and (files := saved(store, key, version, attempt, document.debts)):
+        document = replace(document, data_files=files)
     return Stored(attempt, digest(content), document)
 
 

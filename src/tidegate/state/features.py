@@ -1,8 +1,9 @@
-"""OPEN 1: which tables may be appended to, decided by the names of their features and properties.
+"""OPEN 1: which lane may write a table, decided by the names of its features and properties.
 
 The Delta library appends blindly to tables it does not understand: the rows then break a constraint, read as
-NULL, or make the table unreadable. So what is not known here to be safe is refused, by name and with the way
-out.
+NULL, or make the table unreadable. So the Arrow lane, which commits by that library, takes only what is known here to
+be safe. Spark honours more: what it knows needs the DataFrame lane, by name. What neither may write is refused, with
+the way out.
 """
 
 from __future__ import annotations
@@ -63,14 +64,23 @@ ALLOWED_PROPERTIES = frozenset(
 
 _ALLOWED_PREFIXES = ("delta.autoOptimize.", "delta.feature.")
 
-_DATAFRAME_LANE = "write into another table, or take that off this one; tables with it need the DataFrame lane"
+_OTHER_TABLE = "write into another table, or take that off this one"
 
-_FEATURES = {
-    "allowColumnDefaults": "column defaults",
+_REFUSED = {
     "catalogManaged": "commits managed by a catalog",
     "catalogOwned-preview": "commits managed by a catalog",
-    "clustering": "clustering",
     "coordinatedCommits-preview": "coordinated commits",
+    "variantShredding": "variant columns",
+    "variantShredding-preview": "variant columns",
+    "variantType": "variant columns",
+    "variantType-preview": "variant columns",
+}
+"""Features that no lane writes: the log alone does not decide there, or no source has such values."""
+
+_FRAMES = {
+    "allowColumnDefaults": "column defaults",
+    "checkpointProtection": "checkpoint protection",
+    "clustering": "clustering",
     "domainMetadata": "domain metadata (it comes with clustering and row tracking)",
     "icebergCompatV1": "Iceberg compatibility",
     "icebergCompatV2": "Iceberg compatibility",
@@ -80,9 +90,9 @@ _FEATURES = {
     "rowTracking": "row tracking",
     "typeWidening": "type widening",
     "typeWidening-preview": "type widening",
-    "variantType": "variant columns",
-    "variantType-preview": "variant columns",
+    "vacuumProtocolCheck": "the protocol check of VACUUM",
 }
+"""Features that Spark honours and the Delta library does not."""
 
 _COLUMN_MARKS = {
     "delta.generationExpression": "a generated column",
@@ -91,10 +101,14 @@ _COLUMN_MARKS = {
     "CURRENT_DEFAULT": "a column default",
 }
 
+_FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+"""Marks of columns that Spark fills where the rows do not bring them."""
 
-def check_table(facts: TableFacts, uri: str) -> None:
-    """Raise :class:`UnsupportedTable` unless a blind append to this table is right; names everything in the
-    way.
+
+def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
+    """Why the table needs the DataFrame lane; nothing where the Arrow lane may write it.
+
+    Raises :class:`UnsupportedTable` for a table that no lane may write.
     """
     retention = facts.properties.get("delta.setTransactionRetentionDuration")
     if retention is not None:
@@ -103,9 +117,43 @@ def check_table(facts: TableFacts, uri: str) -> None:
             "and a source that was quiet for that long would be read again from the start",
             "remove it: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
         )
-    problems = [*_protocol_problems(facts.protocol), *_property_problems(facts), *_column_problems(facts)]
-    if problems:
-        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _DATAFRAME_LANE)
+    refused = tuple(_refusals(facts.protocol))
+    if refused:
+        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(refused)}", _OTHER_TABLE)
+    reasons = (*_protocol_reasons(facts.protocol), *_property_reasons(facts), *_column_reasons(facts))
+    if reasons:
+        check_frame_place(uri, f"table {uri} needs the DataFrame lane: {'; '.join(reasons)}")
+    return reasons
+
+
+def check_frame_place(uri: str, needed: str) -> None:
+    """Raise :class:`UnsupportedTable` where the DataFrame lane must not write; ``needed`` says why it would."""
+    if not uri.startswith("file:"):
+        raise UnsupportedTable(
+            f"{needed}; and that lane writes tables on local disks only: on object storage Spark and the Delta library "
+            "share no way to create a log entry that keeps the one from replacing the other's",
+            _OTHER_TABLE,
+        )
+
+
+def check_table(facts: TableFacts, uri: str) -> None:
+    """Raise :class:`UnsupportedTable` unless a blind append to this table is right; names everything in the
+    way.
+    """
+    reasons = lane_reasons(facts, uri)
+    if reasons:
+        raise UnsupportedTable(
+            f"table {uri} cannot be appended to here: {'; '.join(reasons)}",
+            "only `tidegate run` and `tidegate reconcile --ingest` write such a table, by the DataFrame lane",
+        )
+
+
+def filled_by_spark(schema_json: str) -> frozenset[str]:
+    """The columns that Spark fills where the rows do not bring them: generated, identity, with a default."""
+    columns = json.loads(schema_json).get("fields", ())
+    return frozenset(
+        str(column["name"]) for column in columns if any(mark in (column.get("metadata") or {}) for mark in _FILLED)
+    )
 
 
 def check_replaceable(facts: TableFacts, uri: str) -> None:
@@ -124,36 +172,46 @@ def check_replaceable(facts: TableFacts, uri: str) -> None:
 
 
 def check_protocol(data: Mapping[str, Any], uri: str) -> None:
-    """The same for a bare ``protocol`` action, for tables that the library cannot even load."""
+    """What stands in the way by a bare ``protocol`` action, for tables that the library cannot even load."""
     protocol = TableProtocol(
         int(data.get("minReaderVersion", 0)),
         int(data.get("minWriterVersion", 0)),
         tuple(data.get("readerFeatures") or ()),
         tuple(data.get("writerFeatures") or ()),
     )
-    problems = list(_protocol_problems(protocol))
+    problems = [*_refusals(protocol), *_protocol_reasons(protocol)]
     if problems:
-        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _DATAFRAME_LANE)
+        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _OTHER_TABLE)
 
 
-def _protocol_problems(protocol: TableProtocol) -> Iterator[str]:
+def _named(protocol: TableProtocol) -> list[str]:
+    return sorted({*protocol.reader_features, *protocol.writer_features} - ALLOWED_FEATURES)
+
+
+def _refusals(protocol: TableProtocol) -> Iterator[str]:
     if protocol.min_reader > 3 or protocol.min_writer > 7:
         yield f"it needs reader version {protocol.min_reader} and writer version {protocol.min_writer}"
+    for name in _named(protocol):
+        if name in _REFUSED:
+            yield f"it uses {_REFUSED[name]} (feature {name!r})"
+        elif name not in _FRAMES:
+            yield f"it has the unknown feature {name!r}"
+
+
+def _protocol_reasons(protocol: TableProtocol) -> Iterator[str]:
     if protocol.min_writer == 6:
         yield "it needs writer version 6 (identity columns)"
-    for name in sorted({*protocol.reader_features, *protocol.writer_features} - ALLOWED_FEATURES):
-        known = _FEATURES.get(name)
-        yield f"it uses {known} (feature {name!r})" if known else f"it has the unknown feature {name!r}"
+    yield from (f"it uses {_FRAMES[name]} (feature {name!r})" for name in _named(protocol) if name in _FRAMES)
 
 
-def _property_problems(facts: TableFacts) -> Iterator[str]:
+def _property_reasons(facts: TableFacts) -> Iterator[str]:
     for name, value in sorted(facts.properties.items()):
         if name.startswith("delta.constraints."):
             yield f"it has the CHECK constraint {name.removeprefix('delta.constraints.')!r} ({value})"
         elif name == "delta.columnMapping.mode" and value != "none":
             yield f"it uses column mapping ({name} is {value!r})"
         elif _unknown(name) and str(value).lower() not in ("false", "none"):
-            yield f"it sets {name} to {value!r}, which appends do not honour"
+            yield f"it sets {name} to {value!r}, which the Delta library does not honour"
 
 
 def _unknown(name: str) -> bool:
@@ -162,12 +220,12 @@ def _unknown(name: str) -> bool:
     return not name.startswith(_ALLOWED_PREFIXES)
 
 
-def _column_problems(facts: TableFacts) -> Iterator[str]:
+def _column_reasons(facts: TableFacts) -> Iterator[str]:
     for column in json.loads(facts.schema_json).get("fields", ()):
-        yield from _field_problems(column, "")
+        yield from _field_reasons(column, "")
 
 
-def _field_problems(column: Mapping[str, Any], above: str) -> Iterator[str]:
+def _field_reasons(column: Mapping[str, Any], above: str) -> Iterator[str]:
     path = above + str(column.get("name", ""))
     metadata = column.get("metadata") or {}
     for mark, meaning in _COLUMN_MARKS.items():
@@ -176,5 +234,5 @@ def _field_problems(column: Mapping[str, Any], above: str) -> Iterator[str]:
     nested = column.get("type")
     while isinstance(nested, dict):
         for child in nested.get("fields", ()):
-            yield from _field_problems(child, f"{path}.")
+            yield from _field_reasons(child, f"{path}.")
         nested = nested.get("elementType") or nested.get("valueType")

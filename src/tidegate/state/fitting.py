@@ -7,12 +7,13 @@ is not any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError
 from tidegate.specs import Evolution
 from tidegate.state.arrow import arrow_schema
+from tidegate.state.features import filled_by_spark
 from tidegate.state.files import Change, Written
 from tidegate.state.table import TableFacts
 
@@ -27,8 +28,10 @@ def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
 
     Each change comes with the files of the commit before it.
     """
-    if any(change.replacement is not None and (change.data_files or len(changes) > 1) for change, _ in changes):
-        raise TableError("a change replaces rows and brings data files", "commit them one after the other")
+    for change, _ in changes:
+        if (change.replacement or change.frame) and (change.data_files or len(changes) > 1):
+            how = "replaces rows" if change.replacement else "has rows that Spark writes"
+            raise TableError(f"a change {how} and brings data files", "commit them one after the other")
     files = [file.path for change, _ in changes for file in change.data_files]
     if len(files) > MAX_FILES:
         raise TableError(
@@ -78,12 +81,14 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
 def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution) -> tuple[pa.Field, ...]:
     """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
     table = arrow_schema(facts.schema_json)
+    if any(change.frame is not None for change in changes):
+        table = brought(table, facts.schema_json, {name for each in changes for name in _names(each)})
     complete = table
     for change in changes:
         if change.data_files and not change.written:
             raise TableError("data files without a schema cannot be committed", "hand over their schema")
         for written in change.written:
-            if written.data_files or change.replacement:
+            if written.data_files or change.replacement or change.frame:
                 check_partitioning(facts.partition_columns, written.partition_columns)
             complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
     known = {field.name: field for field in table}
@@ -96,6 +101,18 @@ def costs_rows(error: ReplacesTable) -> ReplacesTable:
         f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
         "`tidegate schema replace` says how many and does it; or " + error.remedy,
     )
+
+
+def brought(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
+    """``table`` without the columns that Spark fills by itself, unless rows bring those ``names``."""
+    filled = filled_by_spark(schema_json) - set(names)
+    for name in filled:
+        table = table.remove(table.get_field_index(name))
+    return table
+
+
+def _names(change: Change) -> list[str]:
+    return [name for written in change.written for name in written.schema.names]
 
 
 def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa.Schema, tuple[str, ...]]:

@@ -49,6 +49,13 @@ class SourceKey:
         """The note that this attempt is the one in the log."""
         return f"{self.directory}/{version:020d}-{attempt}.won"
 
+    def written(self, version: int, attempt: str) -> str:
+        """The data files of a commit that Spark made, read from the log after it.
+
+        Not beside the document: every OPEN lists those.
+        """
+        return f"{self.directory}/written/{version:020d}-{attempt}.files"
+
     @property
     def ledger(self) -> str:
         """Where the blocks of the ledger lie: what old documents said, 256 positions to a file."""

@@ -35,7 +35,11 @@ def entry_path(version: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What one commit says, apart from its data files."""
+    """What one commit says, apart from its data files.
+
+    ``adds`` is how many files it adds; ``rows`` how many rows Spark says that it wrote, ``in_commit_ms`` the time that
+    it gives itself, each None where the entry does not say.
+    """
 
     version: int
     operation: str | None = None
@@ -43,6 +47,9 @@ class LogEntry:
     marks: tuple[Mark, ...] = ()
     table_id: str | None = None
     protocol: Mapping[str, Any] | None = None
+    adds: int = 0
+    rows: int | None = None
+    in_commit_ms: int | None = None
 
     def mark_of(self, key: SourceKey) -> Mark | None:
         """This commit's mark of ``key``, if it moved that source."""
@@ -60,7 +67,9 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
     metadata: dict[str, Any] = {}
     protocol: dict[str, Any] | None = None
     transactions: dict[str, int] = {}
+    adds = 0
     for line in content.splitlines():
+        adds += line.startswith(b'{"add":')
         if not line.strip() or line.startswith((b'{"add":', b'{"remove":')):
             continue
         action = json.loads(line)
@@ -78,7 +87,15 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
         parse(info.get("userMetadata")),
         metadata.get("id"),
         protocol,
+        adds,
+        _whole((info.get("operationMetrics") or {}).get("numOutputRows")),
+        _whole(info.get("inCommitTimestamp")),
     )
+
+
+def _whole(value: object) -> int | None:
+    """A number, or the text of one; None for anything else."""
+    return int(str(value)) if str(value).isascii() and str(value).isdigit() else None
 
 
 class DeltaLog:

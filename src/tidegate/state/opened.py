@@ -26,7 +26,8 @@ class Opened:
     the table version of the commit that made this position, -1 where there is none or it cannot be told any
     more. ``unseen`` are log entries after it that were cleaned up before anyone looked for a RESTORE.
     ``unpaid`` are debts that could not be paid yet; the next commit pays them first. ``letters`` is how many dead
-    letters are open.
+    letters are open. ``needs_frames`` says why the table is written by the DataFrame lane; nothing for the Arrow lane.
+    ``rows`` is how many rows the commit made visible, where this run made it.
     """
 
     key: SourceKey
@@ -48,6 +49,8 @@ class Opened:
     unpaid: bool = False
     letters: int = 0
     warnings: tuple[str, ...] = ()
+    needs_frames: tuple[str, ...] = ()
+    rows: int = 0
 
     @property
     def first_run(self) -> bool:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from tidegate.errors import StateError
 from tidegate.state import cold_start, traces
 from tidegate.state.debts import pay_others, refresh_mirror, write_won
-from tidegate.state.features import check_table
+from tidegate.state.features import lane_reasons
 from tidegate.state.opened import Opened
 from tidegate.state.pending import signals_of
 from tidegate.state.site import Site
@@ -70,10 +70,10 @@ def position(site: Site, snapshot: Snapshot | None) -> int:
 
 
 def checked_snapshot(site: Site) -> Snapshot | None:
-    """OPEN 1: the newest snapshot, of a table we may append to."""
+    """OPEN 1: the newest snapshot, of a table that some lane may append to."""
     snapshot = site.delta.snapshot()
     if snapshot is not None:
-        check_table(snapshot.facts, site.uri)
+        lane_reasons(snapshot.facts, site.uri)
     return snapshot
 
 
@@ -106,6 +106,7 @@ def _first_run(site: Site, snapshot: Snapshot | None, accept: Collection[Accept]
         schema_json=None if facts is None else facts.schema_json,
         partition_columns=() if facts is None else facts.partition_columns,
         cold_start=state is not None,
+        needs_frames=() if facts is None else lane_reasons(facts, site.uri),
     )
 
 
@@ -141,6 +142,7 @@ def known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Acc
         letters=winner.letters,
         unseen=unseen,
         warnings=(*winner.warnings, *unseen_warning(unseen)),
+        needs_frames=lane_reasons(facts, site.uri),
     )
 
 

@@ -144,7 +144,7 @@ class TestTheLog:
             {"somethingNew": {}},
         ]
         content = "".join(json.dumps(line) + "\n" for line in lines).encode() + b"\n"
-        assert parse_entry(3, content) == LogEntry(3, "WRITE", {"a": 5}, (), "t", {"minReaderVersion": 1})
+        assert parse_entry(3, content) == LogEntry(3, "WRITE", {"a": 5}, (), "t", {"minReaderVersion": 1}, adds=1)
 
     @pytest.mark.parametrize("operation", ["RESTORE", "restore"])
     def test_a_restore_is_recognised(self, operation: str) -> None:

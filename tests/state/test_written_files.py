@@ -1,0 +1,60 @@
+"""Data files that Spark named while it committed are kept with the document, read from the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+
+from state.lake import SCHEMA, Lake
+from tidegate.state import documents
+from tidegate.state.files import Change
+from tidegate.state.table import CommitNote
+from tidegate.state.work_areas import WorkRemover, new_work_area
+
+
+class Rows:
+    """Writes a log entry as Spark would, with one file."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        assert (table, new_columns) == (SCHEMA, False)
+        version = len(list(self.lake.store.list("_delta_log")))
+        ((app_id, position),) = note.transactions.items()
+        add = {
+            "path": "part%20one.parquet",
+            "size": 7,
+            "partitionValues": {},
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+        actions = [
+            {"commitInfo": {"operation": "WRITE", "userMetadata": note.user_metadata}},
+            {"txn": {"appId": app_id, "version": position}},
+            {"add": {**add, "stats": '{"numRecords": 3}'}},
+        ]
+        text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+        self.lake.store.put(f"_delta_log/{version:020d}.json", text.encode())
+
+
+def test_files_of_a_commit_by_spark_are_known_afterwards(tmp_path: Path) -> None:
+    lake = Lake.local(tmp_path / "t")
+    plain = lake.positions()
+    plain.commit(plain.open(), Change({"next": 1}, {"next": 1}, schema=SCHEMA))
+    positions = lake.positions(payers={"work": WorkRemover(lake.store).pay})
+    area = new_work_area(positions.site.key, lake.location)
+    lake.store.put(f"{area.directory}/a.parquet", b"x")
+    change = Change({"next": 2}, {"next": 2}, schema=SCHEMA, frame=Rows(lake), debts=(area.debt(),))
+    after = positions.commit(positions.open(), change)
+    assert after.parent is not None
+    stored = documents.read(lake.store, after.key, after.version, after.parent.attempt)
+    assert stored is not None
+    assert stored.document is not None
+    assert [(file.path, file.size, file.record_count) for file in stored.document.data_files] == [
+        ("part one.parquet", 7, 3)
+    ]
+    assert not list(lake.store.list(area.directory))
+    assert positions.open().data_files == {"part one.parquet"}
