@@ -29,7 +29,7 @@ from tidegate.planning.selecting import Selection
 from tidegate.runs.batches import coverage_of, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters
-from tidegate.runs.lanes import Lane, deal
+from tidegate.runs.lanes import Lane, deal, raise_failures
 from tidegate.runs.letters import Choice as LetterChoice
 from tidegate.runs.letters import answered, chosen
 from tidegate.runs.place import UNIT_BYTES, Clock, Place, utc_now
@@ -119,6 +119,7 @@ class Replay:
             if self._stop.is_set():
                 raise RunStopped("stopped while files were read again; nothing was changed")
             wave = self._wave(task, left)
+            raise_failures(wave)
             results.extend(wave)
             outcomes = [outcome for result in wave for outcome in result.outcomes]
             _check(outcomes)
