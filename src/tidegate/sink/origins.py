@@ -39,8 +39,10 @@ class Origin:
 
     def ranges(self) -> tuple[FileRange, ...]:
         """Per file that has rows here, the records from its first row to its last."""
+        if not len(self.lines):
+            return ()
         if len(self.files) == 1:
-            return (self._range(0, self.lines),) if len(self.lines) else ()
+            return (self._range(0, self.lines),)
         numbers = np.searchsorted(self.starts, self.lines, side="right") - 1
         found, firsts = np.unique(numbers, return_index=True)
         return tuple(

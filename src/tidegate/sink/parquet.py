@@ -71,8 +71,7 @@ class _Valve(io.RawIOBase):
 class GrowingFile:
     """A Parquet file of one partition. Rows are held until :meth:`flush`; it ends with :meth:`seal`.
 
-    ``held_bytes`` are the Arrow bytes of the rows that are held, ``memory`` what holding them takes; ``ratio`` is
-    what became of an Arrow byte in the last telling row group.
+    ``held_bytes`` are the Arrow bytes of the rows that are held, ``memory`` what holding them takes.
     """
 
     def __init__(self, path: str, partition: Partition, source_file: str, opened_at: float) -> None:
@@ -82,7 +81,6 @@ class GrowingFile:
         self.written_at = opened_at
         self.held_bytes = 0
         self.memory = 0
-        self.ratio: float | None = None
         self._source_file = source_file
         self._covering = Covering()
         self._held: list[pa.RecordBatch] = []

@@ -25,12 +25,16 @@ from tidegate.sink.names import uuid7
 from tidegate.sink.origins import Origin
 from tidegate.sink.parquet import FinishedFile, GrowingFile
 from tidegate.sink.partitions import Partition
+from tidegate.sink.sizing import SizeModel
 from tidegate.sink.ticking import Ticker
 from tidegate.specs import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
 
 _TELLING = 128 * 1024
-"""Arrow bytes from which a row group says something about the ratio; in smaller ones the frame outweighs the rows."""
+"""Arrow bytes from which a row group says something about others; in smaller ones the frame outweighs the rows."""
+
+_COLUMN_FOOTER = 256
+"""What a column takes in a footer, before one has been seen."""
 
 _STEP = 1 / 20
 """Share of a file that is taken at once: by no more can a file become too large."""
@@ -79,7 +83,7 @@ class RollingWriter:
         self._rolled: list[FinishedFile] = []
         self._uploads: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
-        self._ratio: float | None = None
+        self._sizes = SizeModel()
         self._footer = 0
         self._memory = self._outputs = self._spooled = 0
         self._most_outputs = files_at_once(settings.open_outputs)
@@ -151,7 +155,7 @@ class RollingWriter:
 
     def _steps(self, batch: pa.RecordBatch) -> Iterator[slice]:
         """The rows of a batch, in pieces that are small beside a file."""
-        share = batch.nbytes * (self._ratio or 1.0) / (self._settings.file_size * _STEP)
+        share = self._sizes.estimate(int(batch.nbytes)) / (self._settings.file_size * _STEP)
         rows = max(int(batch.num_rows / max(share, 1.0)), 1)
         for start in range(0, batch.num_rows, rows):
             yield slice(start, min(start + rows, batch.num_rows))
@@ -161,6 +165,7 @@ class RollingWriter:
         file = self._open.pop(partition, None)
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
+            self._footer = self._footer or _COLUMN_FOOTER * batch.num_columns
             self._watch()
         self._open[partition] = file
         self._memory += file.hold(batch, now, () if origin is None else origin.ranges())
@@ -170,17 +175,15 @@ class RollingWriter:
         self._bound_files()
 
     def _is_full(self, file: GrowingFile) -> bool:
-        """Whether the file has its size: by what is written, and what its held rows would add at the ratio seen so far.
+        """Whether the file has its size: by what is written, and what its held rows and the footer would add.
 
         Before a file is believed to be full its rows are written, so that it is known; and where nothing is known yet,
         half a file's worth of them.
         """
         size = self._settings.file_size
-        known = file.ratio or self._ratio
-        if file.held_bytes >= (size // 2 if known is None else size * _UNSEEN):
+        if file.held_bytes >= (size // 2 if self._sizes.knows_nothing else size * _UNSEEN):
             self._flush(file)
-        ratio = file.ratio or self._ratio or 1.0
-        if file.written_bytes + file.held_bytes * ratio + self._footer < size:
+        if file.written_bytes + self._sizes.estimate(file.held_bytes) + self._footer < size:
             return False
         self._flush(file)
         return file.written_bytes + self._footer >= size * (1 - _SHORT)
@@ -203,7 +206,7 @@ class RollingWriter:
         held, written = file.flush(self._open_output, self._settings.codec)
         self._spooled += written
         if held >= min(_TELLING, self._settings.file_size // 2):
-            file.ratio = self._ratio = written / held
+            self._sizes.learn(held, written)
 
     def _open_output(self, path: str) -> Output:
         return self._store.open_output(path, self._settings.upload)

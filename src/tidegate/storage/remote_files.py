@@ -90,3 +90,7 @@ class RemoteOutput(UndoableOutput):
     def abort(self) -> None:
         with contextlib.suppress(OSError):  # what could not be written is not wanted any more
             self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.abort()
