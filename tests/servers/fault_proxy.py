@@ -74,14 +74,20 @@ class _Active:
 
 @dataclass(slots=True)
 class Faults:
-    """The rules in force, and what they did; used by many threads."""
+    """The rules in force, and what they did; used by many threads.
+
+    ``most_at_once`` is how many requests whose decoded path matches ``watched`` were under way together.
+    """
 
     seed: int = 0
+    watched: str | None = None
+    most_at_once: int = 0
     injected: Counter[Fault] = field(default_factory=Counter)
     seen: list[str] = field(default_factory=list)
     _active: list[_Active] = field(default_factory=list)
     _random: random.Random = field(default_factory=random.Random)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _under_way: int = 0
 
     def __post_init__(self) -> None:
         self._random.seed(self.seed)
@@ -101,6 +107,23 @@ class Faults:
                     self.injected[active.rule.fault] += 1
                     return active.rule.fault
         return None
+
+    def watch(self, path: str) -> None:
+        """Count from now on how many requests with that path are under way."""
+        self.watched, self.most_at_once = path, 0
+
+    @contextlib.contextmanager
+    def under_way(self, path: str) -> Iterator[None]:
+        """While a request is handled."""
+        counts = int(self.watched is not None and bool(re.search(self.watched, path)))
+        with self._lock:
+            self._under_way += counts
+            self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= counts
 
     def _hits(self, active: _Active) -> bool:
         active.met += 1
@@ -211,7 +234,10 @@ class _Forwarding(BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self) -> None:
-        fault = self.server.faults.befalling(self.command, unquote(self.path))
+        with self.server.faults.under_way(unquote(self.path)):
+            self._handle(self.server.faults.befalling(self.command, unquote(self.path)))
+
+    def _handle(self, fault: Fault | None) -> None:
         length = int(self.headers.get("Content-Length", "0"))
         match fault:
             case Fault.RESET:

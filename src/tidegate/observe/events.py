@@ -83,6 +83,27 @@ class WaveProgressed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WaveFinished(Event):
+    """The tasks of a wave have answered; nothing of it is committed yet.
+
+    ``write_seconds`` has one number per data file; ``most_uploads`` and ``most_parts`` are the most at once in a task.
+    """
+
+    name: ClassVar[str] = "wave_finished"
+    level: ClassVar[str] = "debug"
+    units: int
+    failed_units: int
+    data_files: int
+    bytes_written: int
+    write_seconds: tuple[float, ...]
+    uploads: int
+    multipart_uploads: int
+    most_uploads: int
+    most_parts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class FileRefused(Event):
     """A file could not be read; its partition's watermark waits below it."""
 

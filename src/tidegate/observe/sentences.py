@@ -41,6 +41,11 @@ def _reading_words(event: Event) -> str:
             )
         case events.FileFiltered():
             return f"{count(event.count, 'file')} not taken: {event.reason}, e.g. {event.example}"
+        case events.WaveFinished():
+            return (
+                f"wrote {count(event.data_files, 'data file')} ({size(event.bytes_written)}),"
+                f" {event.multipart_uploads} in parts, {event.most_uploads} at once, in {duration(event.seconds)}"
+            )
         case events.PlanMade() if event.files == 0:
             return "nothing new"
         case events.PlanMade() | events.WaveStarted():

@@ -87,7 +87,13 @@ class FrameWork:
     @classmethod
     def of(cls, place: Place, lane: Lane, opened: Opened, now: datetime) -> FrameWork | None:
         """The work of a commit on top of ``opened``; None where the Arrow lane does it."""
-        return cls(place, lane, now) if frame_reasons(place, opened) else None
+        reasons = frame_reasons(place, opened)
+        if reasons and place.positions.staged:
+            raise UnsupportedTable(
+                f"table {place.pipeline.sink.table.uri} cannot be written by staged delivery: {'; '.join(reasons)}",
+                "set delivery: direct, so that Spark commits what it writes",
+            )
+        return cls(place, lane, now) if reasons else None
 
     def task(self, task: ReadTask) -> ReadTask:
         """The same task, writing whole files into the work area."""

@@ -20,7 +20,7 @@ from tidegate.runs.batches import coverage_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, letterbox
 from tidegate.runs.frames import FrameWork, as_read, frame_reasons
-from tidegate.runs.lanes import Lane, deal
+from tidegate.runs.lanes import Lane, deal, raise_failures
 from tidegate.runs.place import Place
 from tidegate.schema.letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.names import uuid7
@@ -173,6 +173,7 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
     runner = lane()
     runner.prepare()
     found.results = runner.execute(whole, deal(units, place.parallelism * 2), lambda done: None)
+    raise_failures(found.results)
     for result in found.results:
         for outcome in result.outcomes:
             own = by_path[outcome.path]

@@ -27,7 +27,7 @@ from tidegate.runs.batches import coverage_of, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters
 from tidegate.runs.frames import refuse_frames
-from tidegate.runs.lanes import Lane, deal
+from tidegate.runs.lanes import Lane, deal, raise_failures
 from tidegate.runs.letters import Choice as LetterChoice
 from tidegate.runs.letters import answered, chosen
 from tidegate.runs.place import UNIT_BYTES, Clock, Place, utc_now
@@ -116,6 +116,7 @@ class Replay:
             if self._stop.is_set():
                 raise RunStopped("stopped while files were read again; nothing was changed")
             wave = self._wave(task, left)
+            raise_failures(wave)
             results.extend(wave)
             outcomes = [outcome for result in wave for outcome in result.outcomes]
             _check(outcomes)

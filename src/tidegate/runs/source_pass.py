@@ -20,7 +20,7 @@ from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
 from tidegate.runs.frames import FrameWork, as_read
-from tidegate.runs.lanes import Lane, deadline_in, deal
+from tidegate.runs.lanes import Lane, deadline_in, deal, raise_failures, wave_finished
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_steps import step_json
 from tidegate.runs.tracking import SourceState, Step
@@ -195,6 +195,7 @@ class SourcePass:
                 opened, full = self._settle(opened, plan, columns, group)
                 if full:
                     return opened, any(isinstance(outcome, Covered) for outcome in outcomes), changed
+            raise_failures(results)
             left = self._left(left, outcomes)
         return opened, self._some_are_given_up(), changed
 
@@ -219,7 +220,9 @@ class SourcePass:
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))
         task = self._task(columns) if self._frames is None else self._frames.task(self._task(columns))
         progressed = lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))  # noqa: E731
+        started = time.monotonic()
         results = self._lane.execute(task, slots, progressed)
+        self._emit(wave_finished(*self._names, results, time.monotonic() - started))
         failpoint("runs.read")
         return results
 

@@ -9,21 +9,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.errors import BadRecord
 from tidegate.planning.plan import FileSlice
 from tidegate.sink.decoder import Rejected
 from tidegate.sink.letters import Letterbox
+from tidegate.sink.origins import Lines, Origin
 from tidegate.sink.parquet import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.writer import RollingWriter
 from tidegate.specs import Format
 from tidegate.storage.port import ObjectStore
-
-Lines = npt.NDArray[np.int64]
 
 
 class Landing:
@@ -50,15 +48,27 @@ class Landing:
         """How many files are closed."""
         return len(self._files) + self._writer.rolled_files
 
-    def write(self, batch: pa.RecordBatch, path: str, lines: Lines | None, first_line: int) -> None:
+    def write(
+        self,
+        batch: pa.RecordBatch,
+        path: str,
+        lines: Lines | None,
+        first_line: int,
+        others: Sequence[tuple[str, int]] = (),
+    ) -> None:
         """Take the rows of one source file, or of several where they need not be told apart.
 
-        ``lines`` has the line of each row, from ``first_line``; None when they follow each other.
+        ``lines`` has the line of each row, from ``first_line``; None when they follow each other. ``others`` are the
+        further files, each with the line that it begins at.
         """
+        if lines is None:
+            lines = np.arange(batch.num_rows)
+        files, starts = zip((path, 0), *others, strict=True)
+        origin = Origin(files, np.array(starts), lines, first_line)
         complete = self._with_metadata(batch, path, lines, first_line)
-        for partition, rows in self._partitioning.split(complete, path):
+        for partition, rows, positions in self._partitioning.split(complete, path):
             fitted = rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
-            self._writer.write(fitted, partition, self._uri(path))
+            self._writer.write(fitted, partition, self._uri(path), origin.of(positions))
 
     def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
         """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""
@@ -95,12 +105,11 @@ class Landing:
         if self._letters is not None:
             self._letters.close()
 
-    def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines | None, first_line: int) -> pa.RecordBatch:
+    def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines, first_line: int) -> pa.RecordBatch:
         for name in self._task.metadata_columns:
             kind = METADATA_COLUMNS[name]
             if name == "_source_record":
-                offsets = np.arange(batch.num_rows) if lines is None else lines
-                column = pa.array(offsets + first_line, kind)
+                column = pa.array(lines + first_line, kind)
             else:
                 value = self._uri(path) if name == "_source_file" else self._ingested_at
                 column = pa.repeat(pa.scalar(value, kind), batch.num_rows)

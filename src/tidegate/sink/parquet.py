@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +16,36 @@ import pyarrow.parquet as pq
 
 from tidegate.failpoints import failpoint
 from tidegate.sink.encoding import choose
+from tidegate.sink.origins import Covering
 from tidegate.sink.partitions import Partition
 from tidegate.sink.statistics import delta_statistics, float_columns
 from tidegate.specs import ParquetCodec
-from tidegate.state.files import DataFile
+from tidegate.state.files import DataFile, FileRange
 from tidegate.storage.port import Output
 
 _SLACK = 64 * 1024
-_SMALL_PIECE = 4096
+_SMALL_ROWS, _SMALL_BYTES, _PIECES = 4096, 256 * 1024, 16
+"""Pieces with fewer rows and bytes than these are joined, that many at a time."""
+
+_COLUMN_OVERHEAD = 512
 _CODECS = {ParquetCodec.UNCOMPRESSED: "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedFile(DataFile):
-    """A data file of the table, with the source file its first row came from."""
+    """A data file of the table, with the source file its first row came from.
+
+    ``ranges`` are the records that its rows lie in, per source file; ``write_seconds`` is how long encoding it took.
+    """
 
     source_file: str | None = None
+    ranges: tuple[FileRange, ...] = ()
+    write_seconds: float = 0.0
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> FinishedFile:
+        """The file whose fields were written as they are."""
+        return cls(**{**data, "ranges": tuple(FileRange(**each) for each in data["ranges"])})
 
 
 class _Valve(io.RawIOBase):
@@ -54,7 +69,10 @@ class _Valve(io.RawIOBase):
 
 
 class GrowingFile:
-    """A Parquet file of one partition. Rows are held until :meth:`flush`; it ends with :meth:`seal`."""
+    """A Parquet file of one partition. Rows are held until :meth:`flush`; it ends with :meth:`seal`.
+
+    ``held_bytes`` are the Arrow bytes of the rows that are held, ``memory`` what holding them takes.
+    """
 
     def __init__(self, path: str, partition: Partition, source_file: str, opened_at: float) -> None:
         self.path = path
@@ -62,21 +80,39 @@ class GrowingFile:
         self.opened_at = opened_at
         self.written_at = opened_at
         self.held_bytes = 0
+        self.memory = 0
         self._source_file = source_file
+        self._covering = Covering()
         self._held: list[pa.RecordBatch] = []
+        self._small: list[pa.RecordBatch] = []
         self._output: Output | None = None
         self._valve: _Valve
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._unordered: set[int] = set()
+        self._seconds = 0.0
 
-    def hold(self, batch: pa.RecordBatch, now: float) -> int:
-        """Take rows; they stay in memory. Gives how many bytes that adds."""
-        size = int(batch.nbytes)
-        self._held.append(_by_itself(batch, size))
+    @property
+    def has_output(self) -> bool:
+        """Whether row groups have been written, so that a file is open somewhere."""
+        return self._output is not None
+
+    def hold(self, batch: pa.RecordBatch, now: float, ranges: tuple[FileRange, ...] = ()) -> int:
+        """Take rows; they stay in memory. Gives how many bytes that adds, or takes away."""
+        before, size = self.memory, int(batch.nbytes)
+        own = _by_itself(batch, size)
         self.held_bytes += size
+        self.memory += size + _overhead(own)
         self.written_at = now
-        return size
+        self._covering.add(ranges)
+        if own.num_rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
+            self._join_small()
+            self._held.append(own)
+        else:
+            self._small.append(own)
+            if len(self._small) == _PIECES:
+                self._join_small()
+        return self.memory - before
 
     @property
     def written_bytes(self) -> int:
@@ -85,9 +121,11 @@ class GrowingFile:
 
     def flush(self, open_output: Callable[[str], Output], codec: ParquetCodec) -> tuple[int, int]:
         """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
-        if not self._held:
+        if not self._held and not self._small:
             return 0, 0
-        table = pa.Table.from_batches(_joined(self._held))
+        started = time.perf_counter()
+        self._join_small()
+        table = pa.Table.from_batches(self._held)
         if self._writer is None:
             self._output = open_output(self.path)
             self._valve = _Valve(self._output)
@@ -95,13 +133,15 @@ class GrowingFile:
         before, held = self.written_bytes, self.held_bytes
         self._note_nan(table)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
-        self._held, self.held_bytes = [], 0
+        self._forget_held()
+        self._seconds += time.perf_counter() - started
         return held, self.written_bytes - before
 
     def seal(self) -> FinishedFile:
         """Write the footer; the file is described, its output is still to be closed."""
         assert self._writer is not None
         assert self._output is not None
+        started = time.perf_counter()
         self._writer.close()
         footer = self._footers[0]
         stats = delta_statistics(footer, footer.schema.to_arrow_schema(), frozenset(self._unordered))
@@ -112,6 +152,8 @@ class GrowingFile:
             partition_values=self.partition.as_mapping(),
             stats=stats,
             source_file=self._source_file,
+            ranges=self._covering.ranges(),
+            write_seconds=round(self._seconds + time.perf_counter() - started, 6),
         )
 
     def upload(self) -> None:
@@ -127,12 +169,24 @@ class GrowingFile:
 
     def abort(self) -> None:
         """Give up; nothing of this file stays behind."""
-        self._held, self.held_bytes = [], 0
+        self._forget_held()
         if self._output is not None and self._writer is not None:
             self._valve.shut = True
             with suppress(Exception):  # after a failed write it has no footer to give, and what failed is on its way
                 self._writer.close()
             self._output.abort()
+
+    def _join_small(self) -> None:
+        """Make one piece of the small ones: each costs the memory and the encoder more than its rows do."""
+        if self._small:
+            joined = pa.concat_batches(self._small)
+            self.memory += _overhead(joined) - sum(map(_overhead, self._small))
+            self._held.append(joined)
+            self._small = []
+
+    def _forget_held(self) -> None:
+        self._held, self._small = [], []
+        self.held_bytes = self.memory = 0
 
     def _note_nan(self, table: pa.Table) -> None:
         for number, path in float_columns(table.schema).items():
@@ -147,10 +201,9 @@ def _by_itself(batch: pa.RecordBatch, size: int) -> pa.RecordBatch:
     return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Many small pieces as one: the encoder's cost per piece would exceed that of copying them."""
-    rows = sum(batch.num_rows for batch in batches)
-    return [pa.concat_batches(batches)] if rows < _SMALL_PIECE * len(batches) else batches
+def _overhead(batch: pa.RecordBatch) -> int:
+    """Bytes that holding a batch takes besides its rows: its columns are objects with padded buffers."""
+    return _COLUMN_OVERHEAD * int(batch.num_columns)
 
 
 def parquet_writer(

@@ -35,6 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSUITABLE = (pa.types.is_nested, pa.types.is_floating, pa.types.is_binary)
 
 Codes = npt.NDArray[np.int64]
+Rows = slice | npt.NDArray[np.int64]
+"""Some rows of a batch, as numpy takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,8 @@ class Partitioning:
         self.required = tuple(name for name in moved if _is_required_text(declared.field(name)))
         self.kept = tuple(name for name in declared.names if name not in moved)
 
-    def split(self, batch: pa.RecordBatch, path: str) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """The rows of each partition, without the columns that are keys; rows keep their order."""
+    def split(self, batch: pa.RecordBatch, path: str) -> Iterator[tuple[Partition, pa.RecordBatch, Rows]]:
+        """The rows of each partition, without the columns that are keys, and which rows they are, ascending."""
         found = path_values(path) if self.from_path else {}
         codes = np.zeros(batch.num_rows, np.int64)
         labels: list[tuple[str | None, ...]] = [()]
@@ -109,8 +111,8 @@ class Partitioning:
                 own, texts = _coded(batch.column(key.column), key.template)
                 codes, labels = _combined(codes, labels, own, texts)
         rest = batch.select([name for name in batch.schema.names if name not in self.columns])
-        for label, rows in _groups(rest, codes, labels):
-            yield Partition(tuple(zip(self.columns, label, strict=True))), rows
+        for label, rows, positions in _groups(rest, codes, labels):
+            yield Partition(tuple(zip(self.columns, label, strict=True))), rows, positions
 
 
 def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[Key, ...]:
@@ -203,12 +205,12 @@ def _combined(
 
 def _groups(
     batch: pa.RecordBatch, codes: Codes, labels: list[tuple[str | None, ...]]
-) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch, Rows]]:
     """Rows by label; labels that read the same are one group."""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     if len(numbers) <= 1 or not len(codes):
         if len(codes):
-            yield labels[0], batch
+            yield labels[0], batch, slice(None)
         return
     merged = np.array([numbers[label] for label in labels])[codes]
     order = np.argsort(merged, kind="stable")
@@ -217,7 +219,7 @@ def _groups(
     for label, number in numbers.items():
         start, end = int(bounds[number]), int(bounds[number + 1])
         if end > start:
-            yield label, ordered.slice(start, end - start)
+            yield label, ordered.slice(start, end - start), order[start:end]
 
 
 def table_schema(

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidegate import errors
+from tidegate.errors import TidegateError
+from tidegate.planning.plan import Unit
 from tidegate.sink.parquet import FinishedFile
+from tidegate.storage.uploads import UploadCounts
 from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
 
 _OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Covered, Refused, Changed, NotReached)}
@@ -18,6 +22,8 @@ class UnitResult:
     """One unit, read: an outcome per file in the unit's order, and the data files that hold the covered rows.
 
     ``letter_files`` hold its bad lines, in the dead-letter table.
+
+    ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
 
     ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
     :class:`~tidegate.sink.decoder.Decoder` for how exactly).
@@ -30,6 +36,13 @@ class UnitResult:
     letter_files: tuple[FinishedFile, ...] = ()
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    uploads: UploadCounts = field(default_factory=UploadCounts)
+    failure: TidegateError | None = None
+
+    @classmethod
+    def of_failure(cls, unit: Unit, error: TidegateError) -> UnitResult:
+        """A unit that could not be read or written: none of its files is reached."""
+        return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
 
     def to_json(self) -> str:
         """One line of JSON; :meth:`from_json` gives an equal value."""
@@ -42,6 +55,8 @@ class UnitResult:
                 "letter_files": [asdict(each) for each in self.letter_files],
                 "unknown_fields": dict(self.unknown_fields),
                 "seconds": self.seconds,
+                "uploads": asdict(self.uploads),
+                "failure": None if self.failure is None else errors.to_json(self.failure),
             }
         )
 
@@ -52,11 +67,13 @@ class UnitResult:
         return cls(
             number=data["number"],
             outcomes=tuple(outcome_from_json(each) for each in data["outcomes"]),
-            data_files=tuple(FinishedFile(**each) for each in data["data_files"]),
+            data_files=tuple(FinishedFile.of_json(each) for each in data["data_files"]),
             rows=data["rows"],
-            letter_files=tuple(FinishedFile(**each) for each in data["letter_files"]),
+            letter_files=tuple(FinishedFile.of_json(each) for each in data["letter_files"]),
             unknown_fields=data["unknown_fields"],
             seconds=data["seconds"],
+            uploads=UploadCounts(**data["uploads"]),
+            failure=None if data["failure"] is None else errors.from_json(data["failure"]),
         )
 
 

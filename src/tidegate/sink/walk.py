@@ -178,7 +178,8 @@ class Walk:
                 self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
                 refused.add(number)
         if not refused and not self._landing.tells_files_apart:
-            self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0)
+            others = [(file.slice.path, int(start)) for file, start in zip(files[1:], bounds[1:], strict=False)]
+            self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0, others)
             return
         self._write_apart(decoded, files, bounds, rows, refused)
 

@@ -2,13 +2,16 @@
 
 One file is open per partition value. All rows that wait for their row group are in memory together, never
 more than a row group's worth of Arrow bytes over all open files; past that the fullest is flushed. A *cut*
-closes every open file, so that what was written before it does not depend on what comes after.
+closes every open file, so that what was written before it does not depend on what comes after. Files that have
+been open or idle for too long are closed by a thread of the writer's own, so also while nothing comes; they belong
+to the next cut like all others.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,26 +20,49 @@ import pyarrow as pa
 
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
+from tidegate.sink.allocation import files_at_once
 from tidegate.sink.names import uuid7
-from tidegate.sink.parquet import FinishedFile, GrowingFile, parquet_writer
+from tidegate.sink.origins import Origin
+from tidegate.sink.parquet import FinishedFile, GrowingFile
 from tidegate.sink.partitions import Partition
+from tidegate.sink.sizing import SizeModel
+from tidegate.sink.ticking import Ticker
 from tidegate.specs import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
 
 _TELLING = 128 * 1024
-"""Arrow bytes from which a row group says something about the ratio; in smaller ones the frame outweighs the rows."""
+"""Arrow bytes from which a row group says something about others; in smaller ones the frame outweighs the rows."""
+
+_COLUMN_FOOTER = 256
+"""What a column takes in a footer, before one has been seen."""
+
+_STEP = 1 / 20
+"""Share of a file that is taken at once: by no more can a file become too large."""
+
+_SHORT = 1 / 20
+"""Share by which a file may miss its size; one that is found to miss it by more takes further rows."""
+
+_UNSEEN = 4
+"""Files' worth of Arrow bytes that are held at most: rows of a file may compress worse than those before them."""
+
+_SPOOLED_FILES = 64
+"""How many full files' worth of bytes may be written and not closed, in the temporary files of a remote table."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """When files roll and how they are written; sizes in bytes, times in seconds, None is never."""
+    """When files roll and how they are written; sizes in bytes, times in seconds, None is never.
+
+    ``open_files`` are partition values at once, ``open_outputs`` those of them that have row groups written already.
+    """
 
     file_size: int = 128 * 1024 * 1024
     row_group_size: int = 128 * 1024 * 1024
     codec: ParquetCodec = ParquetCodec.SNAPPY
     rollover_secs: float | None = None
     inactivity_secs: float | None = None
-    open_files: int = 500
+    open_files: int = 10_000
+    open_outputs: int = 1_000
     uploads: int = 4
     upload: Upload = field(default_factory=Upload)
 
@@ -50,36 +76,185 @@ class RollingWriter:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._lock = threading.RLock()
+        self._ticker: Ticker | None = None
+        self._failure: Exception | None = None
         self._open: dict[Partition, GrowingFile] = {}
         self._rolled: list[FinishedFile] = []
         self._uploads: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
-        self._ratio: float | None = None
-        self._held_bytes = 0
+        self._sizes = SizeModel()
+        self._footer = 0
+        self._memory = self._outputs = self._spooled = 0
+        self._most_outputs = files_at_once(settings.open_outputs)
 
     @property
     def rolled_files(self) -> int:
         """Files closed since the last cut."""
         return len(self._rolled)
 
-    def write(self, batch: pa.RecordBatch, partition: Partition, source_file: str) -> None:
-        """Take rows of one partition; rolls its file when that is full or old."""
-        if not batch.num_rows:
-            return
-        failpoint("sink.rows.before")
+    def write(
+        self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: Origin | None = None
+    ) -> None:
+        """Take rows of one partition; rolls its file when that is full or old.
+
+        ``origin`` says where each row comes from; without it the files know only the ``source_file`` they began with.
+        """
+        with self._lock:
+            self._raise_failure()
+            for rows in self._steps(batch):
+                failpoint("sink.rows.before")
+                taken = batch if rows == slice(0, batch.num_rows) else batch.slice(rows.start, rows.stop - rows.start)
+                self._take(taken, partition, source_file, None if origin is None else origin.of(rows))
+            self._roll_due()
+
+    def tick(self) -> None:
+        """Roll what has been open or idle for too long."""
+        with self._lock:
+            self._raise_failure()
+            self._roll_due()
+
+    def cut(self) -> tuple[FinishedFile, ...]:
+        """Close every open file; all that was finished since the last cut, durably in the store."""
+        with self._lock:
+            self._raise_failure()
+            for file in list(self._open.values()):
+                self._roll(file)
+            for upload in self._uploads:
+                upload.result()
+            finished, self._rolled, self._uploads = tuple(self._rolled), [], []
+            return finished
+
+    def abandon(self) -> None:
+        """Forget everything since the last cut; the files are removed as far as the store allows."""
+        with self._lock:
+            self._abort_open()
+            self._failure = None
+            for upload in self._uploads:
+                with suppress(Exception):
+                    upload.result()
+            for finished in self._rolled:
+                with suppress(StorageError):
+                    self._store.delete(finished.path)
+            self._rolled, self._uploads = [], []
+
+    def close(self) -> None:
+        """Give up what is open and stop uploading."""
+        if self._ticker is not None:
+            self._ticker.stop()
+        with self._lock:
+            self._abort_open()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+    def _abort_open(self) -> None:
+        for file in self._open.values():
+            file.abort()
+        self._open.clear()
+        self._memory = self._outputs = self._spooled = 0
+
+    def _steps(self, batch: pa.RecordBatch) -> Iterator[slice]:
+        """The rows of a batch, in pieces that are small beside a file."""
+        share = self._sizes.estimate(int(batch.nbytes)) / (self._settings.file_size * _STEP)
+        rows = max(int(batch.num_rows / max(share, 1.0)), 1)
+        for start in range(0, batch.num_rows, rows):
+            yield slice(start, min(start + rows, batch.num_rows))
+
+    def _take(self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: Origin | None) -> None:
         now = self._clock()
         file = self._open.pop(partition, None)
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
+            self._footer = self._footer or _COLUMN_FOOTER * batch.num_columns
+            self._watch()
         self._open[partition] = file
-        self._held_bytes += file.hold(batch, now)
-        if self._estimate(file, batch) >= self._settings.file_size:
+        self._memory += file.hold(batch, now, () if origin is None else origin.ranges())
+        if self._is_full(file):
             self._roll(file)
         self._bound_memory()
-        self.tick()
+        self._bound_files()
 
-    def tick(self) -> None:
-        """Roll what has been open or idle for too long; to be called while there is nothing to write, too."""
+    def _is_full(self, file: GrowingFile) -> bool:
+        """Whether the file has its size: by what is written, and what its held rows and the footer would add.
+
+        Before a file is believed to be full its rows are written, so that it is known; and where nothing is known yet,
+        half a file's worth of them.
+        """
+        size = self._settings.file_size
+        if file.held_bytes >= (size // 2 if self._sizes.knows_nothing else size * _UNSEEN):
+            self._flush(file)
+        if file.written_bytes + self._sizes.estimate(file.held_bytes) + self._footer < size:
+            return False
+        self._flush(file)
+        return file.written_bytes + self._footer >= size * (1 - _SHORT)
+
+    def _bound_memory(self) -> None:
+        while self._memory >= self._settings.row_group_size:
+            self._flush(max(self._open.values(), key=lambda file: file.memory))
+
+    def _bound_files(self) -> None:
+        while len(self._open) > self._settings.open_files:
+            self._roll(next(iter(self._open.values())))
+        while self._outputs > self._most_outputs:
+            self._roll(next(file for file in self._open.values() if file.has_output))
+        if self._spooled >= _SPOOLED_FILES * self._settings.file_size:
+            self._roll(max(self._open.values(), key=lambda file: file.written_bytes))
+
+    def _flush(self, file: GrowingFile) -> None:
+        self._memory -= file.memory
+        self._outputs += not file.has_output
+        held, written = file.flush(self._open_output, self._settings.codec)
+        self._spooled += written
+        if held >= min(_TELLING, self._settings.file_size // 2):
+            self._sizes.learn(held, written)
+
+    def _open_output(self, path: str) -> Output:
+        return self._store.open_output(path, self._settings.upload)
+
+    def _roll(self, file: GrowingFile) -> None:
+        self._flush(file)
+        written = file.written_bytes
+        finished = file.seal()
+        self._footer = finished.size - written
+        self._spooled -= written
+        self._outputs -= 1
+        del self._open[file.partition]
+        self._rolled.append(finished)
+        self._uploads.append(self._submitted(file))
+
+    def _submitted(self, file: GrowingFile) -> Future[None]:
+        """The upload of a sealed file; waits while as many as may be are under way."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._settings.uploads, thread_name_prefix="upload")
+        pending = [upload for upload in self._uploads[-self._settings.uploads :] if not upload.done()]
+        if len(pending) >= self._settings.uploads:
+            pending[0].result()
+        return self._pool.submit(self._upload, file)
+
+    def _upload(self, file: GrowingFile) -> None:
+        with self._store.uploads.file():
+            file.upload()
+
+    def _watch(self) -> None:
+        """Have files rolled in time, whether or not anything comes."""
+        times = [secs for secs in (self._settings.rollover_secs, self._settings.inactivity_secs) if secs is not None]
+        if times and self._ticker is None:
+            self._ticker = Ticker(self._tick_alone, min(1.0, min(times) / 4))
+
+    def _tick_alone(self) -> None:
+        """A tick that nobody waits for: what goes wrong is told to the next caller."""
+        with self._lock:
+            if self._failure is None:
+                try:
+                    self._roll_due()
+                except Exception as error:  # raised again in the caller's thread, whatever it is
+                    self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _roll_due(self) -> None:
         rollover, inactivity = self._settings.rollover_secs, self._settings.inactivity_secs
         if rollover is None and inactivity is None:
             return
@@ -89,73 +264,3 @@ class RollingWriter:
             idle = inactivity is not None and now - file.written_at >= inactivity
             if old or idle:
                 self._roll(file)
-
-    def cut(self) -> tuple[FinishedFile, ...]:
-        """Close every open file; all that was finished since the last cut, durably in the store."""
-        for file in list(self._open.values()):
-            self._roll(file)
-        for upload in self._uploads:
-            upload.result()
-        finished, self._rolled, self._uploads = tuple(self._rolled), [], []
-        return finished
-
-    def abandon(self) -> None:
-        """Forget everything since the last cut; the files are removed as far as the store allows."""
-        for file in self._open.values():
-            file.abort()
-        self._open.clear()
-        self._held_bytes = 0
-        for upload in self._uploads:
-            with suppress(Exception):
-                upload.result()
-        for finished in self._rolled:
-            with suppress(StorageError):
-                self._store.delete(finished.path)
-        self._rolled, self._uploads = [], []
-
-    def close(self) -> None:
-        """Give up what is open and stop uploading."""
-        for file in self._open.values():
-            file.abort()
-        self._open.clear()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-
-    def _estimate(self, file: GrowingFile, batch: pa.RecordBatch) -> float:
-        """Bytes the file would have now: written ones plus the held ones at the ratio seen so far."""
-        if self._ratio is None and file.held_bytes >= self._settings.file_size:
-            self._ratio = self._probe(batch)
-        return file.written_bytes + file.held_bytes * (1.0 if self._ratio is None else self._ratio)
-
-    def _probe(self, batch: pa.RecordBatch) -> float:
-        """The ratio that a batch compresses at."""
-        sink = pa.BufferOutputStream()
-        with parquet_writer(sink, batch, self._settings.codec, []) as writer:
-            writer.write_batch(batch)
-        return float(sink.tell() / max(batch.nbytes, 1))
-
-    def _bound_memory(self) -> None:
-        while self._held_bytes >= self._settings.row_group_size:
-            self._flush(max(self._open.values(), key=lambda file: file.held_bytes))
-        while len(self._open) > self._settings.open_files:
-            self._roll(next(iter(self._open.values())))
-
-    def _flush(self, file: GrowingFile) -> None:
-        held, written = file.flush(self._open_output, self._settings.codec)
-        self._held_bytes -= held
-        if held >= _TELLING:
-            self._ratio = written / held
-
-    def _open_output(self, path: str) -> Output:
-        return self._store.open_output(path, self._settings.upload)
-
-    def _roll(self, file: GrowingFile) -> None:
-        self._flush(file)
-        del self._open[file.partition]
-        self._rolled.append(file.seal())
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._settings.uploads, thread_name_prefix="upload")
-        pending = [upload for upload in self._uploads if not upload.done()]
-        if len(pending) >= self._settings.uploads:
-            pending[0].result()
-        self._uploads.append(self._pool.submit(file.upload))

@@ -44,6 +44,15 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRange:
+    """Records ``start <= n < end`` of one source file: rows of a data file lie there, and nowhere else in it."""
+
+    file: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Coverage:
     """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more.
 

@@ -34,6 +34,9 @@ _RETRY_CODES = {
 _CONTRADICTIONS = ("AlreadyExistsError", "PreconditionError")
 """Refusals of a condition that was not made."""
 
+_WRITING = "write"
+"""How actions begin for which nothing needs to be there, so that nothing can be missing."""
+
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
 _BAD_KEY = re.compile(r'Error parsing Path "(.*?)": |Path "(.*?)" contained', re.DOTALL)
@@ -76,7 +79,7 @@ def from_os(error: OSError, uri: str, action: str) -> StorageError:
     said = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror or type(error).__name__}"
     problem = f"cannot {action} {uri} ({said})"
     match error.errno:
-        case errno.ENOENT:
+        case errno.ENOENT if not action.startswith(_WRITING):
             return missing(uri)
         case errno.EEXIST:
             return exists(uri)
@@ -107,6 +110,10 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
     if isinstance(error, OSError) and error.errno is not None:
         return from_os(error, uri, action)
     code = found[1] if (found := _CODE.search(text)) else ""
+    if action.startswith(_WRITING) and code == "NoSuchUpload":
+        return StorageUnavailable(
+            f"cannot {action} {uri} (the store answered {code})", "try again; something removed the unfinished upload"
+        )
     if action == "read" and (kind == "PreconditionError" or status_of(error) == 412):
         return changed(uri, "its etag differs")
     return _by_answer(error, uri, f"cannot {action} {uri}", status_of(error), code)

@@ -24,6 +24,7 @@ from tidegate.storage import failures
 from tidegate.storage.local_files import LocalInput, LocalOutput, etag_of
 from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after
 from tidegate.storage.port import Directory, ObjectInfo, Output, Requests, Upload
+from tidegate.storage.uploads import Uploads
 
 _TEMPORARY = (".tidegate-", ".tmp")
 _BUFFER = 1024 * 1024
@@ -43,6 +44,7 @@ class LocalStore:
     def __init__(self, location: Location, root: str) -> None:
         self.location = location
         self.requests = Requests()
+        self.uploads = Uploads()
         self._root = root
 
     def exists(self) -> bool:

@@ -21,6 +21,7 @@ from tidegate.storage import failures
 from tidegate.storage.outputs import UndoableOutput
 from tidegate.storage.paths import below, checked, checked_prefix
 from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
+from tidegate.storage.uploads import Uploads
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class MemoryStore:
     def __init__(self, location: Location, within: Space, root: str = "") -> None:
         self.location = location
         self.requests = Requests()
+        self.uploads = Uploads()
         self._space = within
         self._inside = f"{root}/" if root else ""
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol, Self
 
 from tidegate.specs import Location
+from tidegate.storage.uploads import Uploads
 
 PAGE = 1000
 """Entries per page of a listing, on every object store."""
@@ -40,7 +41,10 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """How large files travel: from ``multipart_from`` bytes on in parts, several at a time."""
+    """How large files travel: from ``multipart_from`` bytes on in parts of ``part_size`` (the last is what is left).
+
+    Of all files that a store uploads at the same time, at most ``concurrent_parts`` parts are under way together.
+    """
 
     part_size: int = 32 * 1024 * 1024
     multipart_from: int = 5 * 1024 * 1024
@@ -101,6 +105,8 @@ class ObjectStore(Protocol):
     def location(self) -> Location: ...
     @property
     def requests(self) -> Requests: ...
+    @property
+    def uploads(self) -> Uploads: ...
     @property
     def concurrency(self) -> int:
         """How many requests at once pay off: 1 where waiting for an answer costs nothing."""

@@ -25,6 +25,7 @@ from tidegate.storage.options import secrets
 from tidegate.storage.paths import below, checked, checked_prefix
 from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
 from tidegate.storage.remote_files import RangedInput, RemoteOutput
+from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult, ObjectMeta
@@ -44,6 +45,7 @@ class RemoteStore:
     def __init__(self, location: Location, client: Client) -> None:
         self.location = location
         self.requests = Requests()
+        self.uploads = Uploads()
         self._client = client
         self._secrets = secrets(location.options)
 
@@ -170,23 +172,26 @@ class RemoteStore:
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
         checked(self.location.uri, path)
         try:
-            return RemoteOutput(lambda local: self.put_file(path, local, upload))
+            return RemoteOutput(lambda content, size: self._put_content(path, content, size, upload or Upload()))
         except OSError as error:
             raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
-        self.requests.count("put")
-        way = upload or Upload()
         with self._mapped(path, "write"):
             size = os.stat(local_path).st_size
-            obstore.put(
-                self._client,
-                checked(self.location.uri, path),
-                Path(local_path),
-                use_multipart=size >= way.multipart_from,
-                chunk_size=max(way.part_size, -(-size // _MOST_PARTS)),
-                max_concurrency=way.concurrent_parts,
-            )
+        self._put_content(path, Path(local_path), size, upload or Upload())
+
+    def _put_content(self, path: str, content: Path | BinaryIO, size: int, way: Upload) -> None:
+        """One request, or parts of which no more are under way than may be, whatever else is uploaded."""
+        self.requests.count("put")
+        key = checked(self.location.uri, path)
+        with self._mapped(path, "write"):
+            if size < way.multipart_from:
+                obstore.put(self._client, key, content, use_multipart=False)
+                return
+            part = max(way.part_size, -(-size // _MOST_PARTS))
+            with self.uploads.parts(-(-size // part), way.concurrent_parts) as at_once:
+                obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")

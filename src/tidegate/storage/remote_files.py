@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidegate.storage import failures
 from tidegate.storage.outputs import UndoableOutput
@@ -54,12 +53,11 @@ class RangedInput(io.RawIOBase):
 
 
 class RemoteOutput(UndoableOutput):
-    """A temporary local file that ``close`` uploads; closed or not, it is gone when this object is."""
+    """A temporary local file that ``close`` uploads. It has no name, so nothing of it outlives this process."""
 
-    def __init__(self, upload: Callable[[str], None]) -> None:
+    def __init__(self, upload: Callable[[BinaryIO, int], None]) -> None:
         self._upload = upload
-        handle, self._path = tempfile.mkstemp(prefix="tidegate-upload-")
-        self._file = io.BufferedWriter(io.FileIO(handle, "wb"), _BUFFER)
+        self._file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by close() and abort()
 
     @property
     def closed(self) -> bool:
@@ -69,7 +67,7 @@ class RemoteOutput(UndoableOutput):
         try:
             return self._file.write(data)
         except OSError as error:
-            raise failures.from_os(error, self._path, "write") from error
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
 
     def tell(self) -> int:
         return self._file.tell()
@@ -81,21 +79,17 @@ class RemoteOutput(UndoableOutput):
         if self.closed:
             return
         try:
-            self._file.close()
-            self._upload(self._path)
+            size = self._file.tell()
+            self._file.seek(0)
+            self._upload(cast(BinaryIO, self._file), size)
         except OSError as error:
-            raise failures.from_os(error, self._path, "write") from error
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
         finally:
-            self._remove()
+            self.abort()
 
     def abort(self) -> None:
-        if not self.closed:
-            self._file.raw.close()
-            self._remove()
-
-    def _remove(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+            self._file.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):

@@ -35,7 +35,7 @@ BATCH = pa.record_batch(
 
 def split(by: PartitionBy | None, path: str = "a.ndjson") -> dict[str, list[int]]:
     parts = Partitioning(by, BATCH.schema).split(BATCH, path)
-    return {partition.directory: rows.column("id").to_pylist() for partition, rows in parts}
+    return {partition.directory: rows.column("id").to_pylist() for partition, rows, _ in parts}
 
 
 def test_without_a_template_everything_is_one_partition() -> None:
@@ -59,7 +59,7 @@ def test_hours_and_months_are_grouped_by_what_is_written() -> None:
 def test_a_key_alone_is_the_column_itself_and_leaves_the_files() -> None:
     by = PartitionBy("country", "country")
     assert split(by) == {"country=DE/": [1, 3], "country=FR/": [2], f"country={NULL_DIRECTORY}/": [4, 5]}
-    _, rows = next(iter(Partitioning(by, BATCH.schema).split(BATCH, "a")))
+    _, rows, _ = next(iter(Partitioning(by, BATCH.schema).split(BATCH, "a")))
     assert rows.schema.names == ["id", "ts"]
 
 
@@ -106,7 +106,7 @@ def test_typed_values_are_written_as_delta_writes_them(
 ) -> None:
     batch = pa.record_batch({"k": pa.array(values, kind), "v": pa.array(range(len(values)))})
     parts = Partitioning(PartitionBy("k", "k"), batch.schema).split(batch, "f")
-    assert [partition.as_mapping()["k"] for partition, _ in parts] == texts
+    assert [partition.as_mapping()["k"] for partition, _, _ in parts] == texts
 
 
 @given(
@@ -127,7 +127,7 @@ def test_every_row_lands_in_the_directory_of_its_own_values(rows: list[tuple[dat
         }
     )
     found = {}
-    for partition, part in Partitioning(PartitionBy("day=%Y-%m-%d/c", "ts"), batch.schema).split(batch, "f"):
+    for partition, part, _ in Partitioning(PartitionBy("day=%Y-%m-%d/c", "ts"), batch.schema).split(batch, "f"):
         assert part.column("n").to_pylist() == sorted(part.column("n").to_pylist())
         found.update(dict.fromkeys(part.column("n").to_pylist(), partition.as_mapping()))
     expected = {

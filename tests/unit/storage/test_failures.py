@@ -42,7 +42,7 @@ def answer(status: int, code: str) -> Exception:
     ],
 )
 def test_every_error_of_the_operating_system_has_a_kind_and_a_remedy(number: int, kind: type[StorageError]) -> None:
-    error = from_os(OSError(number, os.strerror(number)), URI, "write")
+    error = from_os(OSError(number, os.strerror(number)), URI, "read")
     assert type(error) is kind
     assert URI in str(error)
     assert error.remedy

@@ -1,0 +1,159 @@
+"""Uploads are counted, and their parts stay within what may be under way at once; on a real server, over a bad line."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
+from servers.s3 import Server
+from tidegate.errors import StorageError, StorageUnavailable
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.task import ReadTask, read_units
+from tidegate.sink.writer import WriterSettings
+from tidegate.specs import FieldSpec, Location, PartitionBy
+from tidegate.storage.failures import from_client
+from tidegate.storage.opening import open_store
+from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.uploads import UploadCounts, Uploads
+from tidegate.watermarks.outcomes import Covered, NotReached
+
+MEGABYTE = 1024 * 1024
+LONG = bool(os.environ.get("TIDEGATE_LONG"))
+PATIENCE = {"max_retries": "2", "retry_timeout": "10s"}
+
+
+def test_parts_of_all_uploads_share_the_places() -> None:
+    uploads = Uploads()
+    with uploads.parts(5, 8) as first, uploads.parts(5, 8) as second:
+        assert (first, second, uploads.active_parts) == (5, 3, 8)
+        third = uploads.parts(2, 8)
+        waiting = threading.Thread(target=third.__enter__)
+        waiting.start()
+        assert uploads.counts == UploadCounts(most_parts=8)
+        assert waiting.is_alive()
+    waiting.join(30)
+    assert uploads.active_parts == 2
+    assert uploads.counts == UploadCounts(multipart=2, most_parts=8)
+
+
+def test_an_upload_that_fails_gives_its_places_back_and_is_not_counted() -> None:
+    uploads = Uploads()
+    with pytest.raises(StorageError), uploads.file(), uploads.parts(3, 3):
+        raise StorageError("full", "empty it")
+    assert (uploads.active_files, uploads.active_parts) == (0, 0)
+    assert uploads.counts == UploadCounts(most_files=1, most_parts=3)
+
+
+def test_counts_of_several_tasks_add_up() -> None:
+    assert UploadCounts(3, 1, 2, 5) + UploadCounts(4, 0, 4, 0) == UploadCounts(7, 1, 4, 5)
+
+
+def test_an_upload_that_the_store_forgot_is_not_a_missing_source_file() -> None:
+    error = from_client(
+        FileNotFoundError("status: 404 <Code>NoSuchUpload</Code>"), "s3://lake/table/a.parquet", "write"
+    )
+    assert type(error) is StorageUnavailable
+    assert "NoSuchUpload" in str(error)
+
+
+@pytest.fixture(scope="module")
+def proxy(s3: Server) -> Iterator[FaultProxy]:
+    with in_front_of(s3) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(s3: Server, proxy: FaultProxy) -> Iterator[ObjectStore]:
+    yield open_store(Location(s3.location("out").uri, proxy.options(**PATIENCE)))
+    proxy.faults.inject()
+
+
+def uploaded(store: ObjectStore, path: str, data: bytes, upload: Upload) -> None:
+    with store.open_output(path, upload) as output:
+        output.write(data)
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("most", [1, 3])
+def test_parts_under_way_never_exceed_the_setting_over_all_uploads(
+    store: ObjectStore, proxy: FaultProxy, most: int
+) -> None:
+    data = os.urandom((256 if LONG else 64) * MEGABYTE // 3 + 17)
+    upload = Upload(part_size=5 * MEGABYTE, multipart_from=5 * MEGABYTE, concurrent_parts=most)
+    proxy.faults.inject(Rule(Fault.SLOW, "PUT", "partNumber="))
+    proxy.faults.watch("partNumber=")
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: uploaded(store, name, data, upload), "abc"))
+    assert proxy.faults.most_at_once == most == store.uploads.counts.most_parts
+    assert store.uploads.counts.multipart == 3
+    parts = -(-len(data) // upload.part_size)
+    for name in "abc":
+        assert store.head(name).etag is not None
+        assert str(store.head(name).etag).endswith(f'-{parts}"')
+        assert store.get_range(name, len(data) - 100, 100) == data[-100:]
+        assert store.head(name).size == len(data)
+
+
+@pytest.mark.s3
+def test_a_file_below_the_limit_goes_by_one_request(store: ObjectStore, proxy: FaultProxy) -> None:
+    upload = Upload(part_size=5 * MEGABYTE, multipart_from=5 * MEGABYTE)
+    proxy.faults.inject()
+    uploaded(store, "small", bytes(5 * MEGABYTE - 1), upload)
+    assert [request.partition("?")[0].split()[0] for request in proxy.faults.seen] == ["PUT"]
+    uploaded(store, "enough", bytes(5 * MEGABYTE), upload)
+    assert sum("partNumber=" in request for request in proxy.faults.seen) == 1
+    assert store.uploads.counts.multipart == 1
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.RESET_SENDING, Fault.LOST])
+def test_a_part_that_fails_once_is_sent_again(store: ObjectStore, proxy: FaultProxy, fault: Fault) -> None:
+    data = os.urandom(12 * MEGABYTE)
+    proxy.faults.inject(Rule(fault, "PUT", "partNumber=2", times=1))
+    uploaded(store, "a", data, Upload(part_size=5 * MEGABYTE, multipart_from=5 * MEGABYTE))
+    assert sum("partNumber=2" in request for request in proxy.faults.seen) == 2
+    assert store.get("a") == data
+
+
+@pytest.mark.s3
+def test_a_part_that_always_fails_fails_its_unit_and_no_other(
+    s3: Server, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    source = s3.location("in")
+    table = Location(s3.location("out").uri, proxy.options(**PATIENCE))
+    units = []
+    for number, day in enumerate(("01", "02", "03"), 1):
+        path = f"date={day}/a.ndjson"
+        lines = [f'{{"id":{row},"k":"{os.urandom(30).hex()}"}}' for row in range(120_000)]
+        open_store(source).put(path, "\n".join(lines).encode())
+        found = open_store(source).head(path)
+        units.append(Unit(number, (FileSlice(path, found.size, found.etag),)))
+    fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
+    task = ReadTask(
+        source,
+        table,
+        fields,
+        arrow_schema(fields).serialize().to_pybytes(),
+        partition_by=PartitionBy("date"),
+        writer=WriterSettings(upload=Upload(part_size=5 * MEGABYTE, multipart_from=5 * MEGABYTE)),
+    )
+    proxy.faults.inject(Rule(Fault.ERROR, "PUT", "/date=02/.*partNumber=1"))
+    results = list(read_units(task, units))
+    assert [type(result.outcomes[0]) for result in results] == [Covered, NotReached, Covered]
+    assert [len(result.data_files) for result in results] == [1, 0, 1]
+    assert isinstance(results[1].failure, StorageUnavailable)
+    assert "date=02" in str(results[1].failure)
+    assert results[0].uploads == UploadCounts(files=1, multipart=1, most_files=1, most_parts=2)
+    assert sorted(info.path for info in open_store(table).list()) == sorted(
+        file.path for result in results for file in result.data_files
+    )
+    assert any(request.startswith("DELETE") for request in proxy.faults.seen), "the parts that arrived are given back"
+    assert os.listdir(tmp_path) == []
