@@ -78,6 +78,7 @@ class TableScan:
         self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
     ) -> None:
         self.data_files = 0
+        self._places = places
         self._store = places[0].table_store
         self._delta = places[0].positions.site.delta
         self._uri = places[0].pipeline.sink.table.uri
@@ -86,6 +87,15 @@ class TableScan:
         self._emit = emit
         self._stop = stop
         self._references = References(self._store)
+
+    @staticmethod
+    def uri_of(place: Place) -> str:
+        """The table that is looked at."""
+        return place.pipeline.sink.table.uri
+
+    def check_writers(self) -> None:
+        """Stop if somebody writes here who cannot be fenced."""
+        check_all_known(self._places)
 
     def look(self) -> bool:
         """List the files, then read what waits for the committer and what the log names; False where there is no table.
@@ -171,6 +181,36 @@ class TableScan:
         failpoint("runs.orphan.before")
         self._store.delete(file.path)
         return file
+
+
+class LettersScan(TableScan):
+    """The same for a dead-letter table; ``places`` are the sources whose letters go there.
+
+    The fence of a source holds here, too: before it is made, the letters of all positions before are paid and so in
+    the log, and whoever slept with letters in its hands can never make the commit that would owe them.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+    ) -> None:
+        super().__init__(places, database, emit, stop)
+        letters = places[0].letters
+        self._store, self._delta, self._uri = letters.store, letters.delta, letters.uri
+        self._letters = set()
+        self._references = References(self._store)
+
+    @staticmethod
+    def uri_of(place: Place) -> str:
+        return place.letters.uri
+
+    def check_writers(self) -> None:
+        strangers = self._places[0].letters.writers() - {place.key.app_id for place in self._places}
+        if strangers:
+            raise TidegateError(
+                f"{self._uri} also has letters of {', '.join(sorted(strangers))}, which this configuration does not "
+                "have: they cannot be fenced; nothing was removed",
+                "clean with a configuration that has all sources whose letters go there",
+            )
 
 
 def _a_few_at_a_time(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ from tidegate.reports import FailedFile
 from tidegate.runs.comparison import Compared, Comparison
 from tidegate.runs.lanes import Lane
 from tidegate.runs.late_pass import LatePass
-from tidegate.runs.orphans import TableScan, check_all_known, fence
+from tidegate.runs.orphans import LettersScan, TableScan, fence
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.scratch import scratch
 from tidegate.state.work_areas import clean_old
@@ -68,7 +68,7 @@ class Reconciling:
         started = time.monotonic()
         with scratch() as database:
             sources = tuple(self._source(place, database) for place in self.places if not self.stop.is_set())
-            tables = tuple(self._table(group, database) for group in self._tables() if not self.stop.is_set())
+            tables = tuple(self._looked_at(database))
         complete = len(sources) == len(self.places) and not self.stop.is_set()
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
@@ -118,15 +118,27 @@ class Reconciling:
             exit_code=0 if error is None else error.exit_code,
         )
 
-    def _tables(self) -> list[list[Place]]:
-        """The tables asked for, each with every source of the configuration that writes into it."""
-        wanted = dict.fromkeys(place.pipeline.sink.table.uri for place in self.places)
-        return [[each for each in self.neighbours if each.pipeline.sink.table.uri == uri] for uri in wanted]
+    def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
+        """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
+        for kind in (TableScan, LettersScan):
+            for group in self._tables(kind.uri_of):
+                if self.stop.is_set():
+                    return
+                found = self._table(group, database, kind)
+                if kind is TableScan or found.data_files or found.error:
+                    yield found
 
-    def _table(self, places: Sequence[Place], database: sqlite3.Connection) -> TableComparison:
-        blank = TableComparison(places[0].pipeline.sink.table.uri)
+    def _tables(self, uri_of: Callable[[Place], str]) -> list[list[Place]]:
+        """The tables asked for, each with every source of the configuration that writes into it."""
+        wanted = dict.fromkeys(uri_of(place) for place in self.places)
+        return [[each for each in self.neighbours if uri_of(each) == uri] for uri in wanted]
+
+    def _table(
+        self, places: Sequence[Place], database: sqlite3.Connection, kind: type[TableScan] = TableScan
+    ) -> TableComparison:
+        blank = TableComparison(kind.uri_of(places[0]))
         try:
-            scan = TableScan(places, database, self.emit, self.stop)
+            scan = kind(places, database, self.emit, self.stop)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
@@ -152,7 +164,7 @@ class Reconciling:
         return replace(blank, data_files=scan.data_files, orphans=orphans, young=young, foreign=foreign, notes=notes)
 
     def _cleaned(self, found: TableComparison, scan: TableScan, places: Sequence[Place]) -> TableComparison:
-        check_all_known(places)
+        scan.check_writers()
         fenced = fence(places)
         scan.look_again()
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)

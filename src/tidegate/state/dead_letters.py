@@ -28,6 +28,7 @@ from tidegate.state.identity import SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.table import Add, CommitNote, DeltaTablePort
+from tidegate.state.traces import application_ids
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -45,8 +46,8 @@ class DeadLetterTable:
     """One dead-letter table; several sources and pipelines may share it."""
 
     def __init__(self, store: ObjectStore, delta: DeltaTablePort, pace: Pace | None = None) -> None:
-        self._store = store
-        self._delta = delta
+        self.store = self._store = store
+        self.delta = self._delta = delta
         self._pace = pace or Pace()
 
     @property
@@ -76,6 +77,10 @@ class DeadLetterTable:
         """Up to which position of the source letters were committed here."""
         snapshot = self._delta.snapshot() if opened.table_id is not None else None
         return 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
+
+    def writers(self) -> frozenset[str]:
+        """The application ids of all sources that have letters here, without the ids of their tables."""
+        return frozenset(app_id.rpartition("/")[0] for app_id in application_ids(self._store))
 
     def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
