@@ -332,3 +332,17 @@ def test_delivery_can_be_switched_back_and_forth(either: Lake) -> None:
         assert commit(either).error is None
         either.assert_exactly_once()
     assert either.run().sources[0].state == "Idle"
+
+
+def test_a_failed_file_that_is_removed_is_forgotten_by_a_unit_without_files(either: Lake) -> None:
+    broken = either.root / "data" / HOUR / "3.ndjson.gz"
+    broken.write_bytes(b"this is not gzip")
+    assert not either.run().ok
+    broken.unlink()
+    (source,) = either.run().sources
+    assert (source.failed, source.files, source.staged) == ((), 0, 1)
+    assert [(len(unit.data_files), unit.coverage) for unit in units(either)][1] == (0, ())
+    assert commit(either).units == 2
+    assert status(either.config)[0].failed == ()
+    either.assert_exactly_once()
+    assert either.run().sources[0].staged == 0
