@@ -72,13 +72,14 @@ class Game:
                 return
 
     def lose_rows(self) -> None:
-        """A data file that waits is gone."""
+        """A data file that waits, and is in no commit, is gone."""
         path = self.some_unit()
         try:
             found = json.loads(path.read_text())["data_files"] if path else []
         except ValueError:
             return
-        for file in found[:1]:
+        log = "".join(each.read_text() for each in (self.lake.root / "lake/events/_delta_log").glob("*.json"))
+        for file in [each for each in found if each["path"] not in log][:1]:
             (self.lake.root / "lake/events" / file["path"]).unlink(missing_ok=True)
 
     def hold_back(self) -> None:
