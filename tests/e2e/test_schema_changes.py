@@ -270,6 +270,7 @@ class TestOverwrite:
         done = tidegate.replace_schema(lake.config, "events")
         assert (done.rows, done.table_version) == (10, before + 1)
         assert position(lake) == at + 1
+        assert [each.notes for each in tidegate.reconcile(lake.config).sources] == [()]
         good(lake)
         assert pa.table(table(lake).scan(columns=["id"])).to_pylist() == [{"id": "a"}]
         old = DeltaTable(lake.root / "lake/events", version=before)

@@ -63,7 +63,8 @@ def infer(
 ) -> int:
     """Look at files: their fields and types.
 
-    Tells how often each was seen, and how sure its type is. Prints columns that can be pasted into the configuration. Touches nothing without --update, and starts no Spark.
+    Tells how often each was seen, and how sure its type is, and prints columns to paste into the configuration.
+    Touches nothing without --update, and starts no Spark.
     """
     from tidegate.cli.schema_view import render_inference, render_inference_end
 
@@ -108,7 +109,8 @@ def show(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> 
 def diff(invocation: Invocation, config: Path, pipeline: str, as_json: bool) -> int:
     """Show what the next run would change.
 
-    That is what it would do about the columns of its table. Ends with 0 if it would go on, with or without changes, and with 5 if it would stop.
+    That is what it would do about the columns of its table. Ends with 0 if it would go on, with or without changes,
+    and with 5 if it would stop.
     """
     found = invocation.functions().diff_schema(config, pipeline)
     if as_json:

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from tidegate.state.documents import Document, Parent
 from tidegate.state.files import Coverage
 
-PASS_OVER_NOTHING = frozenset({"run", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset"})
+PASS_OVER_NOTHING = frozenset(
+    {"run", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset", "schema replace"}
+)
 """What makes commits that finish nothing but what they, or commits before them, cover."""
 
 
