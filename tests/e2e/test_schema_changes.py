@@ -270,6 +270,7 @@ class TestOverwrite:
         done = tidegate.replace_schema(lake.config, "events")
         assert (done.rows, done.table_version) == (10, before + 1)
         assert position(lake) == at + 1
+        assert [each.notes for each in tidegate.reconcile(lake.config).sources] == [()]
         good(lake)
         assert pa.table(table(lake).scan(columns=["id"])).to_pylist() == [{"id": "a"}]
         old = DeltaTable(lake.root / "lake/events", version=before)
@@ -342,6 +343,17 @@ class TestLooking:
         assert found.unreadable == 1
         assert any("'code' is integer (1) and string" in problem for problem in found.problems)
         assert not (lake.root / "lake").exists()
+
+    @pytest.mark.parametrize("watermark", [True, False])
+    def test_the_newest_of_many_files_is_looked_at(self, lake: Lake, watermark: bool) -> None:
+        lake.source_settings = {"use_watermark": watermark}
+        for number in range(25):
+            lake.arrive(f"e/{number:02d}.ndjson.gz", 1)
+        lake.write("f/1.ndjson", '{"id": 1, "new": 1}\n')
+        found = tidegate.infer_schema(lake.config, "events", sample=5)
+        assert found.files == 10
+        assert "new" in [column.path for column in found.columns]
+        assert found.records == 5 + 8 + 1
 
     def test_the_printed_columns_are_a_configuration(self, lake: Lake) -> None:
         import yaml

@@ -63,7 +63,7 @@ def infer(
 ) -> int:
     """Look at files: their fields and types.
 
-    Tells how often each was seen, and how sure its type is. Prints columns that can be pasted into the configuration.
+    Tells how often each was seen, and how sure its type is, and prints columns to paste into the configuration.
     Touches nothing without --update, and starts no Spark.
     """
     from tidegate.cli.schema_view import render_inference, render_inference_end

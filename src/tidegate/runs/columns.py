@@ -146,8 +146,13 @@ def _remember(place: Place, found: Inference) -> Inference:
 
 def _sampled(place: Place, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
-    step = max(1, len(slices) // SAMPLED_FILES)
-    return agreeing(sample(place, slices[::step][:SAMPLED_FILES], SAMPLED_LINES))
+    return agreeing(sample(place, spread(slices), SAMPLED_LINES))
+
+
+def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
+    """A few of many files, the first and the last among them, evenly in between."""
+    last = len(slices) - 1
+    return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
 
 
 def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:

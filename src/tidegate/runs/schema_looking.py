@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.errors import ReplacesTable, SourceError, TidegateError
+from tidegate.observe.wording import count
 from tidegate.planning.plan import FileSlice
 from tidegate.runs.columns import (
-    SAMPLED_FILES,
     known_fields,
     read_remembered,
     sample,
     schema_path,
+    spread,
     whole_columns,
     with_rescued,
 )
@@ -78,8 +79,7 @@ def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
         raise SourceError(f"{place.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
-    step = max(1, len(files) // SAMPLED_FILES)
-    chosen = files[::step][:SAMPLED_FILES]
+    chosen = spread(files)
     return sample(place, chosen, lines), len(chosen)
 
 
@@ -132,7 +132,7 @@ def yaml_of(fields: tuple[FieldSpec, ...], report: tuple[FieldReport, ...] = ())
 def _remark(report: FieldReport | None) -> str:
     if report is None or report.confidence == "high":
         return ""
-    return f"  # {report.note or f'only {report.seen} values seen'}"
+    return f"  # {report.note or 'only ' + count(report.seen, 'value')}"
 
 
 def _short(field: FieldSpec, *, named: bool = True) -> Any:

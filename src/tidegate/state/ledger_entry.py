@@ -10,7 +10,17 @@ from tidegate.state.documents import Document, Parent, Won
 from tidegate.state.files import Coverage
 
 PASS_OVER_NOTHING = frozenset(
-    {"run", "commit", "reconcile", "replay", "dlq retry", "dlq discard", "recover", "watermark reset"}
+    {
+        "run",
+        "commit",
+        "reconcile",
+        "replay",
+        "dlq retry",
+        "dlq discard",
+        "recover",
+        "watermark reset",
+        "schema replace",
+    }
 )
 """What makes commits that finish nothing but what they, or commits before them, cover."""
 
