@@ -192,7 +192,7 @@ class RollingWriter:
         return file.written_bytes + self._footer >= size * (1 - _SHORT)
 
     def _bound_memory(self) -> None:
-        """Write the fullest files' rows once there are too many; of many small files several, so that it holds a while."""
+        """Write the rows of the fullest files once there are too many; of small files several, so that it lasts."""
         if self._memory < self._settings.row_group_size:
             return
         for file in sorted(self._open.values(), key=lambda file: file.memory, reverse=True):
