@@ -42,6 +42,9 @@ _STEP = 1 / 20
 _SHORT = 1 / 20
 """Share by which a file may miss its size; one that is found to miss it by more takes further rows."""
 
+_ROOM = 7 / 8
+"""Share of the memory that may stay taken when row groups are written because it is full."""
+
 _UNSEEN = 4
 """Files' worth of Arrow bytes that are held at most: rows of a file may compress worse than those before them."""
 
@@ -189,8 +192,13 @@ class RollingWriter:
         return file.written_bytes + self._footer >= size * (1 - _SHORT)
 
     def _bound_memory(self) -> None:
-        while self._memory >= self._settings.row_group_size:
-            self._flush(max(self._open.values(), key=lambda file: file.memory))
+        """Write the rows of the fullest files once there are too many; of small files several, so that it lasts."""
+        if self._memory < self._settings.row_group_size:
+            return
+        for file in sorted(self._open.values(), key=lambda file: file.memory, reverse=True):
+            self._flush(file)
+            if self._memory < self._settings.row_group_size * _ROOM:
+                return
 
     def _bound_files(self) -> None:
         while len(self._open) > self._settings.open_files:
