@@ -1,4 +1,4 @@
-"""Parquet files below a table that its log does not name: found, told apart, and removed behind a fence.
+"""Parquet files below a table that its log, or a state, does not name: found, told apart, and removed behind a fence.
 
 Uncommitted files are normal: a task that died, a commit that lost. They cost space and nothing else. Before they are
 removed, every source of the table gets an empty commit, its fence: a process that slept with such files in its hands
@@ -20,6 +20,7 @@ from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit
+from tidegate.runs.old_segments import referred_to, segments_of
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
 from tidegate.state.files import Change
@@ -29,7 +30,10 @@ from tidegate.storage.port import ObjectInfo
 
 TRIES_AGAINST_OTHERS = 20
 
-_OURS = re.compile(r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet")
+_OURS = re.compile(
+    r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
+    r"|_tidegate/[^/]+_set/[0-9a-f]{64}\.parquet"
+)
 _NEVER = ("_delta_log/", "_tidegate/", "_staging/")
 _TABLES = """
 DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS named; DROP TABLE IF EXISTS inner_tables;
@@ -46,6 +50,7 @@ WHERE name NOT IN (SELECT name FROM named)
 AND NOT EXISTS (SELECT 1 FROM inner_tables WHERE substr(files.path, 1, length(prefix)) = prefix)
 ORDER BY path
 """
+_FILES = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)"
 _NAMES = "INSERT OR IGNORE INTO named VALUES (?)"
 
 
@@ -108,13 +113,14 @@ class TableScan:
                 self._keep_out(uri.removeprefix(f"{self._uri}/"))
         self.data_files = fill(
             self._database,
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)",
+            _FILES,
             self._files(),
             self._teller("table files"),
         )
         fill(
             self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files")
         )
+        fill(self._database, _FILES, self._segments(), self._teller("parts of sets"))
         snapshot = self._delta.snapshot()
         if snapshot is None:
             return False
@@ -123,8 +129,18 @@ class TableScan:
         return True
 
     def look_again(self) -> None:
-        """Read what the log names since the last look."""
+        """Read what the log names since the last look, and which parts of sets are referred to now."""
         fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
+        fill(self._database, _NAMES, ((_name(path),) for path in self._referred_to()), self._teller("states"))
+
+    def _segments(self) -> Iterator[tuple[object, ...]]:
+        for place in self._places:
+            for info in segments_of(place):
+                yield info.path, _name(info.path), info.size, info.modified.timestamp()
+
+    def _referred_to(self) -> Iterator[str]:
+        for place in self._places:
+            yield from referred_to(place)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
         return teller(self._emit, self._stop, (self._uri, ""), stage)
@@ -202,6 +218,12 @@ class LettersScan(TableScan):
     @staticmethod
     def uri_of(place: Place) -> str:
         return place.letters.uri
+
+    def _segments(self) -> Iterator[tuple[object, ...]]:
+        return iter(())
+
+    def _referred_to(self) -> Iterator[str]:
+        return iter(())
 
     def check_writers(self) -> None:
         strangers = self._places[0].letters.writers() - {place.key.app_id for place in self._places}

@@ -1,8 +1,9 @@
 """Segments: the parts of a set of paths, as immutable Parquet files below the table.
 
 A segment has the columns ``path``, ``size`` and ``etag``, sorted by path, and is named by the sha256 of its
-content. It is written before the document that refers to it and never changed or removed. Reading one checks
-its hash: a segment that is missing or damaged stops, because without it everything would be read again.
+content, in which no other has the same mark, so that a name is never written twice. It is written before the document
+that refers to it, never changed, and removed by ``reconcile --clean`` alone, once nothing refers to it. Reading one
+checks its hash: a segment that is missing or damaged stops, because without it everything would be read again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import closing
 from itertools import islice
 from operator import attrgetter
 from typing import IO, TYPE_CHECKING
+from uuid import uuid4
 
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
@@ -89,7 +91,7 @@ def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())])
+    schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())], {"mark": uuid4().hex})
     rows = _once_each(files)
     count = 0
     with pq.ParquetWriter(local, schema, compression="zstd", use_dictionary=False) as writer:
