@@ -79,7 +79,7 @@ def _format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem
     if _scalars(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
         text = "the header of each file names its columns; set header: false, or remove it"
         yield problem(root, (*where, "csv", "columns"), text)
-    marks = {key: str(text) for key in ("delimiter", "quote", "escape") if (text := csv.text(key)) is not None}
+    marks = {key: str(csv.text(key)) for key in ("delimiter", "quote", "escape") if csv.text(key) is not None}
     if len(set(marks.values())) < len(marks):
         text = f"{', '.join(marks)} are not all different; allowed: a character of its own for each"
         yield problem(root, (*where, "csv"), text)
