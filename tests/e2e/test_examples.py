@@ -21,14 +21,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("files.yml", "inferred.yml", "staged.yml"):
+    for name in ("files.yml", "inferred.yml", "formats.yml", "staged.yml"):
         shutil.copy(EXAMPLES / name, tmp_path)
     runpy.run_path(str(EXAMPLES / "make_data.py"))["main"](tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "records"), [("files.yml", "lake/events", 6000), ("inferred.yml", "lake/raw", 3000)]
+    ("name", "table", "records"),
+    [("files.yml", "lake/events", 6000), ("inferred.yml", "lake/raw", 3000), ("formats.yml", "lake/orders", 500)],
 )
 def test_an_example_ingests_every_record_once(folder: Path, name: str, table: str, records: int) -> None:
     project = load(folder / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tidegate import api
 from tidegate.observe.events import Notice
 from tidegate.planning.selecting import Selection
 from tidegate.reports import LettersReport
+from tidegate.runs.examining import examine_project
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.letters import Choice, retry
 from tidegate.runs.place import open_place
@@ -167,3 +169,30 @@ def test_files_with_other_columns_say_so_when_columns_are_inferred(tmp_path: Pat
     report = other.run()
     assert not report.ok
     assert "'a' is int64 and string" in str(report.sources[0].error)
+
+
+def test_without_the_library_for_avro_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_of(tmp_path, "avro")
+    arrive(lake, "avro", "1")
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    report = lake.run()
+    assert not report.ok
+    assert "pip install 'tidegate[avro]'" in str(report.sources[0].error)
+    (place,) = api._places(lake.project, "events")
+    (failed,) = [check for check in examine_project(lake.project, [place]) if check.verdict == "fail"]
+    assert "pip install 'tidegate[avro]'" in failed.remedy
+    monkeypatch.undo()
+    assert lake.run().ok
+    lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_doctor_and_plan_know_the_files(tmp_path: Path, format: str) -> None:
+    lake = lake_of(tmp_path, format)
+    arrive(lake, format, "1769600000")
+    (place,) = api._places(lake.project, "events")
+    assert all(check.verdict == "ok" for check in examine_project(lake.project, [place]))
+    (planned,) = api.plan(lake.config)
+    assert [each.path for unit in planned.plan.units for each in unit.slices] == [f"{DAY}/1769600000{ENDINGS[format]}"]

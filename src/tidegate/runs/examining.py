@@ -15,10 +15,11 @@ from tidegate.observe.wording import count
 from tidegate.reports import Check
 from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
+from tidegate.sink.avro_library import reading_library
 from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
 from tidegate.spark.jars import fetched
 from tidegate.spark.java import find_java, java_version
-from tidegate.specs import ProjectSpec
+from tidegate.specs import Format, ProjectSpec
 from tidegate.state.opened import Opened
 from tidegate.storage.opening import split_uri
 
@@ -102,6 +103,8 @@ def _source(place: Place) -> list[Check]:
             return
         more = "" if status.backlog_complete else " or more"
         yield Check(name, "ok", f"{place.source.location.uri} answers; {status.backlog_files}{more} new files")
+        if place.source.format is Format.AVRO:
+            reading_library()
         verdict = names_sort_in_time(sample(place.source_store))
         if status.tracking == "set":
             yield _set_cost(name, status.remembered, verdict)

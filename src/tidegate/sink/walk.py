@@ -53,6 +53,14 @@ class _Denied(SourceError):
     """Nobody lets us read the file; that says nothing about the file."""
 
 
+@contextlib.contextmanager
+def _denials() -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as error:
+        raise _Denied(error.problem, error.remedy) from error
+
+
 class Walk:
     """One unit under way."""
 
@@ -104,14 +112,12 @@ class Walk:
         return self._task.deadline is not None and time.time() >= self._task.deadline
 
     def _opened(self, each: FileSlice) -> BinaryIO:
-        try:
+        with _denials():
             return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
-        except AccessDenied as error:
-            raise _Denied(error.problem, error.remedy) from error
 
     def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
         """The records of a file that are not committed yet."""
-        with contextlib.closing(self._opened(each)) as raw:
+        with contextlib.closing(self._opened(each)) as raw, _denials():
             yield from self._format.decoded(raw, each)
 
     def _outcome(self, each: FileSlice) -> FileOutcome:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.sink.careful import BadLine
@@ -35,6 +35,7 @@ def records(text: bytes, dialect: Dialect = COMMA, step: int = 1 << 20) -> list[
     return found
 
 
+@settings(deadline=None)
 @given(TABLES, st.integers(1, 30), st.sampled_from(["\n", "\r\n"]))
 def test_what_the_standard_library_writes_is_read(table: list[list[str]], step: int, end: str) -> None:
     written = io.StringIO()
@@ -44,6 +45,7 @@ def test_what_the_standard_library_writes_is_read(table: list[list[str]], step: 
     assert [[cell.decode() for cell, _ in cells] for cells in found] == table
 
 
+@settings(deadline=None)
 @given(TABLES, st.integers(1, 30))
 def test_escaped_quotes_are_read(table: list[list[str]], step: int) -> None:
     written = io.StringIO()
@@ -53,6 +55,7 @@ def test_escaped_quotes_are_read(table: list[list[str]], step: int) -> None:
     assert [[cell.decode() for cell, _ in cells] for cells in found] == table
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('a,"\n'), max_size=20), st.integers(1, 5))
 @example('a,b"c\n"d\ne",f\n', 3)
 def test_any_text_is_split_as_the_standard_library_reads_it(text: str, step: int) -> None:
@@ -69,6 +72,7 @@ def test_any_text_is_split_as_the_standard_library_reads_it(text: str, step: int
     assert all(row is None or row == other for row, other in zip(found, expected, strict=True))
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('a,"\n'), max_size=30))
 def test_at_once_and_one_by_one_agree(text: str) -> None:
     at_once = COMMA.neat_ends(text.encode())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.errors import SourceError
@@ -29,6 +29,7 @@ def lines(text: bytes, size: int = 1 << 20) -> list[bytes]:
     return whole.removesuffix(b"\n").split(b"\n") if whole else []
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, max_size=6), st.sampled_from([None, 0, 2, "\t"]), st.booleans(), st.integers(1, 40))
 def test_every_element_is_a_line_that_says_the_same(
     elements: list[Any], indent: int | str | None, ascii_only: bool, size: int
@@ -37,6 +38,7 @@ def test_every_element_is_a_line_that_says_the_same(
     assert [json.loads(line) for line in lines(text, size)] == elements
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(1, 7))
 def test_how_a_file_arrives_does_not_matter(content: bytes, size: int) -> None:
     def outcome(step: int) -> list[bytes] | str:

@@ -108,6 +108,8 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.cast(wide, kind)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Suspicious(f"a number is not {kind}")
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
+        array = pc.cast(pc.cast(array, pa.string()), pa.float64())  # the direct way misses the nearest by a little
     result = pc.cast(array, kind)
     if pa.types.is_float32(kind) and pa.types.is_float64(array.type):
         lost = pc.and_(pc.is_finite(array), pc.invert(pc.is_finite(result)))

@@ -9,6 +9,7 @@ which it does not allow either.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,10 @@ import numpy.typing as npt
 from tidegate.errors import SourceError
 
 Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
 
 _QUOTE, _COMMA, _BACKSLASH, _NEWLINE, _RETURN, _BLANK = 34, 44, 92, 10, 13, 32
-_STEPS = np.zeros(256, np.int32)
+_STEPS = np.zeros(256, np.int64)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
 _WHITE = np.zeros(256, bool)
@@ -36,6 +38,83 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     for chunk in chunks:
         yield splitter.take(chunk)
     yield splitter.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A chunk with the places that matter: quotes that open or close a text, and brackets outside texts.
+
+    ``depths`` are those behind each bracket, ``depth`` the one at the beginning; ``inside`` says that the chunk begins
+    in a text.
+    """
+
+    content: Bytes
+    inside: bool
+    depth: int
+    quotes: Places
+    brackets: Places
+    depths: Places
+    ends_escaped: bool
+
+    @classmethod
+    def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _Part:
+        content = np.frombuffer(chunk, np.uint8).copy()
+        quotes = np.flatnonzero(content == _QUOTE)
+        marked, ends_escaped = _escaped(content, escaped)
+        if len(marked):
+            quotes = quotes[~np.isin(quotes, marked)]
+        folded = content | 32  # makes one of both kinds of brackets
+        brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
+        brackets = brackets[~_are_inside(brackets, quotes, inside)]
+        depths = depth + np.cumsum(_STEPS[content[brackets]])
+        return cls(content, inside, depth, quotes, brackets, depths, ends_escaped)
+
+    @property
+    def ends_inside(self) -> bool:
+        return self.inside != bool(len(self.quotes) % 2)
+
+    @property
+    def ends_deep(self) -> int:
+        return int(self.depths[-1]) if len(self.depths) else self.depth
+
+    def up_to(self, end: int) -> _Part:
+        """The same without what lies from ``end`` on."""
+        kept = self.brackets < end
+        return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
+
+    def separators(self) -> Places:
+        """The commas between elements."""
+        return self._commas(self._between())
+
+    def _commas(self, places: Places) -> Places:
+        found: Places = places[self.content[places] == _COMMA]
+        return found
+
+    def split(self) -> bytes:
+        """The content with its commas as line ends, and without the blanks between elements."""
+        between = self._between()
+        separators = self._commas(between)
+        kept = np.ones(len(self.content), bool)
+        kept[between[_WHITE[self.content[between]]]] = False
+        breaks = np.flatnonzero((self.content == _NEWLINE) | (self.content == _RETURN))
+        self.content[breaks] = np.where(_are_inside(breaks, self.quotes, self.inside), _RETURN, _BLANK)
+        self.content[separators] = _NEWLINE
+        return self.content[kept].tobytes()
+
+    def _between(self) -> Places:
+        """Every place outside texts that lies between elements."""
+        shallow = np.concatenate(([self.depth], self.depths)) == 1
+        starts = np.concatenate(([0], self.brackets + 1))[shallow]
+        lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
+        before = np.cumsum(lengths) - lengths
+        places: Places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+        return places[~_are_inside(places, self.quotes, self.inside)]
+
+
+def _are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
+    """Which places lie in texts; a quote is taken for one that does not when it opens a text."""
+    found: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
+    return found
 
 
 class _Splitter:
@@ -60,18 +139,14 @@ class _Splitter:
         if self._ended:
             self._check_behind(chunk)
             return b""
-        content = np.frombuffer(chunk, np.uint8).copy()
-        inside = self._texts(content)
-        depth = self._depth + np.cumsum(np.where(inside, 0, _STEPS[content]), dtype=np.int32)
-        end = self._end_of(content, inside, depth)
+        part = _Part.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
+        self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
+        end = self._end_of(part)
         if end is not None:
             self._ended = True
             self._check_behind(chunk[end + 1 :])
-            last = end if self._kind == "array" else end + 1
-            content, inside, depth = content[:last], inside[:last], depth[:last]
-        elif len(depth):
-            self._depth = int(depth[-1])
-        return self._with_gaps_told(_split(content, inside, depth))
+            part = part.up_to(end if self._kind == "array" else end + 1)
+        return self._with_gaps_told(part.split())
 
     def end(self) -> bytes:
         """What is left when there is no more; raises where the array is not whole."""
@@ -91,28 +166,17 @@ class _Splitter:
         self._depth = 1
         return chunk[1:] if self._kind == "array" else chunk
 
-    def _texts(self, content: Bytes) -> npt.NDArray[np.bool_]:
-        """Which bytes lie inside texts, opening quotes included."""
-        quotes = content == _QUOTE
-        escaped, self._escaped = _escaped(content, self._escaped)
-        quotes[escaped] = False
-        inside = np.logical_xor.accumulate(quotes) ^ self._inside if len(quotes) else quotes
-        if len(inside):
-            self._inside = bool(inside[-1])
-        return inside
-
-    def _end_of(self, content: Bytes, inside: npt.NDArray[np.bool_], depth: npt.NDArray[np.int32]) -> int | None:
+    def _end_of(self, part: _Part) -> int | None:
         """Where the bracket stands that closes everything."""
-        outer = 0 if self._kind == "array" else 1
-        found = np.flatnonzero((depth <= outer) & ~inside & (_STEPS[content] < 0))
+        closing, outer = (b"]", 0) if self._kind == "array" else (b"}", 1)
+        found = np.flatnonzero((part.depths <= outer) & (_STEPS[part.content[part.brackets]] < 0))
         if not len(found):
             return None
-        end = int(found[0])
-        closing = b"]" if self._kind == "array" else b"}"
-        if bytes(content[end : end + 1]) != closing:
+        end = int(part.brackets[found[0]])
+        if part.content[end] != ord(closing):
+            element = self._elements + 1 + len(part.up_to(end).separators())
             raise SourceError(
-                f"{self._path}: the {self._kind} is closed by {chr(content[end])!r} behind element "
-                f"{self._elements + 1 + int(_separators(content[:end], inside[:end], depth[:end]).sum())}",
+                f"{self._path}: the {self._kind} is closed by {chr(part.content[end])!r} behind element {element}",
                 "write the file again",
             )
         return end
@@ -137,7 +201,7 @@ class _Splitter:
         return lines
 
 
-def _escaped(content: Bytes, first: bool) -> tuple[npt.NDArray[np.int64], bool]:
+def _escaped(content: Bytes, first: bool) -> tuple[Places, bool]:
     """The places that an odd number of backslashes stands before, and whether the next chunk begins with one."""
     slashes = np.flatnonzero(content == _BACKSLASH)
     if first:
@@ -148,18 +212,3 @@ def _escaped(content: Bytes, first: bool) -> tuple[npt.NDArray[np.int64], bool]:
     lengths = np.diff(starts, append=len(slashes))
     after = (slashes[starts] + lengths)[lengths % 2 == 1]
     return after[after < len(content)], bool(len(after)) and int(after[-1]) == len(content)
-
-
-def _separators(content: Bytes, inside: npt.NDArray[np.bool_], depth: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (content == _COMMA) & (depth == 1) & ~inside
-    return found
-
-
-def _split(content: Bytes, inside: npt.NDArray[np.bool_], depth: npt.NDArray[np.int32]) -> bytes:
-    """A part of the array with its commas as line ends, and without the blanks between elements."""
-    separators = _separators(content, inside, depth)
-    kept = ~(_WHITE[content] & ~inside & (depth <= 1))
-    breaks = (content == _NEWLINE) | (content == _RETURN)
-    content[breaks] = np.where(inside[breaks], _RETURN, _BLANK)
-    content[separators] = _NEWLINE
-    return content[kept].tobytes()

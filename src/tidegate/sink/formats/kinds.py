@@ -85,7 +85,7 @@ class Fitting:
             problem = f"column {taken[0]!r} has the name of a partition column that comes from the path"
         elif missing := [field.name for field in self._fields if not field.nullable and field.name not in names]:
             problem = f"has no column {missing[0]!r}, which is required; it has {_listed(names)}"
-        elif names and not declared & set(names):
+        elif not declared & set(names):
             problem = f"has none of the declared columns; it has {_listed(names)}"
         if problem:
             raise SourceError(f"{path}: {problem}", "write the file again, or correct schema.fields")

@@ -19,7 +19,9 @@ from tidegate.sink.formats.counting import check_start
 
 _ROWS = 64 * 1024
 _BATCH_BYTES = 16 * 1024 * 1024
-_BUFFER = 1024 * 1024
+_BUFFERS = 32 * 1024 * 1024
+_SMALLEST_BUFFER = 256 * 1024
+_LARGEST_BUFFER = 8 * 1024 * 1024
 
 
 class ParquetFormat(ColumnarFormat):
@@ -42,8 +44,12 @@ class ParquetFormat(ColumnarFormat):
 
 
 def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
-    """The file, to be read column chunk by column chunk through small buffers."""
-    return pq.ParquetFile(raw, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
+    """The file, to be read through a buffer per column, which together stay within bounds."""
+    metadata = pq.read_metadata(raw)
+    buffer = min(max(_BUFFERS // max(metadata.num_columns, 1), _SMALLEST_BUFFER), _LARGEST_BUFFER)
+    return pq.ParquetFile(
+        raw, metadata=metadata, buffer_size=buffer, pre_buffer=False, coerce_int96_timestamp_unit="us"
+    )
 
 
 def own_schema(file: pq.ParquetFile) -> pa.Schema:
@@ -58,14 +64,10 @@ def _batches(file: pq.ParquetFile, columns: list[str], start: int) -> Iterator[p
         if start >= group.num_rows:
             start -= group.num_rows
             continue
-        if not columns:
-            yield pa.RecordBatch.from_struct_array(pa.nulls(group.num_rows - start, pa.struct([])))
-        else:
-            for batch in file.iter_batches(_rows_at_once(group), [number], columns, use_threads=False):
-                if start < batch.num_rows:
-                    yield batch.slice(start)
-                start = max(start - batch.num_rows, 0)
-        start = 0
+        for batch in file.iter_batches(_rows_at_once(group), [number], columns, use_threads=False):
+            if start < batch.num_rows:
+                yield batch.slice(start)
+            start = max(start - batch.num_rows, 0)
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:

@@ -1,0 +1,170 @@
+"""Files of each format into Parquet: Tidegate beside DuckDB and, on request, Spark's own readers.
+
+    python -m benchmarks.formats [--records 1000000] [--rounds 3] [--spark]
+
+One process and one thread each, in turns; CPU seconds of the process, the best of the rounds. All get the same declared
+columns and write snappy Parquet. Spark's time is the wall clock of a warm session with one thread, since its work
+is done in another process. DuckDB has no reader for Avro here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.task import ReadTask, read_unit
+from tidegate.specs import FieldSpec, Format, Location
+
+FIELDS = (
+    FieldSpec("id", "int64", nullable=False),
+    FieldSpec("ts", "timestamp"),
+    FieldSpec("event", "string"),
+    FieldSpec("price", "float64"),
+    FieldSpec("amount", "decimal(12,2)"),
+    FieldSpec("ok", "boolean"),
+)
+COLUMNS = "{id: 'BIGINT', ts: 'TIMESTAMPTZ', event: 'VARCHAR', price: 'DOUBLE', amount: 'DECIMAL(12,2)', ok: 'BOOLEAN'}"
+READERS = {
+    "csv": f"read_csv('FILE', header = true, columns = {COLUMNS})",
+    "parquet": "read_parquet('FILE')",
+    "json": f"read_json('FILE', format = 'array', columns = {COLUMNS})",
+}
+SPARK_COLUMNS = "id bigint, ts timestamp, event string, price double, amount decimal(12,2), ok boolean"
+
+
+def table(records: int) -> pa.Table:
+    """Records of six plain columns."""
+    start = datetime(2024, 1, 28, 14, tzinfo=UTC)
+    events = ("click", "view", "purchase", "sign, up", "logout")
+    rows = range(records)
+    columns = [
+        pa.array(rows, pa.int64()),
+        pa.array([start + timedelta(milliseconds=7 * row) for row in rows], pa.timestamp("us", "UTC")),
+        pa.array([events[row % 5] for row in rows]),
+        pa.array([row * 0.37 % 1000 for row in rows], pa.float64()),
+        pa.array([f"{row % 99991}.{row % 90 + 10}" for row in rows]).cast(pa.decimal128(12, 2)),
+        pa.array([row % 3 == 0 for row in rows]),
+    ]
+    return pa.Table.from_arrays(columns, schema=arrow_schema(FIELDS))
+
+
+def write(folder: Path, records: int) -> dict[str, Path]:
+    """The same records as a file of each format."""
+    found = table(records)
+    paths = {name: folder / f"events.{name}" for name in ("csv", "parquet", "json", "avro")}
+    pq.write_table(found, paths["parquet"])
+    pv.write_csv(found, paths["csv"])
+    connection = duckdb.connect()
+    connection.sql(f"copy (from '{paths['parquet']}') to '{paths['json']}' (format json, array true)")
+    _write_avro(found, paths["avro"])
+    return paths
+
+
+def _write_avro(found: pa.Table, path: Path) -> None:
+    import fastavro
+
+    types = {
+        "id": "long",
+        "ts": {"type": "long", "logicalType": "timestamp-micros"},
+        "event": "string",
+        "price": "double",
+        "amount": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
+        "ok": "boolean",
+    }
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in types.items()]
+    records = (row for batch in found.to_batches(10_000) for row in batch.to_pylist())
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "event", "fields": fields}, records, codec="deflate")
+
+
+def with_tidegate(path: Path, out: Path, format: str, records: int) -> None:
+    """One unit, read and written."""
+    task = ReadTask(
+        source=Location(path.parent.as_uri()),
+        table=Location(out.as_uri()),
+        fields=FIELDS,
+        file_schema=arrow_schema(FIELDS).serialize().to_pybytes(),
+        format=Format(format),
+    )
+    result = read_unit(task, Unit(0, (FileSlice(path.name, path.stat().st_size),)))
+    assert result.rows == records, result.outcomes
+
+
+def with_duckdb(path: Path, out: Path, format: str) -> None:
+    """The same by DuckDB on one thread."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.sql("set timezone = 'UTC'")
+    source = READERS[format].replace("FILE", str(path))
+    connection.sql(f"copy (from {source}) to '{out / 'duckdb.parquet'}' (format parquet, compression snappy)")
+
+
+def spark_reader(folder: Path) -> Callable[[Path, str], None]:
+    """The same by Spark; the session is made once."""
+    from tidegate.spark.session import open_session
+    from tidegate.specs import SparkSpec
+
+    session = open_session(SparkSpec(master="local[1]"))
+
+    def read(path: Path, format: str) -> None:
+        reader = session.read.schema(SPARK_COLUMNS)
+        if format == "csv":
+            reader = reader.option("header", True)
+        if format == "json":
+            reader = reader.option("multiLine", True)
+        reader.format(format).load(str(path)).write.mode("overwrite").parquet(str(folder / "spark"))
+
+    return read
+
+
+def best(rounds: int, clock: Callable[[], float], work: Callable[[], None]) -> float:
+    """The shortest of the rounds, in seconds."""
+    found = []
+    for _ in range(rounds):
+        start = clock()
+        work()
+        found.append(clock() - start)
+    return min(found)
+
+
+def main() -> None:
+    """Measure every format and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--spark", action="store_true", help="also Spark's own readers")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidegate-formats-") as name:
+        folder = Path(name)
+        paths = write(folder, options.records)
+        out = folder / "out"
+        out.mkdir()
+        spark = spark_reader(folder) if options.spark else None
+        print(f"{options.records:,} records, best of {options.rounds}, seconds (x: how many times as long as Tidegate)")
+        print(f"{'format':<10}{'MB':>6}{'tidegate':>10}{'duckdb':>10}{'x':>6}{'spark':>10}{'x':>6}")
+        for format, path in paths.items():
+            ours = partial(with_tidegate, path, out, format, options.records)
+            others = [] if format not in READERS else [(time.process_time, partial(with_duckdb, path, out, format))]
+            if others and spark is not None:
+                others.append((time.perf_counter, partial(spark, path, format)))
+            seconds = best(options.rounds, time.process_time, ours)
+            line = f"{format:<10}{path.stat().st_size / 1e6:>6.0f}{seconds:>10.2f}"
+            for clock, work in others:
+                theirs = best(options.rounds, clock, work)
+                line += f"{theirs:>10.2f}{theirs / seconds:>6.1f}"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
