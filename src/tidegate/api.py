@@ -76,12 +76,16 @@ def run(
 
     Failures of one source are in its report and keep no other source from running; a configuration that is
     wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
-    to be read and stops it at the end.
+    to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
     """
+    from tidegate.web.watching import watched
+
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    with _lane(project.spark, emit, flag) as lane:
-        return _run(project, pipeline, mode, emit, flag, lane)
+    goes_on = watched(project, _pipelines(project, pipeline), emit)
+    watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
+    with watching as told, _lane(project.spark, told, flag) as lane:
+        return _run(project, pipeline, mode, told, flag, lane)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -90,6 +94,34 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
 
     now = datetime.now(UTC)
     return tuple(status_of(place, now) for place in _places(load(config, pipeline=pipeline), pipeline))
+
+
+def serve(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    address: str | None = None,
+    every: float = 15.0,
+    started: Callable[[str], None] = lambda address: None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
+
+    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
+    it is given; ``started`` hears it once it answers.
+    """
+    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.web.standing import standing
+
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    where, legacy = address or project.metrics.address, project.metrics.legacy_names
+    with (
+        stops_on_signals(flag),
+        standing(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+    ):
+        started(found)
+        flag.wait()
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:

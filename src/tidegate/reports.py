@@ -115,7 +115,8 @@ class SourceStatus(Report):
 
     ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
     listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
-    nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
+    nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one,
+    ``state_files`` that of the files which the state names one by one.
     """
 
     pipeline: str
@@ -140,6 +141,7 @@ class SourceStatus(Report):
     error: str | None = None
     tracking: Literal["watermark", "set"] = "watermark"
     remembered: int = 0
+    state_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ LAYERS = (
     {"sink"},
     {"spark"},
     {"runs"},
+    {"web"},
     {"wiring"},
     {"api"},
     {"cli", "__init__", "__main__"},
@@ -36,6 +37,7 @@ ONLY_IN = {
     "obstore": {"storage"},
     "deltalake": {"state"},
     "click": {"cli"},
+    "prometheus_client": {"web"},
 }
 
 

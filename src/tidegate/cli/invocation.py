@@ -53,6 +53,18 @@ class Api(Protocol):
 
     def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourceStatus, ...]: ...
 
+    def serve(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        address: str | None,
+        every: float,
+        started: Callable[[str], None],
+        stop: threading.Event,
+    ) -> None: ...
+
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[reports.WatermarkView, ...]: ...

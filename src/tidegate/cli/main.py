@@ -15,6 +15,7 @@ from tidegate.cli import (
     history_command,
     reconcile_command,
     replay_command,
+    serve_command,
     watermark_commands,
 )
 from tidegate.cli.dlq_command import dlq
@@ -40,6 +41,7 @@ for _command in (
     commands.plan,
     commands.run,
     commands.status,
+    serve_command.serve,
     groups.watermark,
     dlq,
     files_command.files,

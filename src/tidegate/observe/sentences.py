@@ -46,6 +46,8 @@ def _reading_words(event: Event) -> str:
         case events.PlanMade() | events.WaveStarted():
             verb = "planned" if isinstance(event, events.PlanMade) else "reading"
             return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
+        case events.WaveFinished():
+            return f"wrote {count(event.data_files, 'file')} ({size(event.data_bytes)})"
         case events.FileRefused():
             then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
@@ -85,6 +87,14 @@ def _commit_words(event: Event) -> str:
             )
         case events.CommitContested():
             return f"another run committed first, planning again: {event.detail}"
+        case events.CommitFailed():
+            return f"no commit ({event.outcome}): {event.error}"
+        case events.DuplicatesRefused():
+            return f"{count(event.count, 'duplicate')} not taken, e.g. {event.example}"
+        case events.TableCared():
+            return f"{event.operation}: {count(event.files, 'file')} ({size(event.bytes)}) in {duration(event.seconds)}"
+        case events.TableCareFailed():
+            return f"{event.operation} failed, tried again later: {event.error}"
         case events.Notice():
             return event.text
         case events.SourceFinished():

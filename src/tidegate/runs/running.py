@@ -134,6 +134,8 @@ class Running:
                 failed_files=len(report.failed),
                 commits=report.commits,
                 seconds=seconds,
+                state_files=0 if carried is None else carried.state_files,
+                failed=error is not None,
             )
         )
         return report

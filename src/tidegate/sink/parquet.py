@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,10 @@ _CODECS = {ParquetCodec.UNCOMPRESSED: "none"}
 
 @dataclass(frozen=True, slots=True)
 class FinishedFile(DataFile):
-    """A data file of the table, with the source file its first row came from."""
+    """A data file of the table, with the source file its first row came from and how long it took to write."""
 
     source_file: str | None = None
+    write_seconds: float = field(default=0.0, compare=False)
 
 
 class _Valve(io.RawIOBase):
@@ -69,6 +71,7 @@ class GrowingFile:
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._unordered: set[int] = set()
+        self._seconds = 0.0
 
     def hold(self, batch: pa.RecordBatch, now: float) -> int:
         """Take rows; they stay in memory. Gives how many bytes that adds."""
@@ -87,6 +90,7 @@ class GrowingFile:
         """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
         if not self._held:
             return 0, 0
+        started = time.perf_counter()
         table = pa.Table.from_batches(_joined(self._held))
         if self._writer is None:
             self._output = open_output(self.path)
@@ -96,12 +100,14 @@ class GrowingFile:
         self._note_nan(table)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
         self._held, self.held_bytes = [], 0
+        self._seconds += time.perf_counter() - started
         return held, self.written_bytes - before
 
     def seal(self) -> FinishedFile:
         """Write the footer; the file is described, its output is still to be closed."""
         assert self._writer is not None
         assert self._output is not None
+        started = time.perf_counter()
         self._writer.close()
         footer = self._footers[0]
         stats = delta_statistics(footer, footer.schema.to_arrow_schema(), frozenset(self._unordered))
@@ -112,6 +118,7 @@ class GrowingFile:
             partition_values=self.partition.as_mapping(),
             stats=stats,
             source_file=self._source_file,
+            write_seconds=self._seconds + time.perf_counter() - started,
         )
 
     def upload(self) -> None:

@@ -20,7 +20,7 @@ class UnitResult:
     ``letter_files`` hold its bad lines, in the dead-letter table.
 
     ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
-    :class:`~tidegate.sink.decoder.Decoder` for how exactly).
+    :class:`~tidegate.sink.decoder.Decoder` for how exactly). ``bad_kinds`` counts bad lines by kind.
     """
 
     number: int
@@ -30,6 +30,7 @@ class UnitResult:
     letter_files: tuple[FinishedFile, ...] = ()
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    bad_kinds: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """One line of JSON; :meth:`from_json` gives an equal value."""
@@ -42,6 +43,7 @@ class UnitResult:
                 "letter_files": [asdict(each) for each in self.letter_files],
                 "unknown_fields": dict(self.unknown_fields),
                 "seconds": self.seconds,
+                "bad_kinds": dict(self.bad_kinds),
             }
         )
 
@@ -57,6 +59,7 @@ class UnitResult:
             letter_files=tuple(FinishedFile(**each) for each in data["letter_files"]),
             unknown_fields=data["unknown_fields"],
             seconds=data["seconds"],
+            bad_kinds=data["bad_kinds"],
         )
 
 

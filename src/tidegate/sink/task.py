@@ -47,4 +47,5 @@ def read_unit(task: ReadTask, unit: Unit) -> UnitResult:
         letter_files=letters,
         unknown_fields=walk.unknown_fields(),
         seconds=time.monotonic() - started,
+        bad_kinds=walk.bad_kinds(),
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import (
+    CommitLost,
     OutcomeUnknown,
     SchemaMismatch,
     StateError,
@@ -23,7 +24,7 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import CommitContested, Committed, Notice
+from tidegate.observe.events import CommitContested, CommitFailed, Committed, Notice
 from tidegate.state import compacting, debts, marks
 from tidegate.state.arrow import arrow_schema, schema_json
 from tidegate.state.documents import Document, Parent, digest
@@ -80,9 +81,22 @@ def commit_together(members: Sequence[Member]) -> tuple[Opened, ...]:
     name = lead.attempts()
     written = tuple(_Written.put(member, name) for member in members)
     attempt = _Attempt(written, adds, deadline)
-    entry = attempt.run()
+    try:
+        entry = attempt.run()
+    except TidegateError as error:
+        _tell_failure(written, error)
+        raise
     failpoint("state.done.before")
     return tuple(_done(each, attempt, entry) for each in written)
+
+
+def _tell_failure(members: Sequence[_Written], error: TidegateError) -> None:
+    """A commit that was lost to another run is told where that is found out."""
+    if isinstance(error, CommitLost):
+        return
+    outcome = "unknown" if isinstance(error, OutcomeUnknown) else "failed"
+    for each in members:
+        each.site.emit(CommitFailed(each.site.key.pipeline, each.site.key.source, outcome, str(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +349,8 @@ def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
 def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:
     site, change = member.site, member.change
     files = {item.file: item.size for item in change.coverage}
+    finished = {item.file: item.size for item in change.coverage if item.eof}
+    given_up = max(change.letters - sum(item.bad for item in change.coverage), 0)
     return Committed(
         site.key.pipeline,
         site.key.source,
@@ -345,6 +361,8 @@ def _event(member: _Written, now: Opened, attempt: _Attempt) -> Committed:
         data_files=len(change.data_files),
         rows=change.rows,
         seconds=attempt.deadline.seconds,
+        finished_files=max(len(finished) - given_up, 0),
+        finished_bytes=sum(finished.values()),
     )
 
 

@@ -376,6 +376,19 @@ class StandIn:
         self._called("status", config, pipeline)
         return self.statuses
 
+    def serve(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        address: str | None,
+        every: float,
+        started: Callable[[str], None],
+        stop: threading.Event,
+    ) -> None:
+        self._called("serve", config, pipeline, address, every)
+        started("127.0.0.1:9090")
+
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None
     ) -> tuple[reports.WatermarkView, ...]:
