@@ -8,6 +8,7 @@
 from tidegate.api import (
     adopt,
     chaos,
+    checkpoint_table,
     compact_ledger,
     demo,
     discard_letters,
@@ -16,6 +17,7 @@ from tidegate.api import (
     files,
     list_letters,
     load,
+    optimize_table,
     plan,
     reconcile,
     recover,
@@ -27,6 +29,7 @@ from tidegate.api import (
     set_watermark,
     show_watermarks,
     status,
+    vacuum_table,
     watermark_history,
 )
 from tidegate.chaos_report import (
@@ -70,6 +73,7 @@ from tidegate.reports import (
     SourcePlan,
     SourceReport,
     SourceStatus,
+    TableCareReport,
     WatermarkView,
 )
 from tidegate.specs import (
@@ -80,6 +84,7 @@ from tidegate.specs import (
     LateFiles,
     Lateness,
     Location,
+    Maintenance,
     Numbers,
     OnBadRecord,
     Options,
@@ -123,6 +128,7 @@ __all__ = [
     "LedgerGap",
     "LettersReport",
     "Location",
+    "Maintenance",
     "Numbers",
     "OnBadRecord",
     "Options",
@@ -143,6 +149,7 @@ __all__ = [
     "SourceReport",
     "SourceStatus",
     "SparkSpec",
+    "TableCareReport",
     "TableComparison",
     "TidegateError",
     "Tracking",
@@ -152,6 +159,7 @@ __all__ = [
     "__version__",
     "adopt",
     "chaos",
+    "checkpoint_table",
     "compact_ledger",
     "demo",
     "discard_letters",
@@ -160,6 +168,7 @@ __all__ = [
     "files",
     "list_letters",
     "load",
+    "optimize_table",
     "plan",
     "reconcile",
     "recover",
@@ -171,5 +180,6 @@ __all__ = [
     "set_watermark",
     "show_watermarks",
     "status",
+    "vacuum_table",
     "watermark_history",
 ]

@@ -28,6 +28,7 @@ from tidegate.reports import (
     RunReport,
     SourcePlan,
     SourceStatus,
+    TableCareReport,
     WatermarkView,
 )
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tidegate.comparisons import ReconcileReport
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
+    from tidegate.runs.table_care import Care
     from tidegate.schema.letter import Letter
 
 Config = str | Path | ProjectSpec
@@ -371,6 +373,34 @@ def replay(
     with _lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
         carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)
         return carried.run(selection, confirm, drop_missing=drop_missing)
+
+
+def optimize_table(
+    config: Config, pipeline: str, *, target_mb: int | None = None, dry_run: bool = False
+) -> TableCareReport:
+    """Put the rows of small data files together; no row changes, and runs may go on meanwhile. No Spark."""
+    return _care(config, pipeline).optimize(target_mb, dry_run=dry_run)
+
+
+def vacuum_table(
+    config: Config, pipeline: str, *, retention_hours: int | None = None, force: bool = False, dry_run: bool = False
+) -> TableCareReport:
+    """Remove data files that left the table longer ago than that; at least a day unless ``force``. No Spark.
+
+    Versions that need them cannot be read or restored any more. What runs have written and not committed stays.
+    """
+    return _care(config, pipeline).vacuum(retention_hours, force=force, dry_run=dry_run)
+
+
+def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) -> TableCareReport:
+    """Write a Delta checkpoint of the newest version, so that the table loads fast. No Spark."""
+    return _care(config, pipeline).checkpoint(dry_run=dry_run)
+
+
+def _care(config: Config, pipeline: str) -> Care:
+    from tidegate.runs.table_care import Care
+
+    return Care(_pipelines(load(config, pipeline=pipeline), pipeline)[0])
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

@@ -221,6 +221,27 @@ class LettersReport(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class TableCareReport(Report):
+    """What was done for a table, or would be with ``dry_run``.
+
+    ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left
+    the table more than ``retention_hours`` ago.
+    """
+
+    pipeline: str
+    table_uri: str
+    operation: Literal["optimize", "vacuum", "checkpoint"]
+    dry_run: bool
+    table_version: int
+    files_before: int = 0
+    bytes_before: int = 0
+    files_after: int = 0
+    bytes_after: int = 0
+    retention_hours: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class DemoStep(Report):
     """One step of the demonstration: title, text, the command that does the same, and a table to show."""
 

@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "specs"},
+    {"errors", "failpoints", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
     {"reports", "ledger_reports", "corrections", "comparisons", "chaos_report"},

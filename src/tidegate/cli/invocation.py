@@ -201,6 +201,16 @@ class Api(Protocol):
         reason: str | None = None,
     ) -> tuple[reports.LettersReport, ...]: ...
 
+    def optimize_table(
+        self, config: str | Path, pipeline: str, /, *, target_mb: int | None, dry_run: bool
+    ) -> reports.TableCareReport: ...
+
+    def vacuum_table(
+        self, config: str | Path, pipeline: str, /, *, retention_hours: int | None, force: bool, dry_run: bool
+    ) -> reports.TableCareReport: ...
+
+    def checkpoint_table(self, config: str | Path, pipeline: str, /, *, dry_run: bool) -> reports.TableCareReport: ...
+
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
 
     def chaos(

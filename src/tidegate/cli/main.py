@@ -16,6 +16,7 @@ from tidegate.cli import (
     reconcile_command,
     replay_command,
     serve_command,
+    table_command,
     watermark_commands,
 )
 from tidegate.cli.dlq_command import dlq
@@ -46,6 +47,7 @@ for _command in (
     dlq,
     files_command.files,
     replay_command.replay,
+    groups.table,
     groups.config,
     commands.doctor,
     commands.recover,
@@ -57,6 +59,8 @@ for _command in (
     cli.add_command(_command)
 for _command in (history_command.history, watermark_commands.set_watermark, watermark_commands.reset_watermark):
     groups.watermark.add_command(_command)
+for _command in (table_command.optimize, table_command.vacuum, table_command.checkpoint):
+    groups.table.add_command(_command)
 
 
 def main() -> NoReturn:

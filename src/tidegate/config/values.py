@@ -21,6 +21,7 @@ from tidegate.config.tree import Items, Scalar, plain
 from tidegate.planning.globs import compiled
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.specs import Compression, Evolution, LateFiles, Lateness, Numbers, OnBadRecord, Options, ParquetCodec
+from tidegate.table_properties import why_not
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -249,6 +250,16 @@ def listening(value: object) -> str:
     return where
 
 
+def table_properties(value: object) -> dict[str, str]:
+    """Properties of a Delta table, each one that a configuration may set."""
+    given = options(value)
+    for key, wanted in given.items():
+        reason = why_not(key, wanted)
+        if reason is not None:
+            raise refusal(f"{key!r} cannot be set here", reason)
+    return dict(given)
+
+
 def _one_of(kind: type[Chosen]) -> BeforeValidator:
     return BeforeValidator(choice(tuple(each.value for each in kind)))
 
@@ -276,6 +287,11 @@ Listening = Annotated[str, BeforeValidator(listening)]
 SecretOptions = Annotated[
     Options,
     BeforeValidator(options),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+TableProperties = Annotated[
+    dict[str, str],
+    BeforeValidator(table_properties),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
 ]
 LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]

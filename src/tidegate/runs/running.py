@@ -14,7 +14,7 @@ from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.source_pass import SourcePass
-from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
+from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
@@ -91,12 +91,22 @@ class Running:
             )
             carried.run()
             self._passes[name] = carried
+            self._care(pipeline, source, carried)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = failure
             self.emit(events.SourceFailed(*name, _told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
+
+    def _care(self, pipeline: PipelineSpec, source: PathSource, carried: SourcePass) -> None:
+        """What the table is due after the commits of a pass."""
+        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
+            return
+        from tidegate.runs.table_care import care_after
+
+        now = carried.opened.version
+        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
 
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)

@@ -43,6 +43,7 @@ from tidegate.state.table import Add, CommitNote, Snapshot
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_SETTINGS = 5
 _FINAL = (StateError, UnsupportedTable, SchemaMismatch)
 
 
@@ -148,6 +149,7 @@ class _Attempt:
         self._checked = min(each.opened.table_version for each in members)
         self._first_base: int | None = None
         self._asked_for: tuple[str, ...] = ()
+        self._settings = 0
         self._sent = False
         self._unclear = False
         self._problem: BaseException | None = None
@@ -175,7 +177,7 @@ class _Attempt:
         if self._first_base is None:
             self._first_base = -1 if snapshot is None else snapshot.facts.version
         if unmoved:
-            if snapshot is not None and self._add_columns(snapshot):
+            if snapshot is not None and (self._add_columns(snapshot) or self._set_properties(snapshot)):
                 return None
             self._send(snapshot)
         return self._resolve()
@@ -236,6 +238,26 @@ class _Attempt:
         self._asked_for = names
         return True
 
+    def _set_properties(self, snapshot: Snapshot) -> bool:
+        """The properties that the table shall have and has not; True when a fresh snapshot is needed."""
+        found = snapshot.facts.properties
+        wanted = {name: value for name, value in self.site.properties.items() if found.get(name) != value}
+        if not wanted:
+            return False
+        if self._settings == MOST_SETTINGS:
+            raise TableError(
+                f"properties of {self.site.uri} cannot be set ({', '.join(wanted)}): {self._problem or 'they vanish'}",
+                "correct sink.table_properties, or set them with Spark",
+            )
+        self._settings += 1
+        try:
+            failpoint("state.properties.before")
+            self.site.delta.set_properties(snapshot, wanted)
+            failpoint("state.properties.after")
+        except Exception as error:
+            self._problem = error
+        return True
+
     @property
     def written(self) -> tuple[Written, ...]:
         """What the members wrote, columns with files."""
@@ -274,7 +296,7 @@ class _Attempt:
         """The one commit: a new table, more files, or other rows in the place of some."""
         delta, replacement = self.site.delta, self._replacement
         if snapshot is None:
-            delta.create(*self.new_columns(), self._adds, note)
+            delta.create(*self.new_columns(), self._adds, note, self.site.properties)
         elif replacement is None:
             delta.append(snapshot, self._adds, note)
         else:

@@ -126,14 +126,19 @@ class MemoryDelta:
         return replay([decode(self._store.get(entry_path(version))) for version in versions])
 
     def create(
-        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         metadata = {
             "id": self._new_id(),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_json(schema),
             "partitionColumns": list(partition_columns),
-            "configuration": {},
+            "configuration": dict(properties or {}),
         }
         protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
         actions: list[Action] = [{"protocol": protocol}, {"metaData": metadata}, *_body(adds, note)]
@@ -175,15 +180,22 @@ class MemoryDelta:
 
         new = {field.name: field for field in fields}
         kept = [new.pop(field.name, field) for field in arrow_schema(base.facts.schema_json)]
+        self._alter(base, "ADD COLUMN", {"schemaString": schema_json(pyarrow.schema([*kept, *new.values()]))})
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        self._alter(base, "SET TBLPROPERTIES", {"configuration": {**base.facts.properties, **properties}})
+
+    def _alter(self, base: Snapshot, operation: str, changed: Action) -> None:
         facts = base.facts
         metadata = {
             "id": facts.table_id,
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema_json(pyarrow.schema([*kept, *new.values()])),
+            "schemaString": facts.schema_json,
             "partitionColumns": list(facts.partition_columns),
             "configuration": dict(facts.properties),
+            **changed,
         }
-        info = {"commitInfo": {"operation": "ADD COLUMN"}}
+        info = {"commitInfo": {"operation": operation}}
         try:
             self._store.put_if_absent(entry_path(facts.version + 1), encode([info, {"metaData": metadata}]))
         except ObjectExists as error:
