@@ -117,6 +117,7 @@ def names(kind: Any) -> set[str]:
         ("tidegate watermark reset", (), corrections.WatermarkMove),
         ("tidegate replay", (), corrections.ReplayReport),
         ("tidegate replay", ("replayed",), corrections.FileSet),
+        ("tidegate table optimize", (), reports.TableCareReport),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate adopt", ("adoptions", 0), reports.Adoption),
         ("tidegate reconcile", (), comparisons.ReconcileReport),
