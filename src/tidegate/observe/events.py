@@ -85,19 +85,23 @@ class WaveProgressed(Event):
 
 @dataclass(frozen=True, slots=True)
 class WaveFinished(Event):
-    """The wave's results are there: what its tasks wrote, and how; nothing of it is committed yet.
+    """The tasks of a wave have answered; nothing of it is committed yet.
 
-    ``most_uploads`` and ``most_parts`` went on at once in one task.
+    ``write_seconds`` has one number per data file; ``most_uploads`` and ``most_parts`` are the most at once in a task.
     """
 
     name: ClassVar[str] = "wave_finished"
     level: ClassVar[str] = "debug"
+    units: int
+    failed_units: int
     data_files: int
-    data_bytes: int
-    write_seconds: tuple[float, ...] = ()
-    multipart_uploads: int = 0
-    most_uploads: int = 0
-    most_parts: int = 0
+    bytes_written: int
+    write_seconds: tuple[float, ...]
+    uploads: int
+    multipart_uploads: int
+    most_uploads: int
+    most_parts: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

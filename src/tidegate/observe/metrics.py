@@ -168,7 +168,7 @@ class Metrics:
 
     def _count_files(self, event: events.WaveFinished, name: Name) -> None:
         series = self._series
-        series.add("bytes_written_total", name, event.data_bytes)
+        series.add("bytes_written_total", name, event.bytes_written)
         series.add("staging_file_written_total", name, event.data_files)
         series.add("multipart_uploads_total", name, event.multipart_uploads)
         series.put("active_uploads", name, event.most_uploads)

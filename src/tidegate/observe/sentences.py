@@ -41,13 +41,16 @@ def _reading_words(event: Event) -> str:
             )
         case events.FileFiltered():
             return f"{count(event.count, 'file')} not taken: {event.reason}, e.g. {event.example}"
+        case events.WaveFinished():
+            return (
+                f"wrote {count(event.data_files, 'data file')} ({size(event.bytes_written)}),"
+                f" {event.multipart_uploads} in parts, {event.most_uploads} at once, in {duration(event.seconds)}"
+            )
         case events.PlanMade() if event.files == 0:
             return "nothing new"
         case events.PlanMade() | events.WaveStarted():
             verb = "planned" if isinstance(event, events.PlanMade) else "reading"
             return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
-        case events.WaveFinished():
-            return f"wrote {count(event.data_files, 'file')} ({size(event.data_bytes)})"
         case events.FileRefused():
             then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"

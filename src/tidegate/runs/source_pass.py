@@ -220,9 +220,10 @@ class SourcePass:
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))
         task = self._task(columns)
         progressed = lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))  # noqa: E731
+        started = time.monotonic()
         results = self._lane.execute(task, slots, progressed)
+        self._emit(wave_finished(*self._names, results, time.monotonic() - started))
         failpoint("runs.read")
-        self._emit(wave_finished(self._names, results))
         return results
 
     def _task(self, columns: Columns) -> ReadTask:

@@ -9,14 +9,22 @@ from tidegate.observe.events import WaveFinished
 from tidegate.sink.results import UnitResult
 
 
-def wave_finished(names: tuple[str, str], results: Sequence[UnitResult]) -> WaveFinished:
-    """What a wave wrote."""
+def wave_finished(pipeline: str, source: str, results: Sequence[UnitResult], seconds: float) -> WaveFinished:
+    """What tasks brought, for whoever listens."""
     files = [file for result in results for file in result.data_files]
     return WaveFinished(
-        *names,
+        pipeline,
+        source,
+        units=len(results),
+        failed_units=0,
         data_files=len(files),
-        data_bytes=sum(file.size for file in files),
+        bytes_written=sum(file.size for file in files),
         write_seconds=tuple(file.write_seconds for file in files),
+        uploads=len(files),
+        multipart_uploads=0,
+        most_uploads=0,
+        most_parts=0,
+        seconds=seconds,
     )
 
 

@@ -47,12 +47,16 @@ def finished(state: str = "Active", *, failed: bool = False, state_files: int = 
 
 WAVE = events.WaveFinished(
     *NAME,
+    units=1,
+    failed_units=0,
     data_files=2,
-    data_bytes=300,
+    bytes_written=300,
     write_seconds=(0.02, 3.0),
+    uploads=2,
     multipart_uploads=1,
     most_uploads=2,
     most_parts=8,
+    seconds=4.0,
 )
 
 
