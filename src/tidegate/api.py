@@ -28,6 +28,7 @@ from tidegate.reports import (
     RunReport,
     SourcePlan,
     SourceStatus,
+    TableCareReport,
     WatermarkView,
 )
 from tidegate.schema_reports import SchemaDiff, SchemaInference, SchemaView, TableRewrite
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tidegate.comparisons import ReconcileReport
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
+    from tidegate.runs.table_care import Care
     from tidegate.schema.letter import Letter
 
 Config = str | Path | ProjectSpec
@@ -78,12 +80,16 @@ def run(
 
     Failures of one source are in its report and keep no other source from running; a configuration that is
     wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
-    to be read and stops it at the end.
+    to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
     """
+    from tidegate.web.watching import watched
+
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    with _lane(project.spark, emit, flag, lambda: _places(project, pipeline)) as lane:
-        return _run(project, pipeline, mode, emit, flag, lane)
+    goes_on = watched(project, _pipelines(project, pipeline), emit)
+    watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
+    with watching as told, _lane(project.spark, told, flag, lambda: _places(project, pipeline)) as lane:
+        return _run(project, pipeline, mode, told, flag, lane)
 
 
 def commit(
@@ -134,6 +140,34 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
 
     now = datetime.now(UTC)
     return tuple(status_of(place, now) for place in _places(load(config, pipeline=pipeline), pipeline))
+
+
+def serve(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    address: str | None = None,
+    every: float = 15.0,
+    started: Callable[[str], None] = lambda address: None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
+
+    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
+    it is given; ``started`` hears it once it answers.
+    """
+    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.web.standing import standing
+
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    where, legacy = address or project.metrics.address, project.metrics.legacy_names
+    with (
+        stops_on_signals(flag),
+        standing(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+    ):
+        started(found)
+        flag.wait()
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
@@ -447,6 +481,34 @@ def widen_table(
     from tidegate.runs.table_rewriting import widen
 
     return widen(_places_of(config, pipeline, None)[0], column, to, confirm)
+
+
+def optimize_table(
+    config: Config, pipeline: str, *, target_mb: int | None = None, dry_run: bool = False
+) -> TableCareReport:
+    """Put the rows of small data files together; no row changes, and runs may go on meanwhile. No Spark."""
+    return _care(config, pipeline).optimize(target_mb, dry_run=dry_run)
+
+
+def vacuum_table(
+    config: Config, pipeline: str, *, retention_hours: int | None = None, force: bool = False, dry_run: bool = False
+) -> TableCareReport:
+    """Remove data files that left the table longer ago than that; at least a day unless ``force``. No Spark.
+
+    Versions that need them cannot be read or restored any more. What runs have written and not committed stays.
+    """
+    return _care(config, pipeline).vacuum(retention_hours, force=force, dry_run=dry_run)
+
+
+def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) -> TableCareReport:
+    """Write a Delta checkpoint of the newest version, so that the table loads fast. No Spark."""
+    return _care(config, pipeline).checkpoint(dry_run=dry_run)
+
+
+def _care(config: Config, pipeline: str) -> Care:
+    from tidegate.runs.table_care import Care
+
+    return Care(_pipelines(load(config, pipeline=pipeline), pipeline)[0])
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:

@@ -124,7 +124,8 @@ class SourceStatus(Report):
     listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
     nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
     ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
-    ``pending_seconds``; the backlog is what is not in them either.
+    ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
+    one by one.
     """
 
     pipeline: str
@@ -152,6 +153,7 @@ class SourceStatus(Report):
     pending_units: int = 0
     pending_files: int = 0
     pending_seconds: float | None = None
+    state_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,27 @@ class LettersReport(Report):
     still_bad: tuple[tuple[str, str, str], ...] = ()
     position: int | None = None
     table_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCareReport(Report):
+    """What was done for a table, or would be with ``dry_run``.
+
+    ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left
+    the table more than ``retention_hours`` ago.
+    """
+
+    pipeline: str
+    table_uri: str
+    operation: Literal["optimize", "vacuum", "checkpoint"]
+    dry_run: bool
+    table_version: int
+    files_before: int = 0
+    bytes_before: int = 0
+    files_after: int = 0
+    bytes_after: int = 0
+    retention_hours: int | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,15 @@ class PartitionBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What a run does for its table after every so many commits of a source; 0 is never."""
+
+    optimize_every_commits: int = 0
+    vacuum_every_commits: int = 0
+    vacuum_retention_hours: int = 168
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSpec:
     """The table and how its files are written."""
 
@@ -234,6 +243,8 @@ class SinkSpec:
     part_size_mb: int = 32
     min_multipart_size_mb: int = 5
     max_concurrent_parts: int = 8
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    table_properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class OnBadRecord(StrEnum):

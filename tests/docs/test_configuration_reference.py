@@ -12,7 +12,7 @@ from tidegate.config import load
 from tidegate.config.aliases import ALIASES
 from tidegate.config.canonical import lateness_text
 from tidegate.config.keys import Key, every_key
-from tidegate.config.notes import MEANINGLESS, NOT_ACTIVE, REFUSED
+from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.values import METADATA_COLUMNS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
@@ -96,15 +96,12 @@ def test_the_table_of_old_names_is_the_one_in_the_code() -> None:
     }
 
 
-def test_refused_ignored_and_inactive_keys_are_named() -> None:
+def test_refused_and_ignored_keys_are_named() -> None:
     last = sections()["Keys that do nothing, and keys that are refused"]
     for key in (key for block in REFUSED.values() for key in block):
         assert f"`{key}`" in last
     for path in MEANINGLESS:
         assert f"`{'.'.join(path)}`" in last
-    for pattern in NOT_ACTIVE:
-        block = ".".join(pattern[:-1]).replace("pipelines.*", "pipelines.<pipeline>")
-        assert "not active yet" in SECTIONS[block][pattern[-1]][2]
 
 
 def test_every_type_and_metadata_column_is_named() -> None:

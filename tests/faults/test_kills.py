@@ -26,6 +26,10 @@ NOT_ON_A_FIRST_RUN = {
     "state.gathered.after",
     "state.set.before",
     "state.set.after",
+    "state.properties.before",
+    "state.properties.after",
+    "state.rewrite.before",
+    "state.rewrite.after",
 }
 KILLED = -signal.SIGKILL
 REACHED = [place for place in PLACES if place not in NOT_ON_A_FIRST_RUN]

@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "specs"},
+    {"errors", "failpoints", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
     {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports"},
@@ -23,6 +23,7 @@ LAYERS = (
     {"sink"},
     {"spark"},
     {"runs"},
+    {"web"},
     {"wiring"},
     {"api"},
     {"cli", "__init__", "__main__"},
@@ -36,6 +37,7 @@ ONLY_IN = {
     "obstore": {"storage"},
     "deltalake": {"state"},
     "click": {"cli"},
+    "prometheus_client": {"web"},
 }
 
 

@@ -1,4 +1,4 @@
-"""The commands that have commands of their own: ``watermark`` and ``config``."""
+"""The commands that have commands of their own: ``watermark``, ``config`` and ``table``."""
 
 from __future__ import annotations
 
@@ -96,6 +96,17 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
+@click.group(
+    cls=Group,
+    examples=[
+        "tidegate table optimize pipelines.yml -p events --dry-run",
+        "tidegate table vacuum pipelines.yml -p events",
+    ],
+)
+def table() -> None:
+    """Care for the table of a pipeline."""
+
+
 def project_summary(project: ProjectSpec) -> dict[str, Any]:
     """What ``config check --json`` prints."""
     pipelines = [
@@ -122,6 +133,6 @@ def render_project(project: ProjectSpec) -> Page:
     )
     numbers = f"{count(len(project.pipelines), 'pipeline')}, {count(len(rows), 'source')}"
     notices: Page = tuple(Line(Cell(text, Style.WARN), "notice") for text in project.notices)
-    table = Table((Column("source"), Column("reads"), Column("writes")), rows)
+    listed = Table((Column("source"), Column("reads"), Column("writes")), rows)
     verdict = Line(Cell(f"{project.origin} is correct: {numbers}", Style.GOOD))
-    return (verdict, Gap(), table, Gap(), *notices) if notices else (verdict, Gap(), table)
+    return (verdict, Gap(), listed, Gap(), *notices) if notices else (verdict, Gap(), listed)

@@ -53,6 +53,18 @@ class Api(Protocol):
 
     def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourceStatus, ...]: ...
 
+    def serve(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        address: str | None,
+        every: float,
+        started: Callable[[str], None],
+        stop: threading.Event,
+    ) -> None: ...
+
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None, /
     ) -> tuple[reports.WatermarkView, ...]: ...
@@ -240,6 +252,16 @@ class Api(Protocol):
         file: str | None = None,
         reason: str | None = None,
     ) -> tuple[reports.LettersReport, ...]: ...
+
+    def optimize_table(
+        self, config: str | Path, pipeline: str, /, *, target_mb: int | None, dry_run: bool
+    ) -> reports.TableCareReport: ...
+
+    def vacuum_table(
+        self, config: str | Path, pipeline: str, /, *, retention_hours: int | None, force: bool, dry_run: bool
+    ) -> reports.TableCareReport: ...
+
+    def checkpoint_table(self, config: str | Path, pipeline: str, /, *, dry_run: bool) -> reports.TableCareReport: ...
 
     def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
 

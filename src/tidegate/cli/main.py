@@ -16,12 +16,14 @@ from tidegate.cli import (
     history_command,
     reconcile_command,
     replay_command,
+    serve_command,
+    table_command,
     watermark_commands,
+    widen_command,
 )
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 from tidegate.cli.schema_command import schema
-from tidegate.cli.widen_command import table
 
 
 @click.group(
@@ -44,12 +46,13 @@ for _command in (
     commands.run,
     commit_command.commit,
     commands.status,
+    serve_command.serve,
     groups.watermark,
     dlq,
     files_command.files,
     replay_command.replay,
     schema,
-    table,
+    groups.table,
     groups.config,
     commands.doctor,
     commands.recover,
@@ -61,6 +64,8 @@ for _command in (
     cli.add_command(_command)
 for _command in (history_command.history, watermark_commands.set_watermark, watermark_commands.reset_watermark):
     groups.watermark.add_command(_command)
+for _command in (table_command.optimize, table_command.vacuum, table_command.checkpoint, widen_command.widen):
+    groups.table.add_command(_command)
 
 
 def main() -> NoReturn:

@@ -9,23 +9,16 @@ import click
 
 from tidegate.cli.confirming import Asking, confirm_options
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Group, config_argument, json_option, pipeline_option
+from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 from tidegate.cli.schema_command import rewrite
 
 
-@click.group(
-    cls=Group,
-    examples=["tidegate table widen pipelines.yml -p events --column id --type int64 --dry-run"],
-)
-def table() -> None:
-    """Take care of a pipeline's table."""
-
-
-@table.command(
+@click.command(
+    cls=Command,
     examples=[
         "tidegate table widen pipelines.yml -p events --column id --type int64 --dry-run",
         "tidegate table widen pipelines.yml -p events --column user.age --type int64 --yes",
-    ]
+    ],
 )
 @config_argument
 @pipeline_option(required=True)

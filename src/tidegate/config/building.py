@@ -21,6 +21,7 @@ from tidegate.specs import (
     ErrorHandling,
     FieldSpec,
     Location,
+    Maintenance,
     MetricsSpec,
     PartitionBy,
     PartitionFilter,
@@ -156,6 +157,12 @@ def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
         part_size_mb=model.part_size_mb,
         min_multipart_size_mb=model.min_multipart_size_mb,
         max_concurrent_parts=model.max_concurrent_parts,
+        maintenance=Maintenance(
+            model.maintenance.optimize_every_commits,
+            model.maintenance.vacuum_every_commits,
+            model.maintenance.vacuum_retention_hours,
+        ),
+        table_properties=model.table_properties,
     )
 
 

@@ -195,6 +195,12 @@ def _sink(sink: SinkSpec) -> dict[str, Any]:
         "part_size_mb": sink.part_size_mb,
         "min_multipart_size_mb": sink.min_multipart_size_mb,
         "max_concurrent_parts": sink.max_concurrent_parts,
+        "maintenance": {
+            "optimize_every_commits": sink.maintenance.optimize_every_commits,
+            "vacuum_every_commits": sink.maintenance.vacuum_every_commits,
+            "vacuum_retention_hours": sink.maintenance.vacuum_retention_hours,
+        },
+        "table_properties": dict(sink.table_properties),
         "storage_options": _hidden(sink.table),
     }
 

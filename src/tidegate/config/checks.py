@@ -184,12 +184,20 @@ def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -
 
 
 def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
-    """Pipelines of one table partition it alike."""
-    first = _template(root, names[0])
+    """Pipelines of one table partition it alike and want the same properties."""
+    first, wanted = _template(root, names[0]), _properties(root, names[0])
     for name in names[1:]:
+        if _properties(root, name) != wanted:
+            text = f"pipeline {names[0]!r} writes this table with other table_properties; allowed: the same"
+            yield problem(root, ("pipelines", name, "sink"), text)
         if partition_keys(_template(root, name)) != partition_keys(first):
             text = f"pipeline {names[0]!r} writes this table with other partition columns; allowed: the same"
             yield problem(root, ("pipelines", name, "sink"), text)
+
+
+def _properties(root: Block, name: str) -> dict[str, str]:
+    block = root.block("pipelines").block(name).block("sink").block("table_properties")
+    return {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
 
 
 def _template(root: Block, name: str) -> str:

@@ -208,6 +208,20 @@ class PartitionByModel(Model):
     )
 
 
+class MaintenanceModel(Model):
+    """What a run does for its table after commits."""
+
+    optimize_every_commits: v.CountOrNone = Field(
+        default=0, description="Small files are put together after this many commits of a source; 0 = never."
+    )
+    vacuum_every_commits: v.CountOrNone = Field(
+        default=0, description="Files that left the table are removed after this many commits of a source; 0 = never."
+    )
+    vacuum_retention_hours: v.Whole = Field(
+        default=168, ge=24, le=87_600, description="How long files that left the table are kept for readers."
+    )
+
+
 class SinkModel(Model):
     """The table and how its files are written."""
 
@@ -248,6 +262,12 @@ class SinkModel(Model):
     part_size_mb: v.Whole = Field(default=32, ge=5, le=5120, description="Part size of multipart uploads.")
     min_multipart_size_mb: v.Count = Field(default=5, description="Smaller files are uploaded by one request.")
     max_concurrent_parts: v.Count = Field(default=8, description="Parts uploaded at once.")
+    maintenance: MaintenanceModel = Field(
+        default_factory=MaintenanceModel.model_construct, description="Table care after commits."
+    )
+    table_properties: v.TableProperties = Field(
+        default_factory=dict, description="Properties of the Delta table, set when it is created and when they change."
+    )
     storage_options: v.SecretOptions = Field(
         default_factory=Options, description="Settings and credentials of the object store; never shown."
     )

@@ -1,14 +1,13 @@
-"""Keys that this release does not act on: refused where they would change what is written, named in a notice
-where they would not; and keys of other systems that mean nothing here. Three tables and what reads them.
+"""Keys that this release does not act on and refuses, and keys of other systems that mean nothing here: two tables
+and what reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tidegate.config.problems import Problem, problem
-from tidegate.config.tree import Block, Items, Loc, Scalar, find, path_of
+from tidegate.config.tree import Block, Loc, Scalar, find, path_of
 
 FILES_ONLY = "allowed: file sources ('source_uri')"
 _APPEND = "allowed: 'load_type: append'"
@@ -48,8 +47,6 @@ REFUSED: dict[str, dict[str, str]] = {
     },
 }
 
-NOT_ACTIVE = (("metrics",),)
-
 WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
 """Keys of a source that mean something only with ``use_watermark: true``."""
 
@@ -80,9 +77,6 @@ def take_notes(root: Block) -> Notes:
         for source, block in pipeline.blocks("sources"):
             _take_source(root, (*where, "sources", source), block, notes)
     _drop_meaningless(root, notes)
-    waiting = sorted(path_of(root, loc) for pattern in NOT_ACTIVE for loc in _matches(root, pattern))
-    if waiting:
-        notes.notices.append(f"not active yet: {', '.join(waiting)}")
     return notes
 
 
@@ -145,16 +139,3 @@ def _drop_meaningless(root: Block, notes: Notes) -> None:
             fresh = holder.copy()
             fresh.drop(last)
             root[above[0]] = fresh
-
-
-def _matches(root: Block, pattern: tuple[str, ...], done: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The places that ``pattern`` fits and that are given and not switched off."""
-    node = find(root, done)
-    if len(done) == len(pattern):
-        off = isinstance(node, Scalar) and node.lower() in ("false", "no", "off")
-        if node is not None and not off and not (isinstance(node, Block | Items) and not node):
-            yield done
-    elif isinstance(node, Block):
-        wanted = pattern[len(done)]
-        for key in list(node) if wanted == "*" else [wanted]:
-            yield from _matches(root, pattern, (*done, key))

@@ -32,6 +32,7 @@ from tidegate.specs import (
     Options,
     ParquetCodec,
 )
+from tidegate.table_properties import why_not
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -317,6 +318,16 @@ def listening(value: object) -> str:
     return where
 
 
+def table_properties(value: object) -> dict[str, str]:
+    """Properties of a Delta table, each one that a configuration may set."""
+    given = options(value)
+    for key, wanted in given.items():
+        reason = why_not(key, wanted)
+        if reason is not None:
+            raise refusal(f"{key!r} cannot be set here", reason)
+    return dict(given)
+
+
 def _one_of(kind: type[Chosen]) -> BeforeValidator:
     return BeforeValidator(choice(tuple(each.value for each in kind)))
 
@@ -353,6 +364,11 @@ SecretOptions = Annotated[
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
 ]
 EveryText = Annotated[Lateness, BeforeValidator(every), WithJsonSchema({"type": "string"})]
+TableProperties = Annotated[
+    dict[str, str],
+    BeforeValidator(table_properties),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
 LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
 MetadataColumns = Annotated[
     tuple[str, ...],

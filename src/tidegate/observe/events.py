@@ -6,8 +6,8 @@ know who listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 
@@ -27,6 +27,7 @@ class PollStarted(Event):
     name: ClassVar[str] = "poll_started"
     level: ClassVar[str] = "debug"
     version: int
+    table_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class DeadLetters(Event):
     files: int
     example: str
     table_uri: str
+    kinds: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ class Committed(Event):
     data_files: int
     rows: int
     seconds: float
+    finished_files: int = 0
+    finished_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,47 @@ class CommitContested(Event):
     name: ClassVar[str] = "commit_contested"
     level: ClassVar[str] = "warning"
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed(Event):
+    """A commit ended with an error: ``failed``, or ``unknown`` when the log could not be read in time."""
+
+    name: ClassVar[str] = "commit_failed"
+    level: ClassVar[str] = "error"
+    outcome: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesRefused(Event):
+    """Files or units that are in the table already were offered again, and not taken; ``example`` is one of them."""
+
+    name: ClassVar[str] = "duplicates_refused"
+    level: ClassVar[str] = "warning"
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableCared(Event):
+    """The table was cared for; ``files`` were removed or replaced, ``bytes`` in all."""
+
+    name: ClassVar[str] = "table_cared"
+    operation: str
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TableCareFailed(Event):
+    """Caring for the table failed; rows and positions are as they were, and it is tried again later."""
+
+    name: ClassVar[str] = "table_care_failed"
+    level: ClassVar[str] = "warning"
+    operation: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +310,8 @@ class SourceFinished(Event):
     failed_files: int
     commits: int
     seconds: float
+    state_files: int = 0
+    failed: bool = False
     staged: int = 0
 
 

@@ -100,6 +100,14 @@ def _commit_words(event: Event) -> str:
             )
         case events.CommitContested():
             return f"another run committed first, planning again: {event.detail}"
+        case events.CommitFailed():
+            return f"no commit ({event.outcome}): {event.error}"
+        case events.DuplicatesRefused():
+            return f"{count(event.count, 'duplicate')} not taken, e.g. {event.example}"
+        case events.TableCared():
+            return f"{event.operation}: {count(event.files, 'file')} ({size(event.bytes)}) in {duration(event.seconds)}"
+        case events.TableCareFailed():
+            return f"{event.operation} failed, tried again later: {event.error}"
         case events.Notice():
             return event.text
         case events.SourceFinished():

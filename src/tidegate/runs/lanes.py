@@ -9,12 +9,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.observe import events
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult, read_units
 from tidegate.sink.work_rows import WorkRows
 from tidegate.state.frames import Frame
-from tidegate.storage.uploads import UploadCounts
 
 
 class WaitingFrame(Frame, Protocol):
@@ -72,26 +70,6 @@ class InProcessLane:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def wave_finished(pipeline: str, source: str, results: Sequence[UnitResult], seconds: float) -> events.WaveFinished:
-    """What tasks brought, for whoever listens."""
-    files = [file for result in results for file in result.data_files]
-    uploads = sum((result.uploads for result in results), UploadCounts())
-    return events.WaveFinished(
-        pipeline,
-        source,
-        units=len(results),
-        failed_units=sum(result.failure is not None for result in results),
-        data_files=len(files),
-        bytes_written=sum(file.size for file in files),
-        write_seconds=tuple(file.write_seconds for file in files),
-        uploads=uploads.files,
-        multipart_uploads=uploads.multipart,
-        most_uploads=uploads.most_files,
-        most_parts=uploads.most_parts,
-        seconds=seconds,
-    )
 
 
 def raise_failures(results: Iterable[UnitResult]) -> None:

@@ -138,6 +138,7 @@ def _recorded_status(place: Place, blank: SourceStatus, recorded: Recorded | Non
         open_partitions=len(told.partitions),
         sealed=told.sealed_directories,
         remembered=told.remembered,
+        state_files=told.files,
         open_letters=recorded.letters,
         shown_from="mirror" if recorded.shown_by == "mirror" else "document",
     )

@@ -81,4 +81,5 @@ class PathTracker:
             partitions=dict(state.partition_watermarks),
             sealed=sealed,
             sealed_directories=sum(seal.directories or 0 for seal in state.sealed.values()),
+            files=len(state.files),
         )

@@ -114,6 +114,7 @@ def open_place(
         checkpoint_every=pipeline.sink.delta_checkpoint_interval,
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
+        properties=pipeline.sink.table_properties,
         mirror_legacy=source.mirror_legacy,
         payers={KIND: letters.pay, WORK: WorkRemover(table_store).pay},
         pace=pace,

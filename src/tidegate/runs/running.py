@@ -18,7 +18,7 @@ from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
+from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
@@ -109,12 +109,22 @@ class Running:
             )
             carried.run()
             self._passes[name] = carried
+            self._care(pipeline, source, carried)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = failure
             self.emit(events.SourceFailed(*name, _told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
+
+    def _care(self, pipeline: PipelineSpec, source: PathSource, carried: SourcePass) -> None:
+        """What the table is due after the commits of a pass."""
+        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
+            return
+        from tidegate.runs.table_care import care_after
+
+        now = carried.opened.version
+        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
 
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)
@@ -154,6 +164,8 @@ class Running:
                 failed_files=len(report.failed),
                 commits=report.commits,
                 seconds=seconds,
+                state_files=0 if carried is None else carried.state_files,
+                failed=error is not None,
                 staged=report.staged,
             )
         )

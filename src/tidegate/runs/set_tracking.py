@@ -92,7 +92,7 @@ class SetTracker:
         return self.remembered.including(replace(state, segments=()), files.values())
 
     def told(self, state: SetState) -> Told:
-        return Told("set", remembered=state.remembered)
+        return Told("set", remembered=state.remembered, files=len(state.files))
 
 
 def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:

@@ -20,10 +20,11 @@ from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
 from tidegate.runs.frames import FrameWork, as_read
-from tidegate.runs.lanes import Lane, deadline_in, deal, raise_failures, wave_finished
+from tidegate.runs.lanes import Lane, deadline_in, deal, raise_failures
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_steps import step_json
 from tidegate.runs.tracking import SourceState, Step
+from tidegate.runs.wave_numbers import kinds_of, wave_finished
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state.files import Change
@@ -106,6 +107,11 @@ class SourcePass:
         return self._place.positions.open()
 
     @property
+    def state_files(self) -> int:
+        """How many files the state names one by one."""
+        return self._tracker.told(self.state).files
+
+    @property
     def failed(self) -> tuple[tuple[str, Failed], ...]:
         """The files that could not be read, by path."""
         return tuple((path, each) for path, each in self.state.unfinished() if isinstance(each, Failed))
@@ -114,7 +120,7 @@ class SourcePass:
         """Plan and carry out until nothing is left; the position reached."""
         for warning in opened.warnings:
             self._emit(events.Notice(*self._names, warning))
-        self._emit(events.PollStarted(*self._names, opened.version))
+        self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
         self.state = self._place.opened_state(opened)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         changed_rounds = 0
@@ -300,19 +306,20 @@ class SourcePass:
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
         totals.table_version = after.table_version if after.table_version >= 0 else None
         totals.bad_records += sum(each.bad for each in change.coverage if not each.given_up)
-        self._tell_letters(change)
+        self._tell_letters(change, results)
         for result in results:
             for name, count in result.unknown_fields.items():
                 totals.unknown_fields[name] = totals.unknown_fields.get(name, 0) + count
 
-    def _tell_letters(self, change: Change) -> None:
+    def _tell_letters(self, change: Change, results: Sequence[UnitResult]) -> None:
         if not change.letters:
             return
         bad = [each for each in change.coverage if each.bad and not each.given_up]
         records = sum(each.bad for each in bad)
         example = (bad or list(change.coverage))[0].file
         files = change.letters - records
-        self._emit(events.DeadLetters(*self._names, records, files, example, self._place.letters.uri))
+        kinds = kinds_of(results)
+        self._emit(events.DeadLetters(*self._names, records, files, example, self._place.letters.uri, kinds))
 
     def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[Unit]) -> None:
         attempts = {each.path: each.attempts for unit in units for each in unit.slices}

@@ -62,6 +62,7 @@ class Told:
     sealed: Mapping[str, object] = field(default_factory=dict)
     sealed_directories: int = 0
     remembered: int = 0
+    files: int = 0
 
 
 class Tracker(Protocol):

@@ -78,6 +78,10 @@ class Landing:
             raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
         self._letters.records(each, first_line, rejected)
 
+    def bad_kinds(self) -> dict[str, int]:
+        """How many lines became letters, by kind."""
+        return {} if self._letters is None else dict(self._letters.kinds)
+
     def tick(self) -> None:
         """Close what has been open for too long."""
         self._writer.tick()

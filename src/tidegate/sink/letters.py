@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from tidegate.errors import LimitReached
 from tidegate.planning.plan import FileSlice
 from tidegate.schema.letter import FILE, RECORD, RESOLUTION, Letter, letter_id
 from tidegate.schema.letters import batch
+from tidegate.sink.bad_kinds import bad_kind
 from tidegate.sink.decoder import Rejected
 from tidegate.sink.names import uuid7
 from tidegate.sink.parquet import FinishedFile
@@ -42,11 +44,15 @@ class Letterbox:
         self._writer: RollingWriter | None = None
         self._at = datetime.now(UTC)
         self.count = 0
+        self.kinds: Counter[str] = Counter()
         self._cut_at = 0
+        self._kinds_at_cut: Counter[str] = Counter()
 
     def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
         """Lines of one file; their offsets count from ``first_line`` (from 0)."""
         place = self._place
+        rejected = list(rejected)
+        self.kinds.update(bad_kind(found.reason) for found in rejected)
         self._put([self._record(each, first_line + found.offset + 1, found) for found in rejected])
         if place.limit and self.count > place.limit:
             raise LimitReached(
@@ -67,12 +73,12 @@ class Letterbox:
 
     def cut(self) -> tuple[FinishedFile, ...]:
         """Close what is open; all that was finished since the last cut."""
-        self._cut_at = self.count
+        self._cut_at, self._kinds_at_cut = self.count, self.kinds.copy()
         return () if self._writer is None else self._writer.cut()
 
     def abandon(self) -> None:
         """Forget what was written since the last cut."""
-        self.count = self._cut_at
+        self.count, self.kinds = self._cut_at, self._kinds_at_cut.copy()
         if self._writer is not None:
             self._writer.abandon()
 

@@ -96,7 +96,7 @@ def read_task(
         rescued=schema.rescued,
         partition_by=sink.partition_by,
         metadata_columns=sink.metadata_columns,
-        writer=_writer_settings(sink),
+        writer=writer_settings(sink),
         batch_size=source.batch_size,
         commit_batch_files=sink.commit_batch_files,
         deadline=deadline,
@@ -117,7 +117,8 @@ def letter_place(
     return LetterPlace(pipeline.dead_letters, *names, fingerprint(fields), handling.max_bad_records)
 
 
-def _writer_settings(sink: SinkSpec) -> WriterSettings:
+def writer_settings(sink: SinkSpec) -> WriterSettings:
+    """How a sink wants its files written."""
     return WriterSettings(
         file_size=sink.file_size_mb * _MEGABYTE,
         row_group_size=sink.row_group_size_bytes,

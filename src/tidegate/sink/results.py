@@ -26,7 +26,7 @@ class UnitResult:
     ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
 
     ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
-    :class:`~tidegate.sink.decoder.Decoder` for how exactly).
+    :class:`~tidegate.sink.decoder.Decoder` for how exactly). ``bad_kinds`` counts bad lines by kind.
     """
 
     number: int
@@ -36,6 +36,7 @@ class UnitResult:
     letter_files: tuple[FinishedFile, ...] = ()
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    bad_kinds: Mapping[str, int] = field(default_factory=dict)
     uploads: UploadCounts = field(default_factory=UploadCounts)
     failure: TidegateError | None = None
 
@@ -55,6 +56,7 @@ class UnitResult:
                 "letter_files": [asdict(each) for each in self.letter_files],
                 "unknown_fields": dict(self.unknown_fields),
                 "seconds": self.seconds,
+                "bad_kinds": dict(self.bad_kinds),
                 "uploads": asdict(self.uploads),
                 "failure": None if self.failure is None else errors.to_json(self.failure),
             }
@@ -72,6 +74,7 @@ class UnitResult:
             letter_files=tuple(FinishedFile.of_json(each) for each in data["letter_files"]),
             unknown_fields=data["unknown_fields"],
             seconds=data["seconds"],
+            bad_kinds=data["bad_kinds"],
             uploads=UploadCounts(**data["uploads"]),
             failure=None if data["failure"] is None else errors.from_json(data["failure"]),
         )

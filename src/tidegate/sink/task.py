@@ -60,4 +60,5 @@ def read_unit(task: ReadTask, unit: Unit) -> UnitResult:
         unknown_fields=walk.unknown_fields(),
         seconds=time.monotonic() - started,
         uploads=table.uploads.counts,
+        bad_kinds=walk.bad_kinds(),
     )

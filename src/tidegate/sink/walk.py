@@ -95,6 +95,10 @@ class Walk:
         """Fields that the schema does not have, with how often they had a value."""
         return {written(name): count for name, count in self._format.unknown.items() if count}
 
+    def bad_kinds(self) -> dict[str, int]:
+        """How many lines became letters, by kind."""
+        return self._landing.bad_kinds()
+
     def close(self) -> None:
         """Stop; what is not finished is given up."""
         self._fetch.close()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import (
+    CommitLost,
     OutcomeUnknown,
     ReplacesTable,
     RowsRefused,
@@ -25,7 +26,7 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import CommitContested, Committed, Notice
+from tidegate.observe.events import CommitContested, CommitFailed, Committed, Notice
 from tidegate.state import bare_entry, compacting, debts, marks
 from tidegate.state.arrow import arrow_schema, no_rows, schema_json
 from tidegate.state.blocks import SIZE
@@ -47,6 +48,7 @@ from tidegate.storage.exclusion import alone
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_SETTINGS = 5
 _FINAL = (StateError, UnsupportedTable, SchemaMismatch)
 
 
@@ -85,9 +87,22 @@ def commit_together(members: Sequence[Member]) -> tuple[Opened, ...]:
     name = lead.attempts()
     written = tuple(_Written.put(member, name) for member in members)
     attempt = _Attempt(written, adds, deadline)
-    entry = attempt.run()
+    try:
+        entry = attempt.run()
+    except TidegateError as error:
+        _tell_failure(written, error)
+        raise
     failpoint("state.done.before")
     return tuple(_done(each, attempt, entry) for each in written)
+
+
+def _tell_failure(members: Sequence[_Written], error: TidegateError) -> None:
+    """A commit that was lost to another run is told where that is found out."""
+    if isinstance(error, CommitLost):
+        return
+    outcome = "unknown" if isinstance(error, OutcomeUnknown) else "failed"
+    for each in members:
+        each.site.emit(CommitFailed(each.site.key.pipeline, each.site.key.source, outcome, str(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +156,7 @@ class _Attempt:
         self._asked_for: tuple[str, ...] = ()
         self.needs_frames: tuple[str, ...] = ()
         self._brings_columns = False
+        self._settings = 0
         self._sent = False
         self._unclear = False
         self._problem: BaseException | None = None
@@ -168,7 +184,7 @@ class _Attempt:
         if self._first_base is None:
             self._first_base = -1 if snapshot is None else snapshot.facts.version
         if unmoved:
-            if snapshot is not None and self._add_columns(snapshot):
+            if snapshot is not None and (self._add_columns(snapshot) or self._set_properties(snapshot)):
                 return None
             self._send(snapshot)
         found = self._resolve()
@@ -270,6 +286,27 @@ class _Attempt:
     def _remark(self, text: str) -> CommitNote:
         return CommitNote({}, self.site.pace.now_ms(), f"tidegate: {text}")
 
+    def _set_properties(self, snapshot: Snapshot) -> bool:
+        """The properties that the table shall have and has not; True when a fresh snapshot is needed."""
+        found = snapshot.facts.properties
+        wanted = {name: value for name, value in self.site.properties.items() if found.get(name) != value}
+        if not wanted:
+            return False
+        if self.needs_frames or self._settings == MOST_SETTINGS:
+            why = "; ".join(self.needs_frames) or self._problem or "they vanish"
+            raise TableError(
+                f"properties of {self.site.uri} cannot be set here ({', '.join(wanted)}): {why}",
+                "correct sink.table_properties, or set them with Spark",
+            )
+        self._settings += 1
+        try:
+            failpoint("state.properties.before")
+            self.site.delta.set_properties(snapshot, wanted)
+            failpoint("state.properties.after")
+        except Exception as error:
+            self._problem = error
+        return True
+
     @property
     def written(self) -> tuple[Written, ...]:
         """What the members wrote, columns with files."""
@@ -312,7 +349,7 @@ class _Attempt:
             table = None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
             frame.write(note, table, new_columns=self._brings_columns)
         elif snapshot is None:
-            delta.create(*self.new_columns(), self._adds, note)
+            delta.create(*self.new_columns(), self._adds, note, self.site.properties)
         elif self.needs_frames:
             bare_entry.put(self.site.store, snapshot.facts, note)
         elif replacement is None:
@@ -403,6 +440,8 @@ def _replaced_columns(change: Change) -> str | None:
 def _event(member: _Written, now: Opened, attempt: _Attempt, entry: LogEntry) -> Committed:
     site, change = member.site, member.change
     files = {item.file: item.size for item in change.coverage}
+    finished = {item.file: item.size for item in change.coverage if item.eof}
+    given_up = max(change.letters - sum(item.bad for item in change.coverage), 0)
     return Committed(
         site.key.pipeline,
         site.key.source,
@@ -413,6 +452,8 @@ def _event(member: _Written, now: Opened, attempt: _Attempt, entry: LogEntry) ->
         data_files=len(change.data_files) if change.frame is None else entry.adds,
         rows=now.rows,
         seconds=attempt.deadline.seconds,
+        finished_files=max(len(finished) - given_up, 0),
+        finished_bytes=sum(finished.values()),
     )
 
 

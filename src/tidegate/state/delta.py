@@ -6,7 +6,7 @@ The library's errors are mapped here, once. They are only ever shown: what a com
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -109,7 +109,12 @@ class DeltaLakeTable:
                     return
 
     def create(
-        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         from deltalake import Schema
         from deltalake.transaction import create_table_with_add_actions
@@ -121,9 +126,10 @@ class DeltaLakeTable:
                 _adds(adds),
                 mode="error",
                 partition_by=list(partition_columns),
+                configuration=dict(properties or {}),
                 storage_options=self._options,
                 commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=_no_hooks(),
+                post_commithook_properties=no_hooks(),
             )
 
     def rows(self, sql: str) -> Iterator[dict[str, Any]]:
@@ -146,7 +152,7 @@ class DeltaLakeTable:
                 schema=base.table.schema(),
                 partition_by=list(base.facts.partition_columns),
                 commit_properties=_properties(note),
-                post_commithook_properties=_no_hooks(),
+                post_commithook_properties=no_hooks(),
             )
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
@@ -160,7 +166,7 @@ class DeltaLakeTable:
                 mode="overwrite",
                 predicate=predicate,
                 commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=_no_hooks(),
+                post_commithook_properties=no_hooks(),
             )
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
@@ -174,7 +180,7 @@ class DeltaLakeTable:
                 mode="overwrite",
                 schema_mode="overwrite",
                 commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=_no_hooks(),
+                post_commithook_properties=no_hooks(),
             )
 
     @contextmanager
@@ -197,7 +203,19 @@ class DeltaLakeTable:
             base.table.alter.add_columns(
                 Schema.from_arrow(pyarrow.schema(fields)).fields,
                 commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=_no_hooks(),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        from deltalake import CommitProperties
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("set properties of"):
+            base.table.alter.set_table_properties(
+                dict(properties),
+                raise_if_not_exists=False,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
             )
 
     def checkpoint(self) -> None:
@@ -289,7 +307,8 @@ def _properties(note: CommitNote, max_commit_retries: int | None = None) -> Any:
     )
 
 
-def _no_hooks() -> Any:
+def no_hooks() -> Any:
+    """Neither checkpoint nor clean-up after a commit."""
     from deltalake import PostCommitHookProperties
 
     return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate.errors import UnsupportedTable
 from tidegate.state.table import TableFacts, TableProtocol
+from tidegate.table_properties import RETENTION, is_unknown
 
 ALLOWED_FEATURES = frozenset(
     {
@@ -31,38 +32,6 @@ ALLOWED_FEATURES = frozenset(
 """Features a blind append may meet. Constraints, column mapping and generated columns only while nothing uses
 them.
 """
-
-ALLOWED_PROPERTIES = frozenset(
-    {
-        "delta.appendOnly",
-        "delta.checkpointInterval",
-        "delta.checkpointPolicy",
-        "delta.checkpointRetentionDuration",
-        "delta.checkpoint.writeStatsAsJson",
-        "delta.checkpoint.writeStatsAsStruct",
-        "delta.columnMapping.maxColumnId",
-        "delta.dataSkippingNumIndexedCols",
-        "delta.dataSkippingStatsColumns",
-        "delta.deletedFileRetentionDuration",
-        "delta.enableChangeDataFeed",
-        "delta.enableDeletionVectors",
-        "delta.enableExpiredLogCleanup",
-        "delta.enableFullRetentionRollback",
-        "delta.isolationLevel",
-        "delta.logRetentionDuration",
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-        "delta.parquet.compression.codec",
-        "delta.randomPrefixLength",
-        "delta.randomizeFilePrefixes",
-        "delta.targetFileSize",
-        "delta.tuneFileSizesForRewrites",
-    }
-)
-"""``delta.`` properties that ask nothing of an append; switched off (``false``, ``none``) any may be there.
-"""
-
-_ALLOWED_PREFIXES = ("delta.autoOptimize.", "delta.feature.")
 
 _OTHER_TABLE = "write into another table, or take that off this one"
 
@@ -110,7 +79,7 @@ def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
 
     Raises :class:`UnsupportedTable` for a table that no lane may write.
     """
-    retention = facts.properties.get("delta.setTransactionRetentionDuration")
+    retention = facts.properties.get(RETENTION)
     if retention is not None:
         raise UnsupportedTable(
             f"table {uri} forgets positions: delta.setTransactionRetentionDuration is {retention!r}, "
@@ -210,14 +179,8 @@ def _property_reasons(facts: TableFacts) -> Iterator[str]:
             yield f"it has the CHECK constraint {name.removeprefix('delta.constraints.')!r} ({value})"
         elif name == "delta.columnMapping.mode" and value != "none":
             yield f"it uses column mapping ({name} is {value!r})"
-        elif _unknown(name) and str(value).lower() not in ("false", "none"):
+        elif is_unknown(name) and str(value).lower() not in ("false", "none"):
             yield f"it sets {name} to {value!r}, which the Delta library does not honour"
-
-
-def _unknown(name: str) -> bool:
-    if not name.startswith("delta.") or name in ALLOWED_PROPERTIES:
-        return False
-    return not name.startswith(_ALLOWED_PREFIXES)
 
 
 def _column_reasons(facts: TableFacts) -> Iterator[str]:

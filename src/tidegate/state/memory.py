@@ -130,14 +130,19 @@ class MemoryDelta:
         return replay([decode(self._store.get(entry_path(version))) for version in versions])
 
     def create(
-        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         metadata = {
             "id": self._new_id(),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_json(schema),
             "partitionColumns": list(partition_columns),
-            "configuration": {},
+            "configuration": dict(properties or {}),
         }
         protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
         actions: list[Action] = [{"protocol": protocol}, {"metaData": metadata}, *_body(adds, note)]
@@ -192,6 +197,11 @@ class MemoryDelta:
         kept = [new.pop(field.name, field) for field in arrow_schema(base.facts.schema_json)]
         metadata = _metadata(base.facts, pyarrow.schema([*kept, *new.values()]))
         self._follow(base, [{"commitInfo": {"operation": "ADD COLUMN"}}, {"metaData": metadata}])
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        known = _metadata(base.facts, arrow_schema(base.facts.schema_json))
+        metadata = {**known, "configuration": {**base.facts.properties, **properties}}
+        self._follow(base, [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, {"metaData": metadata}])
 
     def _follow(self, base: Snapshot, actions: Sequence[Action]) -> None:
         """These actions as the entry after ``base``, or not at all."""

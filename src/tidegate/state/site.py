@@ -36,6 +36,7 @@ class Site:
 
     ``checkpoint_every``: a Delta checkpoint after every so many commits of the source, 0 for never.
     ``search_commits``: how many log entries are searched backwards for a position whose document is gone.
+    ``properties``: what the table's properties shall be.
     ``polls``: how often the source was polled, for the mirror.
     ``payers``: who pays debts of which ``kind``.
     """
@@ -46,6 +47,7 @@ class Site:
     delta: DeltaTablePort
     pace: Pace = field(default_factory=Pace)
     evolution: Evolution = Evolution.MERGE
+    properties: Mapping[str, str] = field(default_factory=dict)
     checkpoint_every: int = 10
     search_commits: int = 100
     mirror_legacy: bool = False

@@ -11,7 +11,7 @@ Guarantees that every adapter gives, and one contract suite checks:
 - ``overwrite`` does the same with all rows and all columns; the table's identity, its properties, its partition
   columns and the positions of all sources stay.
 - ``create`` never replaces a table: of two creators one is refused.
-- ``add_columns`` is refused when anything was committed since ``base``.
+- ``add_columns`` and ``set_properties`` are refused when anything was committed since ``base``.
 - **An exception tells nothing** about whether the commit is durable.
 """
 
@@ -103,7 +103,12 @@ class DeltaTablePort(Protocol):
         """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
 
     def create(
-        self, schema: pa.Schema, partition_columns: tuple[str, ...], adds: Sequence[Add], note: CommitNote
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Create the table with its first files."""
 
@@ -121,6 +126,9 @@ class DeltaTablePort(Protocol):
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         """Add nullable columns to the table seen in ``base``."""
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        """Set properties of the table seen in ``base``."""
 
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version."""

@@ -91,6 +91,8 @@ FILE_ADOPTION = staging_reports.FileAdoption(
     known=3,
 )
 
+CARE = reports.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
+
 STATUS = (
     reports.SourceStatus(
         "events",
@@ -461,6 +463,19 @@ class StandIn:
         self._called("status", config, pipeline)
         return self.statuses
 
+    def serve(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        address: str | None,
+        every: float,
+        started: Callable[[str], None],
+        stop: threading.Event,
+    ) -> None:
+        self._called("serve", config, pipeline, address, every)
+        started("127.0.0.1:9090")
+
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None
     ) -> tuple[reports.WatermarkView, ...]:
@@ -631,6 +646,22 @@ class StandIn:
     def discard_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
         self._called("discard_letters", config, pipeline, source, choice)
         return ANSWERS
+
+    def optimize_table(
+        self, config: str | Path, pipeline: str, *, target_mb: int | None, dry_run: bool
+    ) -> reports.TableCareReport:
+        self._called("optimize", config, pipeline, target_mb, dry_run)
+        return replace(CARE, dry_run=dry_run)
+
+    def vacuum_table(
+        self, config: str | Path, pipeline: str, *, retention_hours: int | None, force: bool, dry_run: bool
+    ) -> reports.TableCareReport:
+        self._called("vacuum", config, pipeline, retention_hours, force, dry_run)
+        return replace(CARE, operation="vacuum", dry_run=dry_run, retention_hours=168)
+
+    def checkpoint_table(self, config: str | Path, pipeline: str, *, dry_run: bool) -> reports.TableCareReport:
+        self._called("checkpoint", config, pipeline, dry_run)
+        return replace(CARE, operation="checkpoint", dry_run=dry_run)
 
     def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
         self._called("doctor", config)

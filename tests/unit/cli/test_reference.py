@@ -141,6 +141,7 @@ def names(kind: Any) -> set[str]:
         ("tidegate schema replace", (), schema_reports.TableRewrite),
         ("tidegate table widen", (), schema_reports.TableRewrite),
         ("tidegate table widen", ("changes", 0), schema_reports.SchemaChange),
+        ("tidegate table optimize", (), reports.TableCareReport),
         ("tidegate doctor", ("checks", 0), reports.Check),
         ("tidegate adopt", ("adoptions", 0), reports.Adoption),
         ("tidegate reconcile", (), comparisons.ReconcileReport),

@@ -107,11 +107,7 @@ def test_other_load_types_are_refused_by_name(problems: Problems, word: str) -> 
     assert f"sink.load_type: '{word}' is not supported yet; set load_type: append" in line
 
 
-def test_a_harmless_key_without_effect_is_checked_and_noticed(loaded: Load) -> None:
-    assert loaded(file(top="metrics: {enabled: true}")).notices == ("not active yet: metrics",)
-
-
-def test_inactive_keys_are_still_checked(problems: Problems) -> None:
+def test_keys_that_only_some_commands_use_are_checked(problems: Problems) -> None:
     found = problems(file(pipeline="error_handling: {max_failure: 1}", top="metrics: {address: nowhere}"))
     assert [line.split(": ", 2)[1] for line in found] == [
         "pipelines.p.error_handling.max_failure",

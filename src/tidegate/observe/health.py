@@ -1,0 +1,111 @@
+"""Whether the sources of a long-running process are well: a listener that remembers how the last pass of each ended.
+
+A source is well when its last pass read everything it could, and when it shows signs of life: it is silent for no
+longer than ``MISSED_INTERVALS`` of its poll interval, but at least for ``PATIENCE_SECS``. One that cannot be read, or
+that has files which cannot be read, is not well until a pass ends without either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.observe import events
+from tidegate.observe.events import Event
+from tidegate.observe.wording import count, duration
+
+MISSED_INTERVALS = 3
+PATIENCE_SECS = 300.0
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How one source is; ``reason`` is empty when it is well, ``last_pass`` None before the first one ended."""
+
+    pipeline: str
+    source: str
+    reason: str = ""
+    last_pass: datetime | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is nothing to say against it."""
+        return not self.reason
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``/health`` shows it."""
+        ended = None if self.last_pass is None else self.last_pass.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return {
+            "pipeline": self.pipeline,
+            "source": self.source,
+            "healthy": self.healthy,
+            "reason": self.reason or None,
+            "last_pass": ended,
+        }
+
+
+@dataclass(slots=True)
+class _Vital:
+    """What is remembered of one source."""
+
+    silent_after: float
+    seen_at: float
+    ended_at: float | None = None
+    error: str = ""
+    trouble: str = ""
+
+
+class Health:
+    """Listens to a run. ``intervals`` has the seconds between two polls of each source."""
+
+    def __init__(self, intervals: Mapping[Name, float], clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ready = False
+        self._vitals = {
+            name: _Vital(max(MISSED_INTERVALS * seconds, PATIENCE_SECS), clock()) for name, seconds in intervals.items()
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether work has begun: something is being read, was committed, or a pass is over."""
+        return self._ready
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            if isinstance(event, events.WaveStarted | events.Committed | events.SourceFinished):
+                self._ready = True
+            vital = self._vitals.get((event.pipeline, event.source))
+            if vital is not None:
+                vital.seen_at = self._clock()
+                _note(vital, event)
+
+    def sources(self) -> tuple[SourceHealth, ...]:
+        """How every source is now."""
+        with self._lock:
+            return tuple(self._told(name, vital) for name, vital in self._vitals.items())
+
+    def _told(self, name: Name, vital: _Vital) -> SourceHealth:
+        silent = self._clock() - vital.seen_at
+        overdue = f"no sign of it for {duration(silent)}" if silent > vital.silent_after else ""
+        ended = None if vital.ended_at is None else datetime.fromtimestamp(vital.ended_at, UTC)
+        return SourceHealth(*name, vital.trouble or overdue, ended)
+
+
+def _note(vital: _Vital, event: Event) -> None:
+    match event:
+        case events.SourceFailed(error=error):
+            vital.error = error
+            vital.trouble = error
+        case events.SourceFinished(failed_files=files):
+            vital.trouble = vital.error or (f"{count(files, 'file')} cannot be read" if files else "")
+            vital.error = ""
+            vital.ended_at = vital.seen_at
+        case _:
+            pass

@@ -1,0 +1,217 @@
+"""Metrics and health of real passes over a real table, asked over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidegate
+from support.lake import Lake
+from tidegate.errors import EnvironmentProblem
+from tidegate.observe.events import Event, SourceFinished
+from tidegate.observe.metric_names import LEGACY_PREFIX, METRICS, PREFIX
+from tidegate.runs.lanes import InProcessLane
+from tidegate.runs.running import Running
+from tidegate.web.server import serving
+from tidegate.web.watching import watched
+from unit.web.test_server import fetch
+
+
+def free_address() -> str:
+    """An address at which nobody listens."""
+    with serving("127.0.0.1:0", {}) as address:
+        return address
+
+
+class Watched:
+    """A run of a lake whose passes are made one by one, and what its pages say meanwhile."""
+
+    def __init__(self, lake: Lake, address: str) -> None:
+        self._lake = lake
+        self.address = address
+        self.emit: Any = None
+
+    def run(self) -> None:
+        """One pass, without Spark."""
+        Running(self._lake.project, InProcessLane(), 2, self.emit).once(self._lake.project.pipelines)
+
+    def health(self) -> tuple[int, dict[str, Any]]:
+        code, _, body = fetch(self.address, "/health")
+        return code, json.loads(body)
+
+    def metrics(self) -> dict[str, float]:
+        """The samples of the pipeline's source, by name and own label."""
+        code, kind, body = fetch(self.address, "/metrics")
+        assert (code, kind.partition(";")[0]) == (200, "text/plain")
+        found = re.findall(
+            r'^(\w+)\{([^}]*)pipeline="events",([^}]*)source="default"([^}]*)\} (\S+)$', body.decode(), re.M
+        )
+        return {name + "".join(labels).strip(","): float(number) for name, *labels, number in found}
+
+
+@contextlib.contextmanager
+def watching(lake: Lake, **settings: Any) -> Iterator[Watched]:
+    address = free_address()
+    lake.settings = {"metrics": {"enabled": True, "address": address, **settings}}
+    found = Watched(lake, address)
+    with watched(lake.project, lake.project.pipelines, lake.seen.append) as found.emit:
+        yield found
+
+
+def test_a_pass_shows_in_the_metrics(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.write("date=2026-01-28/2.ndjson", '{"id": 900}\n{"id": "x"}\n{"id": 1.5}\n{}\nno\n')
+    with watching(lake) as run:
+        run.run()
+        found = run.metrics()
+    size = sum(path.stat().st_size for path in (tmp_path / "lake" / "events").glob("*.parquet"))
+    assert found["tidegate_bytes_written_total"] == size > 0
+    assert found["tidegate_staging_file_written_total"] == 1
+    assert found["tidegate_parquet_write_duration_seconds_count"] == 1
+    assert found["tidegate_files_discovered_total"] == 2
+    assert found['tidegate_files_processed_totalstatus="finished"'] == 2
+    assert found["tidegate_records_processed_total"] == 11
+    for kind in ("wrong_type", "lossy", "missing", "not_json"):
+        assert found[f'tidegate_bad_records_totalreason="{kind}"'] == 1
+    assert found["tidegate_list_requests_total"] > 0
+    assert found["tidegate_listed_keys_total"] >= 2
+    assert found['tidegate_watermark_statestate="Active"'] == 1
+    assert found["tidegate_backlog_files"] == found["tidegate_watermark_lag_seconds"] == 0
+    assert found['tidegate_commit_outcomes_totaloutcome="committed"'] == 1
+    assert found["tidegate_commit_duration_seconds_count"] == 1
+    assert found["tidegate_delta_table_version"] == 0
+    assert not [name for name in found if name.startswith(LEGACY_PREFIX)]
+
+
+def test_late_files_and_files_in_the_state_are_counted(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/5.ndjson")
+    lake.write("date=2026-01-28/7.ndjson.gz", "").write_bytes(b"not gzip at all")
+    lake.arrive("date=2026-01-28/9.ndjson")
+    with watching(lake) as run:
+        run.run()
+        assert run.metrics()["tidegate_source_state_files"] == 2
+        assert run.metrics()['tidegate_files_processed_totalstatus="refused"'] == 1
+        lake.arrive("date=2026-01-28/3.ndjson")
+        run.run()
+        assert run.metrics()["tidegate_late_files_total"] == 1
+
+
+def test_the_old_names_stand_beside_the_new_ones_on_request(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    with watching(lake, legacy_names=True) as run:
+        run.run()
+        found = run.metrics()
+    old = {name.removeprefix(LEGACY_PREFIX): value for name, value in found.items() if name.startswith(LEGACY_PREFIX)}
+    assert old == {name: found[PREFIX + name] for name in old}
+    bare = {re.sub(r"_(bucket|count|sum)(le=.*)?$", "", name) for name in old}
+    assert bare == {metric.name for metric in METRICS if metric.legacy}
+
+
+def test_health_tells_which_source_fails_and_why_and_recovers(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    with watching(lake) as run:
+        assert fetch(run.address, "/ready")[0] == 503
+        assert run.health()[0] == 200
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        lake_config = lake.project
+        (tmp_path / "data").rmdir()
+        Running(lake_config, InProcessLane(), 2, run.emit).once(lake_config.pipelines)
+        assert fetch(run.address, "/ready")[0] == 200
+        code, said = run.health()
+        assert (code, said["healthy"]) == (503, False)
+        (source,) = said["sources"]
+        assert (source["pipeline"], source["source"], source["healthy"]) == ("events", "default", False)
+        assert str(tmp_path / "data") in source["reason"]
+        assert run.metrics()["tidegate_source_healthy"] == 0
+        (tmp_path / "elsewhere").rename(tmp_path / "data")
+        run.run()
+        assert run.health()[0] == 200
+        assert run.metrics()["tidegate_source_healthy"] == 1
+
+
+def test_no_page_shows_a_secret(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source_settings={"storage_options": {"AWS_SECRET_ACCESS_KEY": "canary-7f3a"}})
+    lake.arrive("date=2026-01-28/1.ndjson")
+    with watching(lake) as run:
+        run.run()
+        for page in ("/metrics", "/health", "/ready", "/canary"):
+            assert b"canary-7f3a" not in fetch(run.address, page)[2]
+
+
+def test_a_continuous_run_serves_until_it_is_stopped(tmp_path: Path) -> None:
+    address = free_address()
+    lake = Lake(tmp_path, settings={"metrics": {"enabled": True, "address": address}})
+    stop = threading.Event()
+    answers: list[int] = []
+
+    def ask(event: Event) -> None:
+        if isinstance(event, SourceFinished):
+            answers.extend(fetch(address, page)[0] for page in ("/metrics", "/health", "/ready"))
+            stop.set()
+
+    report = tidegate.run(lake.config, mode="continuous", emit=ask, stop=stop)
+    assert report.ok
+    assert answers == [200, 200, 503]
+    with serving(address, {}):
+        pass
+
+
+def test_a_taken_address_stops_a_run_before_it_begins(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    with serving("127.0.0.1:0", {}) as address:
+        lake.settings = {"metrics": {"enabled": True, "address": address}}
+        with pytest.raises(EnvironmentProblem, match="Address already in use"):
+            tidegate.run(lake.config, mode="continuous", emit=lake.seen.append)
+        assert lake.seen == []
+        assert tidegate.run(lake.config).ok
+
+
+def test_serve_shows_what_runs_elsewhere_left_and_ends_on_a_signal(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.run()
+    lake.arrive("date=2026-01-28/2.ndjson")
+    command = [sys.executable, "-m", "tidegate", "serve", str(lake.config), "--address", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            assert process.stderr is not None
+            address = re.search(r"http://([^/]+)/metrics", process.stderr.readline())
+            assert address is not None
+            assert b'backlog_files{pipeline="events",source="default"} 1.0' in fetch(address[1], "/metrics")[2]
+            assert [fetch(address[1], page)[0] for page in ("/health", "/ready")] == [200, 200]
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+LOOK = """
+import sys
+from tidegate.cli.main import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+assert not {name.partition(".")[0] for name in sys.modules} & {"prometheus_client"}
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "run"])
+def test_who_serves_no_metrics_does_not_load_their_library(tmp_path: Path, command: str) -> None:
+    lake = Lake(tmp_path, settings={"metrics": {"enabled": True}})
+    done = subprocess.run([sys.executable, "-c", LOOK, command, str(lake.config)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,205 @@
+"""Every event counts where it should, and every metric of the catalogue is moved by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.observe import events
+from tidegate.observe.events import Event
+from tidegate.observe.metric_names import METRICS, STATES
+from tidegate.observe.metrics import Metrics
+
+NAME = ("events", "asia")
+
+
+class Clock:
+    """A time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def listed(files: int, size: int = 0) -> Event:
+    return events.Listed(*NAME, new_files=files, new_bytes=size, list_requests=3, listed_keys=40, seconds=0.1)
+
+
+def committed(files: int, size: int = 0, rows: int = 10) -> Event:
+    return events.Committed(
+        *NAME,
+        position=2,
+        table_version=7,
+        source_files=files,
+        source_bytes=size,
+        data_files=1,
+        rows=rows,
+        seconds=0.3,
+        finished_files=files,
+        finished_bytes=size,
+    )
+
+
+def finished(state: str = "Active", *, failed: bool = False, state_files: int = 0) -> Event:
+    return events.SourceFinished(*NAME, state, "a", 1, 10, 0, 1, 0.5, state_files=state_files, failed=failed)
+
+
+WAVE = events.WaveFinished(
+    *NAME,
+    units=1,
+    failed_units=0,
+    data_files=2,
+    bytes_written=300,
+    write_seconds=(0.02, 3.0),
+    uploads=2,
+    multipart_uploads=1,
+    most_uploads=2,
+    most_parts=8,
+    seconds=4.0,
+)
+
+
+def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    family = next(each for each in metrics.families() if each.metric.name == name)
+    return {labels[2:]: value for labels, value in family.values.items()}
+
+
+def value(metrics: Metrics, name: str, *labels: str) -> float:
+    return values(metrics, name)[labels]
+
+
+@pytest.mark.parametrize(
+    ("event", "metric", "labels", "expected"),
+    [
+        (WAVE, "bytes_written_total", (), 300),
+        (WAVE, "staging_file_written_total", (), 2),
+        (WAVE, "multipart_uploads_total", (), 1),
+        (WAVE, "active_uploads", (), 2),
+        (WAVE, "active_multipart_parts", (), 8),
+        (finished(state_files=5), "source_state_files", (), 5),
+        (listed(4), "files_discovered_total", (), 4),
+        (listed(4), "list_requests_total", (), 3),
+        (listed(4), "listed_keys_total", (), 40),
+        (listed(4, 90), "backlog_files", (), 4),
+        (listed(4, 90), "backlog_bytes", (), 90),
+        (committed(4), "files_processed_total", ("finished",), 4),
+        (events.FileRefused(*NAME, "a", "bad", 1, True), "files_processed_total", ("refused",), 1),
+        (events.FileChanged(*NAME, "a"), "files_processed_total", ("changed",), 1),
+        (events.DeadLetters(*NAME, 0, 2, "a", "t"), "files_processed_total", ("dead",), 2),
+        (committed(1), "records_processed_total", (), 10),
+        (events.DeadLetters(*NAME, 3, 0, "a", "t", {"lossy": 3}), "bad_records_total", ("lossy",), 3),
+        (events.DeadLetters(*NAME, 3, 0, "a", "t"), "bad_records_total", ("other",), 3),
+        (events.DeadLetters(*NAME, 3, 0, "a", "t", {"novel": 3}), "bad_records_total", ("other",), 3),
+        (events.LateFilesFound(*NAME, 6, "a"), "late_files_total", (), 6),
+        (events.DuplicatesRefused(*NAME, 2, "a"), "duplicates_refused_total", (), 2),
+        (finished("Idle"), "watermark_state", ("Idle",), 1),
+        (events.WatermarkStateChanged(*NAME, "Initial", "Active", "a"), "watermark_state", ("Active",), 1),
+        (committed(1), "commit_outcomes_total", ("committed",), 1),
+        (events.CommitContested(*NAME, "another"), "commit_outcomes_total", ("lost",), 1),
+        (events.CommitFailed(*NAME, "unknown", "no answer"), "commit_outcomes_total", ("unknown",), 1),
+        (committed(1), "delta_table_version", (), 7),
+        (events.PollStarted(*NAME, 3, 9), "delta_table_version", (), 9),
+        (events.TableCared(*NAME, "optimize", 3, 100, 0.1), "table_care_total", ("optimize",), 1),
+        (events.TableCareFailed(*NAME, "vacuum", "no"), "table_care_failed_total", ("vacuum",), 1),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_an_event_counts(event: Event, metric: str, labels: tuple[str, ...], expected: float) -> None:
+    metrics = Metrics([NAME])
+    assert value(metrics, metric, *labels) == 0
+    metrics(event)
+    assert value(metrics, metric, *labels) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "metric", "seconds"),
+    [(WAVE, "parquet_write_duration_seconds", 3.02), (committed(1), "commit_duration_seconds", 0.3)],
+    ids=["write", "commit"],
+)
+def test_durations_fall_into_buckets(event: Event, metric: str, seconds: float) -> None:
+    metrics = Metrics([NAME])
+    metrics(event)
+    (durations,) = next(each for each in metrics.families() if each.metric.name == metric).durations.values()
+    assert durations.seconds == pytest.approx(seconds)
+    assert durations.counts == sorted(durations.counts)
+    assert durations.counts[-1] == durations.total > 0
+    assert durations.counts[0] == 0
+
+
+def test_every_series_of_a_source_is_there_before_anything_happens() -> None:
+    families = Metrics([NAME]).families()
+    assert [each.metric for each in families] == list(METRICS)
+    for each in families:
+        series = each.durations or each.values
+        assert len(series) == max(len(each.metric.values), 1)
+        assert all(labels[:2] == NAME for labels in series)
+
+
+def test_a_source_is_in_one_state_at_a_time() -> None:
+    metrics = Metrics([NAME])
+    assert value(metrics, "watermark_state", "Unknown") == 1
+    for state in STATES:
+        metrics(finished(state))
+        assert [labels for labels, found in values(metrics, "watermark_state").items() if found] == [(state,)]
+
+
+def test_the_backlog_shrinks_as_files_are_committed() -> None:
+    metrics = Metrics([NAME])
+    metrics(listed(5, 500))
+    metrics(committed(2, 200))
+    assert (value(metrics, "backlog_files"), value(metrics, "backlog_bytes")) == (3, 300)
+
+
+def test_a_source_that_has_read_everything_has_no_lag() -> None:
+    clock = Clock()
+    metrics = Metrics([NAME], clock)
+    metrics(listed(1))
+    metrics(committed(1))
+    metrics(finished())
+    clock.now += 3600
+    assert value(metrics, "watermark_lag_seconds") == 0
+
+
+def test_lag_grows_while_files_wait_and_begins_when_they_are_found() -> None:
+    clock = Clock()
+    metrics = Metrics([NAME], clock)
+    metrics(finished())
+    clock.now += 3600
+    metrics(listed(2))
+    clock.now += 30
+    assert value(metrics, "watermark_lag_seconds") == 30
+    metrics(committed(1))
+    clock.now += 5
+    assert value(metrics, "watermark_lag_seconds") == 5
+
+
+def test_a_source_that_cannot_be_read_falls_behind() -> None:
+    clock = Clock()
+    metrics = Metrics([NAME], clock)
+    metrics(finished())
+    clock.now += 60
+    metrics(events.SourceFailed(*NAME, "no answer"))
+    metrics(finished("Unknown", failed=True))
+    clock.now += 60
+    assert value(metrics, "watermark_lag_seconds") == 120
+    metrics(finished())
+    assert value(metrics, "watermark_lag_seconds") == 0
+
+
+def test_uploads_are_over_after_a_pass_that_read_nothing() -> None:
+    metrics = Metrics([NAME])
+    metrics(events.PollStarted(*NAME, 1))
+    metrics(WAVE)
+    metrics(finished())
+    assert value(metrics, "active_uploads") == 2
+    metrics(events.PollStarted(*NAME, 1))
+    metrics(finished())
+    assert value(metrics, "active_uploads") == 0
+
+
+def test_events_about_no_source_make_no_series() -> None:
+    metrics = Metrics()
+    metrics(events.SessionStarting("", "", "local[2]"))
+    metrics(events.Notice("", "", "hello"))
+    assert not any(each.values or each.durations for each in metrics.families())
