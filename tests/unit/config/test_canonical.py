@@ -147,6 +147,9 @@ def changed(path: str, value: object) -> dict[str, Any]:
     holder[last] = value
     if path == f"{S}.format":
         del holder["csv"]
+    if path == f"{P}.schema.rescued":
+        source = data["pipelines"]["p"]["sources"]["s"]
+        del source["format"], source["csv"]
     return data
 
 
