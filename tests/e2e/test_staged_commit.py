@@ -346,7 +346,7 @@ def test_a_source_that_cannot_be_opened_keeps_no_other_waiting(lake: Lake) -> No
     moved = {**first, "source": {"source_uri": "elsewhere/", "use_watermark": True}}
     lake.settings = {"pipelines": {"events": moved, "more": other}}
     table = commit(lake)
-    assert (table.units, table.waiting, table.exit_code) == (1, 0, 5)
+    assert (table.units, table.waiting, table.exit_code) == (1, 1, 5)
     assert [(each.pipeline, each.error is None) for each in table.sources] == [("events", False), ("more", True)]
     lake.settings = {"pipelines": {"events": first, "more": other}}
     assert commit(lake).units == 1

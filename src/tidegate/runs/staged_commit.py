@@ -184,14 +184,8 @@ class TableCommitter:
             return found
         snapshot = self._first.positions.site.delta.snapshot()
         active = frozenset() if snapshot is None else snapshot.active_paths()
-        recent = frozenset(str(name) for name in (opened.state or {}).get("foreign", ()))
-        found.add(
-            self._store,
-            metas,
-            active | recent | gathering.paths,
-            gathering.columns,
-            self._first.pipeline.schema.evolution,
-        )
+        known = active.union((opened.state or {}).get("foreign", ()), gathering.paths)
+        found.add(self._store, metas, known, gathering.columns, self._first.pipeline.schema.evolution)
         return found
 
     def declare(self, columns: TableColumns, opened: Opened) -> None:
