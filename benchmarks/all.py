@@ -10,7 +10,7 @@ import sys
 import time
 from importlib import import_module
 
-NAMES = ("throughput", "idle_poll", "memory", "decode", "writer", "commands")
+NAMES = ("throughput", "idle_poll", "memory", "decode", "writer", "staging", "commands")
 
 
 def main() -> int:

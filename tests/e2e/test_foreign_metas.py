@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.lake import Lake
-from support.staging import commit, pending, rejected, staged
+from support.staging import commit, pending, rejected, staged, units
 from tidegate.observe import events
 
 COLUMNS = pa.schema(
@@ -192,3 +192,14 @@ def test_metas_of_units_that_never_came_are_left(lake: Lake) -> None:
         signal.unlink()
     assert commit(lake).commits == 0
     assert meta.exists()
+
+
+def test_a_meta_of_a_file_that_a_unit_names_is_dropped(lake: Lake) -> None:
+    staged(lake, "0.ndjson")
+    (unit,) = units(lake)
+    (file,) = unit.data_files
+    told = {"filename": file.path, "size": file.size, "record_count": file.record_count, "source_file": None}
+    (pending(lake) / "twin.meta.json").write_text(json.dumps(told))
+    table = commit(lake)
+    assert (table.error, table.units, table.duplicates) == (None, 1, 1)
+    lake.assert_exactly_once()

@@ -313,3 +313,41 @@ def test_a_unit_whose_step_cannot_be_read_is_planned_again(lake: Lake, step: dic
     assert lake.run().ok
     commit(lake)
     lake.assert_exactly_once()
+
+
+def test_a_unit_that_names_the_file_of_another_is_rejected(lake: Lake) -> None:
+    staged(lake, f"{HOUR}/0.ndjson", f"{HOUR}/1.ndjson")
+    changed(lake, 2, data_files=json.loads(unit_file(lake, 1).read_text())["data_files"])
+    table = commit(lake)
+    assert (table.error, table.units) == (None, 1)
+    assert "another unit" in table.rejected[0].reason
+    lake.run()
+    commit(lake)
+    lake.assert_exactly_once()
+
+
+def test_a_source_that_cannot_be_opened_keeps_no_other_waiting(lake: Lake) -> None:
+    other = {
+        "source": {"source_uri": "more/", "use_watermark": True},
+        "schema": dict(lake.schema),
+        "sink": {"table_uri": "lake/events"},
+        "delivery": "staged",
+    }
+    first = {**other, "source": {"source_uri": "data/", "use_watermark": True}}
+    lake.settings = {"pipelines": {"events": first, "more": other}}
+    (lake.root / "more").mkdir(parents=True)
+    lake.arrive(f"{HOUR}/0.ndjson")
+    lake.arrive("../more/0.ndjson")
+    lake.run()
+    commit(lake)
+    lake.arrive(f"{HOUR}/1.ndjson")
+    lake.arrive("../more/1.ndjson")
+    lake.run()
+    moved = {**first, "source": {"source_uri": "elsewhere/", "use_watermark": True}}
+    lake.settings = {"pipelines": {"events": moved, "more": other}}
+    table = commit(lake)
+    assert (table.units, table.waiting, table.exit_code) == (1, 1, 5)
+    assert [(each.pipeline, each.error is None) for each in table.sources] == [("events", False), ("more", True)]
+    lake.settings = {"pipelines": {"events": first, "more": other}}
+    assert commit(lake).units == 1
+    lake.assert_exactly_once()

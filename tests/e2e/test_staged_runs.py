@@ -23,7 +23,7 @@ from tidegate import (
     status,
 )
 from tidegate.cli.status_view import render_status
-from tidegate.errors import StateError
+from tidegate.errors import StateError, StorageUnavailable
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe.events import CommitContested
 from tidegate.planning.reasons import Reason
@@ -32,6 +32,9 @@ from tidegate.runs import place as places
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.place import open_place
 from tidegate.runs.replaying import Replay
+from tidegate.runs.running import Running
+from tidegate.state.pace import Pace
+from tidegate.storage.local import LocalStore
 
 HOUR = "date=2026-01-28/hour=12"
 
@@ -346,3 +349,30 @@ def test_a_failed_file_that_is_removed_is_forgotten_by_a_unit_without_files(eith
     assert status(either.config)[0].failed == ()
     either.assert_exactly_once()
     assert either.run().sources[0].staged == 0
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_signal_that_cannot_be_written_in_time_is_an_error_and_the_next_run_goes_on(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    if not readable:
+        monkeypatch.setattr(LocalStore, "get", refuse_units(LocalStore.get))
+    arm_by(lambda name: "lose" if name == "staging.unit.before" else None)
+    try:
+        running = Running(lake.project, InProcessLane(), 2, pace=Pace(deadline_secs=0))
+        error = running.once(lake.project.pipelines).sources[0].error or ""
+    finally:
+        arm("")
+    assert ("could not be written" if readable else "it is unknown whether") in error
+    monkeypatch.undo()
+    assert lake.run().ok
+    assert staged_ids(lake) == lake.expected
+
+
+def refuse_units(get: Callable[[LocalStore, str], bytes]) -> Callable[[LocalStore, str], bytes]:
+    def refusing(store: LocalStore, path: str) -> bytes:
+        if path.endswith(".unit.json"):
+            raise StorageUnavailable(f"{path} does not answer", "wait")
+        return get(store, path)
+
+    return refusing

@@ -20,8 +20,10 @@ from tidegate.observe import events
 IN_PROCESS = ("raise", "lose")
 COLD_START = ("state.cold_start.before", "state.cold_start.after")
 COLUMNS = ("state.columns.before", "state.columns.after")
-ANYWHERE = tuple(place for place in PLACES if place not in (*COLD_START, "state.debt.before"))
-"""Places of an ordinary pass. Nothing in an experiment owes a further debt, and only a first run starts cold."""
+ANYWHERE = tuple(
+    place for place in PLACES if place not in (*COLD_START, "state.debt.before") and not place.startswith("staging.")
+)
+"""Places of an ordinary pass. Nothing in an experiment is staged or owes a further debt; only first runs start cold."""
 
 EVENT_PLACES = tuple(place for place in ANYWHERE if place.startswith(("runs.", "state.")))
 

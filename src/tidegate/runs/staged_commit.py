@@ -122,7 +122,8 @@ class TableCommitter:
         failpoint("staging.commit.listed")
         self._look_at_age(pending)
         folds = self._folds(pending, recorded_positions(opened))
-        gathering = Gathering(self._store, folds, TableColumns(opened), self._max_files, self._careful)
+        before = set(opened.data_files).union(*(fold.opened.data_files for fold in folds.values()))
+        gathering = Gathering(self._store, folds, TableColumns(opened), self._max_files, self._careful, paths=before)
         gathering.units(pending)
         foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
         self.tally.count_what_waits(pending, folds, gathering, set(self._places))
@@ -183,8 +184,8 @@ class TableCommitter:
             return found
         snapshot = self._first.positions.site.delta.snapshot()
         active = frozenset() if snapshot is None else snapshot.active_paths()
-        recent = frozenset(str(name) for name in (opened.state or {}).get("foreign", ()))
-        found.add(self._store, metas, active | recent, gathering.columns, self._first.pipeline.schema.evolution)
+        known = active.union((opened.state or {}).get("foreign", ()), gathering.paths)
+        found.add(self._store, metas, known, gathering.columns, self._first.pipeline.schema.evolution)
         return found
 
     def declare(self, columns: TableColumns, opened: Opened) -> None:
@@ -202,8 +203,11 @@ class TableCommitter:
         self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not member.change.debts)
         failpoint("staging.commit.before")
         members = [member for _, member in taken.sources]
-        after = commit_together([*members, Member(self.positions.site, opened, change)])
-        self._opened, self._careful, self._settled = after[-1], False, frozenset()
+        try:
+            after = commit_together([*members, Member(self.positions.site, opened, change)])
+        finally:
+            self._settled = frozenset()
+        self._opened, self._careful = after[-1], False
         self._sources.update((each.key, each) for each in after[:-1])
         self.tally.count(taken, after)
 

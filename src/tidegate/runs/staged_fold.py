@@ -16,6 +16,7 @@ from tidegate.errors import ObjectMissing, StateError, TableError
 from tidegate.runs.dead_lettering import Letters
 from tidegate.runs.place import Place
 from tidegate.runs.staged_columns import TableColumns
+from tidegate.runs.staged_files import check_path
 from tidegate.runs.staged_steps import after_step, without_step
 from tidegate.runs.tracking import SourceState
 from tidegate.sink.results import outcome_from_json
@@ -59,7 +60,6 @@ class SourceFold:
         self.open = True
         self.replan = False
         self._state: SourceState = place.opened_state(opened)
-        self._paths = set(opened.data_files)
 
     @property
     def moved(self) -> bool:
@@ -120,13 +120,11 @@ class SourceFold:
         step = after_step(self.place.tracker, self._state, unit.step)
         columns.add(unit, self.place.pipeline.schema.evolution)
         self._state = self.place.tracker.written(step)
-        self._paths.update(file.path for file in unit.data_files)
         self.taken.append(unit)
 
     def _check_files(self, unit: StagedUnit) -> None:
         for file in unit.data_files:
-            if file.path in self._paths:
-                raise TableError(f"data file {file.path} belongs to a unit before it", "")
+            check_path(file.path)
         if unit.rows != sum(file.record_count for file in unit.data_files):
             raise StateError(f"the unit tells of {unit.rows} rows, and its files of others", "")
         if unit.letter_files and unit.letters_uri != self.place.letters.uri:

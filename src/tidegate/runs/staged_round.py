@@ -31,7 +31,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Gathering:
-    """Fills the folds of one commit; ``careful`` asks for every data file before it is taken."""
+    """Fills the folds of one commit; ``careful`` asks for every data file before it is taken.
+
+    ``paths`` are the data files of this commit and of the one before it: none of them is committed twice.
+    """
 
     store: ObjectStore
     folds: Mapping[SourceKey, SourceFold]
@@ -40,6 +43,7 @@ class Gathering:
     careful: bool = False
     files: int = 0
     full: bool = False
+    paths: set[str] = field(default_factory=set)
     metas_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     errors: dict[SourceKey, TidegateError] = field(default_factory=dict)
 
@@ -76,13 +80,17 @@ class Gathering:
         if self.files and self.files + weight > self.max_files:
             return False
         self.metas_of[signal.path] = metas_of(unit)
-        fold.take(signal, unit, self.columns, self._damage(fold, unit) if self.careful else None)
+        fold.take(signal, unit, self.columns, self._damage(fold, unit))
+        self.paths.update(file.path for file in unit.data_files)
         self.files += weight
         return True
 
     def _damage(self, fold: SourceFold, unit: StagedUnit) -> str | None:
+        again = next((file.path for file in unit.data_files if file.path in self.paths), None)
+        if again is not None:
+            return f"data file {again} belongs to another unit"
         try:
-            measured(fold.place.positions.site, unit.data_files)
+            measured(fold.place.positions.site, unit.data_files if self.careful else ())
         except (ObjectMissing, ObjectChanged) as error:
             return error.problem
         return None

@@ -97,8 +97,10 @@ class Tally:
             if key not in known:
                 self.unknown += len(signals)
                 self.tell_once(f"units of {key} wait, and this configuration does not have that source", key)
+                continue
             fold = folds.get(key)
             if fold is None:
+                self.left[key] = len(signals)
                 continue
             self.positions.setdefault(key, fold.opened.version)
             left = [signal.seq for signal in signals if signal.seq > fold.seq]
