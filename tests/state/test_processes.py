@@ -19,7 +19,7 @@ from tidegate.failpoints import PLACES, VARIABLE
 
 pytestmark = pytest.mark.slow
 
-SHOWN_ELSEWHERE = ("state.set.", "state.block.", "state.gathered.")
+SHOWN_ELSEWHERE = ("state.set.", "state.block.", "state.gathered.", "state.properties.", "state.rewrite.")
 FAILPOINTS = [place for place in PLACES if place.startswith("state.") and not place.startswith(SHOWN_ELSEWHERE)]
 
 
