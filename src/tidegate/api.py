@@ -106,13 +106,16 @@ def commit(
     """
     from tidegate.runs.staged_committing import Committing
     from tidegate.runs.stopping import stops_on_signals
+    from tidegate.web.watching import watched
 
     flag = stop or threading.Event()
     project = load(config)
-    committing = Committing(project, emit, flag)
     chosen = _pipelines(project, pipeline)
     with stops_on_signals(flag):
-        return committing.continuously(chosen) if mode == "continuous" else committing.once(chosen)
+        if mode == "once":
+            return Committing(project, emit, flag).once(chosen)
+        with watched(project, chosen, emit) as told:
+            return Committing(project, told, flag).continuously(chosen)
 
 
 def adopt_files(

@@ -19,7 +19,7 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
-from tidegate.observe.events import Event, SourceFinished
+from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metric_names import LEGACY_PREFIX, METRICS, PREFIX
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
@@ -215,3 +215,29 @@ def test_who_serves_no_metrics_does_not_load_their_library(tmp_path: Path, comma
     lake = Lake(tmp_path, settings={"metrics": {"enabled": True}})
     done = subprocess.run([sys.executable, "-c", LOOK, command, str(lake.config)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_continuous_committer_shows_how_its_sources_are(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, pipeline_settings={"delivery": "staged"})
+    address = free_address()
+    lake.settings = {"metrics": {"enabled": True, "address": address}}
+    lake.arrive("date=2026-01-28/1.ndjson")
+    assert lake.run().ok
+    stop = threading.Event()
+    said: dict[str, Any] = {}
+
+    def ask() -> None:
+        while not said.get("sources", [{}])[0].get("last_pass"):
+            said.update(json.loads(fetch(address, "/health")[2]))
+        stop.set()
+
+    asking = threading.Thread(target=ask)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, CommitterLooked):
+            asking.start()
+
+    tidegate.commit(lake.config, mode="continuous", emit=listen, stop=stop)
+    asking.join()
+    lake.assert_exactly_once()
+    assert said["healthy"]

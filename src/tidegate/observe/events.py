@@ -291,6 +291,17 @@ class UnitRejected(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CommitterLooked(Event):
+    """A committer has dealt with what waited of a source: it is at ``position``, and ``waiting`` units are left."""
+
+    name: ClassVar[str] = "committer_looked"
+    level: ClassVar[str] = "debug"
+    position: int
+    waiting: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionStarting(Event):
     """Spark is being started; takes some seconds."""
 

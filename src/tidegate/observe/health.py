@@ -23,6 +23,8 @@ PATIENCE_SECS = 300.0
 
 Name = tuple[str, str]
 
+_BEGUN = (events.WaveStarted, events.Committed, events.SourceFinished, events.CommitterLooked)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
@@ -79,7 +81,7 @@ class Health:
 
     def __call__(self, event: Event) -> None:
         with self._lock:
-            if isinstance(event, events.WaveStarted | events.Committed | events.SourceFinished):
+            if isinstance(event, _BEGUN):
                 self._ready = True
             vital = self._vitals.get((event.pipeline, event.source))
             if vital is not None:
@@ -106,6 +108,9 @@ def _note(vital: _Vital, event: Event) -> None:
         case events.SourceFinished(failed_files=files):
             vital.trouble = vital.error or (f"{count(files, 'file')} cannot be read" if files else "")
             vital.error = ""
+            vital.ended_at = vital.seen_at
+        case events.CommitterLooked(error=error):
+            vital.trouble = error or ""
             vital.ended_at = vital.seen_at
         case _:
             pass

@@ -98,6 +98,9 @@ def _commit_words(event: Event) -> str:
                 f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
                 f" ({size(event.source_bytes)}) as unit {event.position}, waiting for `tidegate commit`"
             )
+        case events.CommitterLooked():
+            left = f", {count(event.waiting, 'unit')} left" if event.waiting else ""
+            return f"looked for staged units: at position {event.position}{left}"
         case events.CommitContested():
             return f"another run committed first, planning again: {event.detail}"
         case events.CommitFailed():

@@ -97,6 +97,11 @@ class TableCommitter:
         self._careful = False
         self._kept_for: timedelta | None = None
 
+    @property
+    def keys(self) -> tuple[SourceKey, ...]:
+        """The sources of the configuration that write into the table."""
+        return tuple(self._places)
+
     def run(self) -> None:
         """Commit until nothing is left to take; raises what stopped it, and everything committed until then stays."""
         tries = 0

@@ -12,8 +12,9 @@ from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
-from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
 from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
+from tidegate.state.identity import SourceKey
 from tidegate.state.pace import Pace
 from tidegate.state.pending import COMMITTER
 
@@ -73,12 +74,34 @@ class Committing:
         )
 
     def _commit(self, uri: str) -> None:
+        committer = self._committers[uri]
         self._errors.pop(uri, None)
+        before = committer.tally.commits
         try:
-            self._committers[uri].run()
+            committer.run()
+            self._care(uri, before, committer.tally.commits)
         except TidegateError as error:
             self._errors[uri] = error
             self.emit(events.SourceFailed(COMMITTER.pipeline, COMMITTER.source, f"{uri}: {error}"))
+        for key in committer.keys:
+            self._tell_look(uri, key)
+
+    def _tell_look(self, uri: str, key: SourceKey) -> None:
+        """How a source is after a look at its table."""
+        tally = self._committers[uri].tally
+        error = self._errors.get(uri) or tally.errors.get(key)
+        told = None if error is None else str(error)
+        position, left = tally.positions.get(key, 0), tally.left.get(key, 0)
+        self.emit(events.CommitterLooked(key.pipeline, key.source, position, left, told))
+
+    def _care(self, uri: str, before: int, now: int) -> None:
+        """What the table is due after commits; asked for by any pipeline that writes into it."""
+        wanted = [each for each in self.project.pipelines if each.sink.table.uri == uri]
+        wanted = [each for each in wanted if each.sink.maintenance != Maintenance()]
+        if wanted and now > before and not self.stop.is_set():
+            from tidegate.runs.table_care import care_after
+
+            care_after(wanted[0], wanted[0].sources[0].name, before, now, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:
         tables = tuple(self._told(uri) for uri in uris)

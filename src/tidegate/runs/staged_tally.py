@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from tidegate.errors import TidegateError
 from tidegate.observe import events
-from tidegate.observe.wording import count
 from tidegate.runs.staged_fold import Rejection, SourceFold
 from tidegate.runs.staged_foreign import ForeignFiles
 from tidegate.runs.staged_round import Gathering
@@ -76,10 +75,13 @@ class Tally:
             self.rows += fold.rows
             self._reject(fold.rejected, key)
         self._reject(foreign.rejected, COMMITTER)
-        for path in foreign.duplicates:
-            self.tell(f"{path} tells of a file that is committed already; it is dropped")
-        for key, (_, number) in taken.stale.items():
-            self.tell(f"{count(number, 'unit')} dropped: their numbers were committed before", key)
+        if foreign.duplicates:
+            self._refuse(COMMITTER, len(foreign.duplicates), foreign.duplicates[0])
+        for key, (position, number) in taken.stale.items():
+            self._refuse(key, number, f"units up to number {position}, which were committed before")
+
+    def _refuse(self, key: SourceKey, number: int, example: str) -> None:
+        self.emit(events.DuplicatesRefused(key.pipeline, key.source, number, example))
 
     def _reject(self, rejected: Sequence[Rejection], key: SourceKey) -> None:
         self.rejected.extend(rejected)
