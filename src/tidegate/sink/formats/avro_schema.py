@@ -49,7 +49,6 @@ class Types:
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[pa.DataType, Shape | None]] = {}
-        self._open: set[str] = set()
 
     def of(self, schema: Any) -> tuple[pa.DataType, Shape | None]:
         """The type of a schema, and how its values are shaped; None for as they are."""
