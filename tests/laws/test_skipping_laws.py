@@ -77,6 +77,7 @@ def test_every_row_that_fulfils_a_condition_is_found(
         f"i = {number}": [row["i"] == number for row in rows],
         f"i >= {number}": [row["i"] is not None and row["i"] >= number for row in rows],
         "f = 1.5": [row["f"] == 1.5 for row in rows],
+        "f > 0.5": [row["f"] is not None and not row["f"] <= 0.5 for row in rows],
         "f <= 0.0": [row["f"] is not None and row["f"] <= 0.0 for row in rows],
         f"s = '{text}'": [row["s"] == text for row in rows],
         f"s > '{text}'": [row["s"] is not None and row["s"].encode() > low for row in rows],

@@ -38,9 +38,9 @@ def choose(batch: pa.RecordBatch) -> Encodings:
     """Encodings for a file that begins with ``batch``."""
     dictionaries = []
     differences = []
-    leaves = list(_leaves(batch.slice(0, SAMPLED_ROWS)))
-    times = Counter(path for path, _ in leaves)
-    for path, values in leaves:
+    found = list(leaves(batch.slice(0, SAMPLED_ROWS)))
+    times = Counter(path for path, _ in found)
+    for path, values in found:
         if times[path] > 1:  # ``a.b`` is a column, and a field of the struct ``a``: no telling them apart
             continue
         if _repeats(values):
@@ -63,7 +63,8 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _leaves(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def leaves(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    """The Parquet columns of a batch by their paths."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         yield from _below(name, column)
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.failpoints import failpoint
-from tidegate.sink.encoding import choose
+from tidegate.sink.encoding import choose, leaves
 from tidegate.sink.origins import Covering
 from tidegate.sink.partitions import Partition
 from tidegate.sink.statistics import delta_statistics, float_columns
@@ -129,7 +129,7 @@ class GrowingFile:
         if self._writer is None:
             self._output = open_output(self.path)
             self._valve = _Valve(self._output)
-            self._writer = parquet_writer(self._valve, self._held[0], codec, self._footers)
+            self._writer = parquet_writer(self._valve, self._held, codec, self._footers)
         before, held = self.written_bytes, self.held_bytes
         self._note_nan(table)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
@@ -207,18 +207,28 @@ def _overhead(batch: pa.RecordBatch) -> int:
 
 
 def parquet_writer(
-    sink: Any, first: pa.RecordBatch, codec: ParquetCodec, footers: list[pq.FileMetaData]
+    sink: Any, first: list[pa.RecordBatch], codec: ParquetCodec, footers: list[pq.FileMetaData]
 ) -> pq.ParquetWriter:
     """A writer with statistics and page index, encodings chosen from the first rows."""
     return pq.ParquetWriter(
         sink,
-        first.schema,
+        first[0].schema,
         compression=_CODECS.get(codec, codec.value),
-        write_statistics=True,
+        write_statistics=_ordered(first),
         write_page_index=True,
         metadata_collector=footers,
-        **choose(first).options(),
+        **choose(first[0]).options(),
     )
+
+
+def _ordered(batches: list[pa.RecordBatch]) -> bool | list[str]:
+    """The columns to have statistics: all but floats with a NaN, which bounds leave out and some readers look for."""
+    fine: dict[str, bool] = {}
+    for batch in batches:
+        for path, values in leaves(batch):
+            has_nan = pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
+            fine[path] = fine.get(path, True) and not has_nan
+    return True if all(fine.values()) else [path for path, is_fine in fine.items() if is_fine]
 
 
 def _has_nan(table: pa.Table, path: tuple[str, ...]) -> bool:
