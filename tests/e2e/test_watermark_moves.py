@@ -177,7 +177,7 @@ def test_with_several_sources_one_is_to_be_named(lake: Lake) -> None:
             {"pipelines": {"events": {"sources": sources, "schema": pipeline["schema"], "sink": pipeline["sink"]}}}
         )
     )
-    with pytest.raises(TidegateError, match=r"several sources - name one of them: asia, europe"):
+    with pytest.raises(TidegateError, match=r"several sources; name one of them: asia, europe"):
         reset_watermark(lake.root / "two.yml", "events")
 
 

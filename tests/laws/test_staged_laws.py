@@ -74,7 +74,10 @@ class Staged(World):
         return bool(slices)
 
     def take(self, how_many: int, bad: frozenset[int]) -> None:
-        """The committer: the next units in their order; bad ones, and those that do not fit, are rejected."""
+        """The committer: the next units in their order; bad ones, and those that do not fit, are rejected.
+
+        Where a bad one tells of no file, everything that was planned on top of it is rejected as well.
+        """
         for seq in sorted(self.pending)[:how_many]:
             assert seq == self.commits + 1
             step = self.pending.pop(seq)
@@ -86,7 +89,10 @@ class Staged(World):
             except StateError:
                 self.rejected += 1
                 state = without_step(self.tracker, self.state, step)
-                assert state is not None
+                if state is None:
+                    self.commits = max([seq, *self.pending])
+                    self.pending.clear()
+                    return
                 self.state = state
                 continue
             covered = (each for each in step_of(step)[1] if isinstance(each, Covered))
