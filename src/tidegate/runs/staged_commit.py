@@ -97,6 +97,11 @@ class TableCommitter:
         self._careful = False
         self._kept_for: timedelta | None = None
 
+    @property
+    def position(self) -> int:
+        """How often a committer has committed to the table, as far as this one knows."""
+        return 0 if self._opened is None else self._opened.version
+
     def run(self) -> None:
         """Commit until nothing is left to take; raises what stopped it, and everything committed until then stays."""
         tries = 0

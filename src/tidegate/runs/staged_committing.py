@@ -12,7 +12,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
-from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.specs import Delivery, Maintenance, PipelineSpec, ProjectSpec
 from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.state.pace import Pace
 from tidegate.state.pending import COMMITTER
@@ -74,11 +74,24 @@ class Committing:
 
     def _commit(self, uri: str) -> None:
         self._errors.pop(uri, None)
+        committer = self._committers[uri]
+        before = committer.tally.commits
         try:
-            self._committers[uri].run()
+            committer.run()
+            self._care(uri, committer.position, committer.tally.commits - before)
         except TidegateError as error:
             self._errors[uri] = error
             self.emit(events.SourceFailed(COMMITTER.pipeline, COMMITTER.source, f"{uri}: {error}"))
+
+    def _care(self, uri: str, position: int, commits: int) -> None:
+        """What the table is due after so many commits, as the pipelines want it whose runs make none themselves."""
+        for pipeline in self.project.pipelines:
+            staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
+            if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
+                continue
+            from tidegate.runs.table_care import care_after
+
+            care_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:
         tables = tuple(self._told(uri) for uri in uris)
