@@ -12,6 +12,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
+from tidegate.runs.staged_tally import Tally
 from tidegate.specs import Delivery, Maintenance, PipelineSpec, ProjectSpec
 from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.state.pace import Pace
@@ -55,14 +56,14 @@ class Committing:
         return self._report(tables, started)
 
     def _tables(self, pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:
-        """The tables of these pipelines; each gets a committer for everyone of the project who writes into it."""
-        uris = tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
-        for uri in uris:
-            if uri not in self._committers:
-                self._committers[uri] = TableCommitter(
-                    self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock
-                )
-        return uris
+        """The tables of these pipelines."""
+        return tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
+
+    def _committer(self, uri: str) -> TableCommitter:
+        """The committer of a table, for everyone of the project who writes into it."""
+        if uri not in self._committers:
+            self._committers[uri] = TableCommitter(self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock)
+        return self._committers[uri]
 
     def _places(self, uri: str) -> tuple[Place, ...]:
         return tuple(
@@ -74,9 +75,9 @@ class Committing:
 
     def _commit(self, uri: str) -> None:
         self._errors.pop(uri, None)
-        committer = self._committers[uri]
-        before = committer.tally.commits
         try:
+            committer = self._committer(uri)
+            before = committer.tally.commits
             committer.run()
             self._care(uri, committer.position, committer.tally.commits - before)
         except TidegateError as error:
@@ -102,7 +103,8 @@ class Committing:
         return CommitReport(tables, well, time.monotonic() - started)
 
     def _told(self, uri: str) -> TableCommit:
-        tally, error = self._committers[uri].tally, self._errors.get(uri)
+        tally = self._committers[uri].tally if uri in self._committers else Tally(self.emit)
+        error = self._errors.get(uri)
         failed = [error] if error else list(tally.errors.values())
         return TableCommit(
             table_uri=uri,
