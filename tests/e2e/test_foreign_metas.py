@@ -203,3 +203,12 @@ def test_a_meta_of_a_file_that_a_unit_names_is_dropped(lake: Lake) -> None:
     table = commit(lake)
     assert (table.error, table.units, table.duplicates) == (None, 1, 1)
     lake.assert_exactly_once()
+
+
+def test_a_commit_takes_no_more_foreign_files_than_it_may(lake: Lake) -> None:
+    lake.pipeline_settings = {"delivery": "staged", "staging": {"max_files_per_commit": 2}}
+    for number in range(5):
+        leave(lake, f"foreign{number}.parquet")
+    table = commit(lake)
+    assert (table.commits, table.foreign, table.waiting) == (3, 5, 0)
+    assert lake.ids() == list(range(25))

@@ -47,7 +47,7 @@ def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[
     content = store.get(file.path)
     if len(content) != file.size:
         raise TableError(f"data file {file.path} has {len(content)} bytes, the log says {file.size}", "restore it")
-    with pq.ParquetFile(pa.BufferReader(content)) as parquet:
+    with pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us") as parquet:
         unknown = set(parquet.schema_arrow.names) - set(columns.names)
         if unknown:
             raise TableError(f"data file {file.path} has columns that the table has not: {', '.join(sorted(unknown))}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.comparisons import FoundFiles, SourceComparison, TableComparison
+from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, size
 from tidegate.runs.lanes import Lane
@@ -38,7 +39,7 @@ class ScheduledReconciling:
             return
         try:
             self._compare()
-        except (OSError, sqlite3.Error) as error:
+        except (TidegateError, OSError, sqlite3.Error) as error:
             self.emit(events.Notice("", "", f"the scheduled comparison could not be made: {error}"))
         self._last = time.monotonic()
 

@@ -40,7 +40,7 @@ from tidegate.state.documents import SCHEMA_VERSION
 from tidegate.state.files import Change, DataFile, Written
 from tidegate.state.identity import SourceKey
 from tidegate.state.opened import Opened
-from tidegate.state.opening import Accept
+from tidegate.state.opening import Accept, Restored
 from tidegate.state.pending import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
 from tidegate.state.store import PositionStore
 
@@ -98,9 +98,9 @@ class TableCommitter:
         self._kept_for: timedelta | None = None
 
     @property
-    def keys(self) -> tuple[SourceKey, ...]:
-        """The sources of the configuration that write into the table."""
-        return tuple(self._places)
+    def position(self) -> int:
+        """How often a committer has committed to the table, as far as this one knows."""
+        return 0 if self._opened is None else self._opened.version
 
     def run(self) -> None:
         """Commit until nothing is left to take; raises what stopped it, and everything committed until then stays."""
@@ -150,8 +150,15 @@ class TableCommitter:
         return tuple(found)
 
     def open(self) -> Opened:
-        """The committer's own position, what it owed paid."""
-        self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
+        """The committer's own position, what it owed paid.
+
+        Nobody has to accept a RESTORE for it: it stands for no rows of a source, and each source stops by itself.
+        """
+        try:
+            self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
+        except Restored as restored:
+            self.tally.tell_once(f"{restored.problem}; the committer goes on, and each source says whether it may")
+            self._opened = self._open(self.positions, None, (Accept.BLIZZARD, Accept.RESTORE))
         return self._opened
 
     def _open(self, positions: PositionStore, before: Opened | None, accept: Sequence[Accept] = ()) -> Opened:

@@ -12,7 +12,8 @@ from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
-from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
+from tidegate.runs.staged_tally import Tally
+from tidegate.specs import Delivery, Maintenance, PipelineSpec, ProjectSpec
 from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.state.identity import SourceKey
 from tidegate.state.pace import Pace
@@ -56,14 +57,14 @@ class Committing:
         return self._report(tables, started)
 
     def _tables(self, pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:
-        """The tables of these pipelines; each gets a committer for everyone of the project who writes into it."""
-        uris = tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
-        for uri in uris:
-            if uri not in self._committers:
-                self._committers[uri] = TableCommitter(
-                    self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock
-                )
-        return uris
+        """The tables of these pipelines."""
+        return tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
+
+    def _committer(self, uri: str) -> TableCommitter:
+        """The committer of a table, for everyone of the project who writes into it."""
+        if uri not in self._committers:
+            self._committers[uri] = TableCommitter(self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock)
+        return self._committers[uri]
 
     def _places(self, uri: str) -> tuple[Place, ...]:
         return tuple(
@@ -74,34 +75,40 @@ class Committing:
         )
 
     def _commit(self, uri: str) -> None:
-        committer = self._committers[uri]
         self._errors.pop(uri, None)
-        before = committer.tally.commits
         try:
+            committer = self._committer(uri)
+            before = committer.tally.commits
             committer.run()
-            self._care(uri, before, committer.tally.commits)
+            self._care(uri, committer.position, committer.tally.commits - before)
         except TidegateError as error:
             self._errors[uri] = error
             self.emit(events.SourceFailed(COMMITTER.pipeline, COMMITTER.source, f"{uri}: {error}"))
-        for key in committer.keys:
-            self._tell_look(uri, key)
+        for pipeline in self.project.pipelines:
+            if pipeline.sink.table.uri == uri:
+                for source in pipeline.sources:
+                    self._tell_look(uri, SourceKey(pipeline.name, source.name))
 
     def _tell_look(self, uri: str, key: SourceKey) -> None:
         """How a source is after a look at its table."""
-        tally = self._committers[uri].tally
+        tally = self._tally(uri)
         error = self._errors.get(uri) or tally.errors.get(key)
         told = None if error is None else str(error)
         position, left = tally.positions.get(key, 0), tally.left.get(key, 0)
         self.emit(events.CommitterLooked(key.pipeline, key.source, position, left, told))
 
-    def _care(self, uri: str, before: int, now: int) -> None:
-        """What the table is due after commits; asked for by any pipeline that writes into it."""
-        wanted = [each for each in self.project.pipelines if each.sink.table.uri == uri]
-        wanted = [each for each in wanted if each.sink.maintenance != Maintenance()]
-        if wanted and now > before and not self.stop.is_set():
+    def _tally(self, uri: str) -> Tally:
+        return self._committers[uri].tally if uri in self._committers else Tally(self.emit)
+
+    def _care(self, uri: str, position: int, commits: int) -> None:
+        """What the table is due after so many commits, as the pipelines want it whose runs make none themselves."""
+        for pipeline in self.project.pipelines:
+            staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
+            if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
+                continue
             from tidegate.runs.table_care import care_after
 
-            care_after(wanted[0], wanted[0].sources[0].name, before, now, self.emit)
+            care_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:
         tables = tuple(self._told(uri) for uri in uris)
@@ -112,7 +119,7 @@ class Committing:
         return CommitReport(tables, well, time.monotonic() - started)
 
     def _told(self, uri: str) -> TableCommit:
-        tally, error = self._committers[uri].tally, self._errors.get(uri)
+        tally, error = self._tally(uri), self._errors.get(uri)
         failed = [error] if error else list(tally.errors.values())
         return TableCommit(
             table_uri=uri,

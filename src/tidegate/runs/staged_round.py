@@ -119,6 +119,8 @@ class Gathering:
             if len(found.metas) >= self.max_files - self.files:
                 break
             for path, content in zip(some, self.read(some), strict=True):
+                if len(found.metas) >= self.max_files - self.files:
+                    break
                 try:
                     meta = None if content is None else Meta.from_bytes(content)
                 except StateError:

@@ -10,6 +10,7 @@ Several sources of one table may be moved by one commit, all or none; the first 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -258,7 +259,8 @@ class _Attempt:
         names = tuple(field.name for field in fields)
         try:
             failpoint("state.columns.before")
-            self.site.delta.add_columns(snapshot, fields)
+            with self._alone():
+                self.site.delta.add_columns(snapshot, fields)
             failpoint("state.columns.after")
         except Exception as error:
             self._problem = error
@@ -277,7 +279,8 @@ class _Attempt:
             raise costs_rows(error)
         try:
             failpoint("state.columns.before")
-            self.site.delta.overwrite(snapshot, no_rows(self.new_columns()[0]), self._remark("columns replaced"))
+            with self._alone():
+                self.site.delta.overwrite(snapshot, no_rows(self.new_columns()[0]), self._remark("columns replaced"))
             failpoint("state.columns.after")
         except Exception as problem:
             self._problem = problem
@@ -301,7 +304,8 @@ class _Attempt:
         self._settings += 1
         try:
             failpoint("state.properties.before")
-            self.site.delta.set_properties(snapshot, wanted)
+            with self._alone():
+                self.site.delta.set_properties(snapshot, wanted)
             failpoint("state.properties.after")
         except Exception as error:
             self._problem = error
@@ -336,11 +340,15 @@ class _Attempt:
         self._sent = True
         try:
             failpoint("state.commit.before")
-            with alone(self.site.store.location, always=self.by_spark):
+            with self._alone():
                 self._write(snapshot, note)
             failpoint("state.commit.after")
         except Exception as error:
             self._problem = error
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """While inside, no other process of Tidegate writes the log where Spark could replace its entry."""
+        return alone(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
         """The one commit: a new table, more files, or other rows in the place of some."""

@@ -24,6 +24,10 @@ from tidegate.state.winner import StateUnreadable, Winner, find_winner, way_out
 _RECHECK_FROM = 50
 
 
+class Restored(StateError):
+    """The table was restored since a position was committed."""
+
+
 class Accept(StrEnum):
     """A stop that a person decided to pass."""
 
@@ -193,7 +197,7 @@ def check_restore(site: Site, checked: int, table_version: int) -> tuple[int, in
     seen = site.log.between(checked + 1, table_version + 1)
     for entry in seen:
         if entry.is_restore:
-            raise StateError(
+            raise Restored(
                 f"{site.key}: the table was restored at version {entry.version}, after this source's last "
                 "commit: rows are gone from the table, and the position still says that they are in",
                 "if the rows are meant to be gone, go on with `tidegate recover --accept restore`; otherwise write "

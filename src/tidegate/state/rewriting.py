@@ -102,7 +102,16 @@ def _settled(store: ObjectStore, version: int, name: str, touched: Collection[st
             raise Overtaken(f"the table itself was changed at version {version}", "try again")
         if (action.get("remove") or {}).get("path") in touched:
             raise Overtaken(f"the same files were replaced or removed at version {version}", "nothing is left to do")
+    if _may_fence(actions):
+        raise Overtaken(f"version {version} may fence off files that nobody had committed by then", "try again")
     return False
+
+
+def _may_fence(actions: Collection[Action]) -> bool:
+    """Whether a commit moved positions and nothing else: ``reconcile --clean`` makes one, and what was written before
+    and is in no commit may be removed from then on.
+    """
+    return any("txn" in each for each in actions) and not any({"add", "remove"} & each.keys() for each in actions)
 
 
 def _remove(file: ActiveFile, now_ms: int) -> Action:

@@ -1,0 +1,39 @@
+"""OPTIMIZE in a process that slept: what was cleaned up meanwhile is never committed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from support.lake import Lake
+from tidegate import optimize_table, reconcile
+from tidegate.runs.merging import merged
+from tidegate.runs.table_care import bins
+from tidegate.state.caring import CaredTable
+from tidegate.state.rewriting import Overtaken, commit_rewrite
+from tidegate.storage.opening import open_store
+
+
+def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    for number in range(3):
+        lake.arrive(f"date=2026-01-28/{number:04d}.ndjson")
+        lake.run()
+    (pipeline,) = lake.project.pipelines
+    store = open_store(lake.table)
+    table = CaredTable(lake.table, store)
+    snapshot = table.snapshot("")
+    rewrite = merged(store, snapshot.facts, bins(table.active_files(snapshot), 1 << 27), pipeline.sink)
+    written = tmp_path / "lake/events" / rewrite.added[0].path
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(written, (two_days_ago, two_days_ago))
+    reconcile(lake.config, "events", clean=True)
+    assert not written.exists()
+    with pytest.raises(Overtaken, match="fence"):
+        commit_rewrite(store, snapshot.facts.version, rewrite)
+    lake.assert_exactly_once()
+    assert optimize_table(lake.config, "events").files_after == 1
+    lake.assert_exactly_once()
