@@ -27,4 +27,4 @@ def test_the_report_of_a_run_says_what_is_waiting() -> None:
     source = SourceReport("events", "asia", "Active", "b", 4, 4096, 60, 0, staged=2)
     shown = repr(render_run(RunReport((source,), ok=True, seconds=1.5)))
     assert "2 staged" in shown
-    assert "events/asia: 2 units staged, waiting for `tidegate commit`" in shown
+    assert "events/asia: 2 units staged, waiting for `tidegate commit CONFIG`" in shown
