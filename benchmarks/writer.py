@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import report
+from tidegate.sink.origins import Origin
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.writer import RollingWriter, WriterSettings
 from tidegate.spark.session import open_session
@@ -97,11 +99,10 @@ def written(
     batches: list[pa.RecordBatch], folder: Path, settings: WriterSettings, by: PartitionBy | None = None
 ) -> tuple[int, int]:
     """Number and bytes of the files that the writer makes of ``batches``."""
-    partitioning = Partitioning(by, batches[0].schema)
+    divide = partial(Partitioning(by, batches[0].schema).split, path="")
     writer = RollingWriter(open_store(Location(folder.as_uri())), settings)
     for batch in batches:
-        for partition, rows, _ in partitioning.split(batch, ""):
-            writer.write(rows, partition, "")
+        writer.scatter(batch, divide, "", Origin.of_file("", np.arange(batch.num_rows)))
     files = writer.cut()
     writer.close()
     return len(files), sum(file.size for file in files)

@@ -178,6 +178,7 @@ def test_a_meta_that_cannot_be_read_is_left_while_it_may_still_be_growing(lake: 
     meta.write_text('{"filename": "x.par')
     assert commit(lake).rejected == ()
     assert meta.exists()
+    assert any("half.meta.json cannot be read" in event.text for event in lake.seen if isinstance(event, events.Notice))
     old = time.time() - 3600
     os.utime(meta, (old, old))
     (bad,) = commit(lake).rejected

@@ -151,7 +151,7 @@ class TestWiden:
             ("nothing", "int64", "there is no column 'nothing'"),
             ("event.x", "int64", "which has no fields"),
             ("id", "struct", "name the field inside"),
-            ("id", "bigint", "unknown type 'bigint'"),
+            ("id", "bigint", "'bigint' is not a type - one of string"),
         ],
     )
     def test_what_cannot_be_widened_is_named(self, lake: Lake, column: str, to: str, words: str) -> None:
@@ -393,3 +393,19 @@ class TestLooking:
     def test_an_empty_source_has_nothing_to_say(self, tmp_path: Path) -> None:
         with pytest.raises(SourceError, match="there is no file to look at"):
             tidegate.infer_schema(Lake(tmp_path).config, "events")
+
+
+class TestTransforms:
+    """The columns of a table behind a transform are those of its result."""
+
+    def test_they_are_not_compared_with_what_is_read(self, lake: Lake) -> None:
+        lake.pipeline_settings = {"transform": {"sql": "select id, 1 as more from source"}}
+        found = tidegate.diff_schema(lake.config, "events")
+        assert (found.changes, found.ok) == ((), True)
+        assert "has a transform" in found.notes[0]
+        assert "has a transform" in tidegate.show_schema(lake.config, "events").notes[0]
+
+    def test_they_are_not_replaced_by_what_is_read(self, lake: Lake) -> None:
+        lake.pipeline_settings = {"transform": {"sql": "select id from source"}, **OVERWRITE}
+        with pytest.raises(TidegateError, match="those of a transform"):
+            tidegate.replace_schema(lake.config, "events")

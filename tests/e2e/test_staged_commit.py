@@ -295,7 +295,9 @@ def test_the_ledger_shows_what_staged_commits_brought(lake: Lake) -> None:
     ]
 
 
-def test_an_unreadable_first_unit_makes_the_declared_table(lake: Lake) -> None:
+@pytest.mark.parametrize("schema", [None, {"infer": True}], ids=["declared", "inferred"])
+def test_an_unreadable_first_unit_makes_the_table(lake: Lake, schema: dict[str, Any] | None) -> None:
+    lake.schema = schema or lake.schema
     staged(lake, f"{HOUR}/0.ndjson")
     unit_file(lake, 1).write_text("not json")
     table = commit(lake)

@@ -54,7 +54,7 @@ def _table(table: TableCommit) -> Iterator[Block]:
 def _notes(table: TableCommit) -> Iterator[Line]:
     told = (
         (table.foreign, "file", "of foreign writers committed"),
-        (table.duplicates, "meta", "dropped: their files were committed before"),
+        (table.duplicates, "meta", "dropped: others name the same files, or did before"),
         (table.dropped, "unit", "dropped: their numbers were committed before"),
         (table.unknown, "unit", "left alone: the configuration does not have their source"),
         (table.aging, "unit", "had waited so long that a VACUUM could take their files"),
@@ -86,6 +86,9 @@ def render_adoption(report: FileAdoption) -> Page:
         for file in shown
     )
     taken = [file for file in report.files if file.refused is None]
+    if not report.files:
+        known = f"; {count(report.known, 'file')} there in its log" if report.known else ""
+        return (Line(Cell(f"no Parquet file below {report.prefix!r} of {report.table_uri} to add{known}")),)
     done = Cell("not added", Style.DIM)
     if report.adopted:
         done = Cell(f"added in table version {report.table_version}", Style.GOOD)

@@ -72,7 +72,8 @@ def _letter(letter: Letter) -> Iterator[Block]:
         text = letter.content.decode(errors="backslashreplace")
         cut = f" … ({len(text) - _TEXT_SHOWN:,} more characters; --json has all)" if len(text) > _TEXT_SHOWN else ""
         yield Gap()
-        yield Line(Cell(text[:_TEXT_SHOWN] + cut))
+        for line in (text[:_TEXT_SHOWN] + cut).split("\n"):
+            yield Line(Cell(line))
 
 
 def render_answers(reports: Sequence[LettersReport], verb: str) -> Page:

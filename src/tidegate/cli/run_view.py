@@ -85,7 +85,7 @@ def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
         if source.unknown_fields:
             fields = count(len(source.unknown_fields), "field")
             most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
-            yield Line(Cell(f"{_name(source)}: {fields} that the schema does not declare, e.g. {most}"), "note")
+            yield Line(Cell(f"{_name(source)}: {fields} that fit no column, e.g. {most}"), "note")
         for reason, number in source.skipped:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:

@@ -86,10 +86,9 @@ def render_diff(found: SchemaDiff) -> Page:
 def _verdict(found: SchemaDiff) -> Block:
     if not found.ok:
         return Line(Cell("the next run would stop", Style.BAD))
-    text = (
-        f"the next run would go on: {count(len(found.changes), 'difference')}" if found.changes else "nothing differs"
-    )
-    return Line(Cell(text, Style.GOOD))
+    if found.changes:
+        return Line(Cell(f"the next run would go on: {count(len(found.changes), 'difference')}", Style.GOOD))
+    return Line(Cell("nothing to compare" if found.notes else "nothing differs", Style.GOOD))
 
 
 def _changes(changes: tuple[SchemaChange, ...]) -> Iterator[Block]:

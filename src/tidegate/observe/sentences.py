@@ -54,6 +54,8 @@ def _reading_words(event: Event) -> str:
         case events.FileRefused():
             then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
+        case events.UnitRejected():
+            return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():
             return f"{event.path} has changed since it was listed; it is planned again"
         case events.DeadLetters():

@@ -51,6 +51,12 @@ def declared_columns(place: Place, opened: Opened) -> Columns | None:
     return columns_of(place, opened, fields) if fields else None
 
 
+def first_columns(place: Place, opened: Opened) -> Columns | None:
+    """The columns of a table that is not there yet: declared or remembered; None where nobody knows them."""
+    fields = known_fields(place, None)
+    return None if fields is None else columns_of(place, opened, fields)
+
+
 def columns_of(place: Place, opened: Opened, fields: tuple[FieldSpec, ...]) -> Columns:
     """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
     pipeline, existing = place.pipeline, opened.schema()

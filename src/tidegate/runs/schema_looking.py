@@ -37,6 +37,7 @@ from tidegate.schema_reports import (
     SchemaView,
 )
 from tidegate.specs import FieldSpec
+from tidegate.state.fitting import costs_rows
 
 Confirm = Callable[[SchemaInference], bool]
 
@@ -46,6 +47,8 @@ EFFECTS = {
     Kind.NARROWER_FILE: "written with the table's type",
 }
 """What a run does about a difference that does not stop it."""
+
+_TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
 
 
 def inferred(place: Place, now: datetime, lines: int) -> SchemaInference:
@@ -192,6 +195,8 @@ def shown(place: Place) -> SchemaView:
 
 
 def _notes(place: Place, remembered: Inference | None) -> Iterator[str]:
+    if place.pipeline.transform is not None:
+        yield _TRANSFORMED
     if place.pipeline.schema.fields:
         if remembered is not None:
             yield "schema.fields are declared: the remembered schema is not used"
@@ -203,6 +208,9 @@ def compared(place: Place) -> SchemaDiff:
     """What the next run would do about the columns of its table."""
     pipeline = place.pipeline
     opened = place.positions.open(read_only=True)
+    if pipeline.transform is not None:
+        evolution = pipeline.schema.evolution.value
+        return SchemaDiff(pipeline.name, pipeline.sink.table.uri, evolution, (), ok=True, notes=(_TRANSFORMED,))
     table = opened.schema()
     known = known_fields(place, table)
     fields = None if known is None else with_rescued(pipeline, known)
@@ -238,7 +246,7 @@ def change_of(place: Place, each: Difference) -> SchemaChange:
     effect, error = EFFECTS.get(each.kind, ""), None if each.error is None else str(each.error)
     if isinstance(each.error, ReplacesTable):
         if place.positions.has_rows():
-            effect, error = "replaces the table: see `tidegate schema replace`", f"{error}; the rows would go"
+            effect, error = "replaces the table: see `tidegate schema replace`", str(costs_rows(each.error))
         else:
             effect, error = "replaces the columns of the table, which has no rows", None
     return SchemaChange(each.path, each.kind.value, each.table, each.file, effect, error)

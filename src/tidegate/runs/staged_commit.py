@@ -25,7 +25,7 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.runs.columns import declared_columns
+from tidegate.runs.columns import first_columns
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_age import DEFAULT, retention
 from tidegate.runs.staged_clearing import KIND, Clearing, debt
@@ -185,6 +185,8 @@ class TableCommitter:
         """Metas without a unit: their files, if there is a table to put them into."""
         looked = gathering.foreign(pending.metas, self._metas_of_units, self._clock())
         found, metas = ForeignFiles(rejected=looked.unreadable), looked.metas
+        for path in looked.growing:
+            self.tally.tell_once(f"{path} cannot be read and is less than a minute old; it is looked at again later")
         if not metas:
             return found
         if not gathering.columns.known:
@@ -201,11 +203,11 @@ class TableCommitter:
         return found
 
     def declare(self, columns: TableColumns, opened: Opened) -> None:
-        """Without a table, the columns that a pipeline declares will make it."""
+        """Without a table, the columns that a pipeline declares, or has inferred before, will make it."""
         for place in self._places.values():
-            declared = declared_columns(place, opened)
-            if declared is not None:
-                columns.add_files(declared.table, declared.partition_columns, (), Evolution.MERGE)
+            first = first_columns(place, opened)
+            if first is not None:
+                columns.add_files(first.table, first.partition_columns, (), Evolution.MERGE)
                 return
 
     def _commit(self, opened: Opened, taken: Taken) -> None:

@@ -129,6 +129,8 @@ class Gathering:
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     if abs(now - metas[path]) > SETTLED_AFTER:
                         found.unreadable.append(Rejection(path, f"the meta cannot be read ({error!r})"))
+                    else:
+                        found.growing.append(path)
                     continue
                 if meta is not None and meta.foreign:
                     found.metas[path] = meta
@@ -139,10 +141,11 @@ class Gathering:
 
 @dataclass(slots=True)
 class ForeignMetas:
-    """Metas that no unit will name, by path, and those that cannot be read."""
+    """Metas that no unit will name, by path, those that cannot be read, and those that may still be growing."""
 
     metas: dict[str, Meta] = field(default_factory=dict)
     unreadable: list[Rejection] = field(default_factory=list)
+    growing: list[str] = field(default_factory=list)
 
 
 def chunks(items: Sequence[T], width: int) -> Iterator[Sequence[T]]:

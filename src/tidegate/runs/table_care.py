@@ -86,7 +86,7 @@ class Care:
         if hours < SHORTEST_RETENTION_HOURS and not force:
             raise TableError(
                 f"a retention of {hours} h may take files from queries and runs that are still reading them",
-                f"keep {SHORTEST_RETENTION_HOURS} h or more, or force it while nobody uses the table",
+                f"keep {SHORTEST_RETENTION_HOURS} h or more, or force it (`--force`) while nobody uses the table",
             )
         table = self._table
         snapshot = table.snapshot(f"VACUUM delta.`{table.uri}` RETAIN {hours} HOURS")

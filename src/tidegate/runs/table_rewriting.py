@@ -18,7 +18,7 @@ from tidegate.runs.columns import known_fields, whole_columns, with_rescued
 from tidegate.runs.place import Place
 from tidegate.runs.schema_looking import change_of
 from tidegate.schema.evolution import differences
-from tidegate.schema.names import CONTAINERS
+from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
 from tidegate.schema.widening import widened
 from tidegate.schema_reports import SchemaChange, TableRewrite
@@ -51,6 +51,8 @@ def widen(place: Place, column: str, type_name_: str, confirm: Confirm) -> Table
 def _type(name: str) -> pa.DataType:
     if name in CONTAINERS:
         raise TidegateError(f"{name!r} cannot be widened to", "name the field inside: --column user.age")
+    if name not in SCALARS and decimal_of(name) is None:
+        raise TidegateError(f"{name!r} is not a type", f"one of {', '.join(SCALARS)}, decimal(p,s)")
     return scalar_type(name)
 
 
@@ -135,6 +137,11 @@ def replace_columns(place: Place, confirm: Confirm) -> TableRewrite:
         raise TidegateError(
             f"{pipeline.name}: schema_evolution is `{pipeline.schema.evolution.value}`, so its table is never replaced",
             "set `schema_evolution: overwrite` first",
+        )
+    if pipeline.transform is not None:
+        raise TidegateError(
+            f"{pipeline.name}: the columns of its table are those of a transform, which only a run knows",
+            "write into another table",
         )
     opened = place.positions.open()
     snapshot = place.positions.site.delta.snapshot()

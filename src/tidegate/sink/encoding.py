@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 SAMPLED_ROWS = 8192
 _WORTHWHILE = 0.5
@@ -56,7 +55,7 @@ def _repeats(values: pa.Array) -> bool:
     filled = len(values) - values.null_count
     if filled == 0:
         return not _is_whole(values.type)
-    return bool(pc.count_distinct(values).as_py() <= filled * _WORTHWHILE)
+    return bool(len(values.unique()) - bool(values.null_count) <= filled * _WORTHWHILE)
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -66,9 +67,8 @@ class Landing:
         files, starts = zip((path, 0), *others, strict=True)
         origin = Origin(files, np.array(starts), lines, first_line)
         complete = self._with_metadata(batch, path, lines, first_line)
-        for partition, rows, positions in self._partitioning.split(complete, path):
-            fitted = rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
-            self._writer.write(fitted, partition, self._uri(path), origin.of(positions))
+        divide = partial(self._partitioning.split, path=path, schema=self._schema)
+        self._writer.scatter(complete, divide, self._uri(path), origin)
 
     def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
         """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""

@@ -5,6 +5,7 @@ A data file remembers, per source file, the range of records that its rows lie i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,23 @@ class Origin:
     def of_file(cls, file: str, lines: Lines, first_line: int = 0) -> Origin:
         """Rows of one file."""
         return cls((file,), np.zeros(1, np.int64), lines, first_line)
+
+    @classmethod
+    def joined(cls, origins: Sequence[Origin]) -> Origin:
+        """The rows of several blocks, one after the other, as if they were one block."""
+        files: list[str] = []
+        starts: list[int] = []
+        lines: list[Lines] = []
+        end = 0
+        for origin in origins:
+            follows = len(origin.files) == 1 and files[-1:] == list(origin.files)
+            begin = starts[-1] if follows else end
+            if not follows:
+                files.extend(origin.files)
+                starts.extend((origin.starts + begin).tolist())
+            lines.append(origin.lines + (begin + origin.first_line))
+            end = max(end, int(lines[-1].max(initial=0)) + 1, starts[-1] + 1)
+        return cls(tuple(files), np.array(starts), np.concatenate(lines))
 
     def of(self, rows: slice | Lines) -> Origin:
         """Some of the rows."""

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,6 +26,7 @@ _SLACK = 64 * 1024
 _SMALL_ROWS, _SMALL_BYTES, _PIECES = 4096, 256 * 1024, 16
 """Pieces with fewer rows and bytes than these are joined, that many at a time."""
 
+_JOINED_BYTES = 64 * 1024
 _COLUMN_OVERHEAD = 512
 _CODECS = {ParquetCodec.UNCOMPRESSED: "none"}
 
@@ -49,23 +49,37 @@ class FinishedFile(DataFile):
 
 
 class _Valve(io.RawIOBase):
-    """What the Parquet writer writes to; once shut, its last words (it insists on a footer) go nowhere."""
+    """What the Parquet writer writes to, in pieces of some bytes: the output gets them joined, at :meth:`flush` all.
+
+    Once shut, the writer's last words (it insists on a footer) go nowhere.
+    """
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self._waiting = bytearray()
         self.shut = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        return len(data) if self.shut else self._output.write(data)
+        if self.shut:
+            return len(data)
+        if len(data) >= _JOINED_BYTES:
+            self.flush()
+            return self._output.write(data)
+        self._waiting += data
+        if len(self._waiting) >= _JOINED_BYTES:
+            self.flush()
+        return len(data)
 
     def tell(self) -> int:
-        return 0 if self.shut else self._output.tell()
+        return 0 if self.shut else self._output.tell() + len(self._waiting)
 
     def flush(self) -> None:
-        """Nothing to do: the output is flushed when it is closed."""
+        waiting, self._waiting = self._waiting, bytearray()
+        if waiting and not self.shut:
+            self._output.write(bytes(waiting))
 
 
 class GrowingFile:
@@ -97,19 +111,18 @@ class GrowingFile:
         """Whether row groups have been written, so that a file is open somewhere."""
         return self._output is not None
 
-    def hold(self, batch: pa.RecordBatch, now: float, ranges: tuple[FileRange, ...] = ()) -> int:
-        """Take rows; they stay in memory. Gives how many bytes that adds, or takes away."""
-        before, size = self.memory, int(batch.nbytes)
-        own = _by_itself(batch, size)
+    def hold(self, batch: pa.RecordBatch, size: int, now: float, ranges: tuple[FileRange, ...] = ()) -> int:
+        """Take rows of ``size`` bytes; they stay in memory. Gives how many bytes that adds, or takes away."""
+        before = self.memory
         self.held_bytes += size
-        self.memory += size + _overhead(own)
+        self.memory += size + _overhead(batch)
         self.written_at = now
         self._covering.add(ranges)
-        if own.num_rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
+        if batch.num_rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
             self._join_small()
-            self._held.append(own)
+            self._held.append(batch)
         else:
-            self._small.append(own)
+            self._small.append(batch)
             if len(self._small) == _PIECES:
                 self._join_small()
         return self.memory - before
@@ -133,6 +146,7 @@ class GrowingFile:
         before, held = self.written_bytes, self.held_bytes
         self._note_nan(table)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
+        self._valve.flush()
         self._forget_held()
         self._seconds += time.perf_counter() - started
         return held, self.written_bytes - before
@@ -143,6 +157,7 @@ class GrowingFile:
         assert self._output is not None
         started = time.perf_counter()
         self._writer.close()
+        self._valve.flush()
         footer = self._footers[0]
         stats = delta_statistics(footer, footer.schema.to_arrow_schema(), frozenset(self._unordered))
         return FinishedFile(
@@ -194,11 +209,17 @@ class GrowingFile:
                 self._unordered.add(number)
 
 
-def _by_itself(batch: pa.RecordBatch, size: int) -> pa.RecordBatch:
-    """A copy where ``batch`` is a small part of something larger, which it would keep in memory as a whole."""
-    if batch.get_total_buffer_size() <= 2 * size + _SLACK:
-        return batch
-    return batch.take(pa.array(np.arange(batch.num_rows)))
+def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """A batch to keep, and its Arrow bytes: a copy of what is a small part of something larger.
+
+    The part would keep all of it in memory. Few rows are always copied: that costs less than finding out.
+    """
+    if batch.num_rows >= _SMALL_ROWS:
+        size = int(batch.nbytes)
+        if batch.get_total_buffer_size() <= 2 * size + _SLACK:
+            return batch, size
+    copy = pa.concat_batches([batch])
+    return copy, int(copy.get_total_buffer_size())
 
 
 def _overhead(batch: pa.RecordBatch) -> int:

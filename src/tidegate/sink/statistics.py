@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,9 @@ _SURROGATES = range(0xD800, 0xE000)
 _BEHIND_SURROGATES = 0xE000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ def float_columns(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
     return {leaf.number: leaf.path for leaf in _leaves(schema) if pa.types.is_floating(leaf.kind)}
 
 
+@lru_cache(maxsize=16)
 def _leaves(schema: pa.Schema) -> list[_Leaf]:
     """The leading columns that can have statistics; each list or map counts as one column, and has none."""
     leading = []
@@ -190,10 +195,10 @@ def _written(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         yield "{"
         for position, (name, item) in enumerate(value.items()):
-            yield ("," if position else "") + json.dumps(name, ensure_ascii=False) + ":"
+            yield ("," if position else "") + _JSON(name) + ":"
             yield from _written(item)
         yield "}"
     elif isinstance(value, _Digits):
         yield value
     else:
-        yield json.dumps(value, ensure_ascii=False)
+        yield _JSON(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,9 +21,10 @@ import pyarrow as pa
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
 from tidegate.sink.allocation import files_at_once
+from tidegate.sink.gathering import Divide, Gathering, is_sparse
 from tidegate.sink.names import uuid7
 from tidegate.sink.origins import Origin
-from tidegate.sink.parquet import FinishedFile, GrowingFile
+from tidegate.sink.parquet import FinishedFile, GrowingFile, by_itself
 from tidegate.sink.partitions import Partition
 from tidegate.sink.sizing import SizeModel
 from tidegate.sink.ticking import Ticker
@@ -44,6 +45,9 @@ _SHORT = 1 / 20
 
 _ROOM = 7 / 8
 """Share of the memory that may stay taken when row groups are written because it is full."""
+
+_GATHERED, _MOST_GATHERED = 1 / 4, 16 * 1024 * 1024
+"""Share of the memory for rows that wait to be divided into partitions, and how many bytes at most."""
 
 _UNSEEN = 4
 """Files' worth of Arrow bytes that are held at most: rows of a file may compress worse than those before them."""
@@ -69,6 +73,12 @@ class WriterSettings:
     uploads: int = 4
     upload: Upload = field(default_factory=Upload)
 
+    @property
+    def tick_secs(self) -> float | None:
+        """How often files must be looked at to roll in time; None where time does not matter."""
+        times = [secs for secs in (self.rollover_secs, self.inactivity_secs) if secs is not None]
+        return min(1.0, min(times) / 4) if times else None
+
 
 class RollingWriter:
     """Writes into one table. Files are finished when :meth:`cut` returns them, not before."""
@@ -89,6 +99,9 @@ class RollingWriter:
         self._sizes = SizeModel()
         self._footer = 0
         self._memory = self._outputs = self._spooled = 0
+        self._gathering = Gathering()
+        self._most_gathered = min(settings.row_group_size * _GATHERED, _MOST_GATHERED)
+        self._tick_secs = settings.tick_secs
         self._most_outputs = files_at_once(settings.open_outputs)
 
     @property
@@ -105,10 +118,26 @@ class RollingWriter:
         """
         with self._lock:
             self._raise_failure()
-            for rows in self._steps(batch):
-                failpoint("sink.rows.before")
-                taken = batch if rows == slice(0, batch.num_rows) else batch.slice(rows.start, rows.stop - rows.start)
-                self._take(taken, partition, source_file, None if origin is None else origin.of(rows))
+            self._settle()
+            self._put(batch, partition, source_file, origin)
+            self._roll_due()
+
+    def scatter(self, batch: pa.RecordBatch, divide: Divide, source_file: str, origin: Origin) -> None:
+        """Take rows of several partitions, to be divided by ``divide``.
+
+        Where they are few for each, they are gathered first; ``divide`` then gets the rows of several calls at once.
+        """
+        with self._lock:
+            self._raise_failure()
+            if not self._gathering.takes(batch):
+                self._settle()
+            own, size = by_itself(batch)
+            pieces = divide(own) if self._gathering.is_empty else []
+            if pieces and (size >= self._most_gathered or not is_sparse(own.num_rows, len(pieces))):
+                for partition, rows, positions in pieces:
+                    self._put(rows, partition, source_file, origin.of(positions))
+            elif own.num_rows:
+                self._gather(own, size, divide, source_file, origin)
             self._roll_due()
 
     def tick(self) -> None:
@@ -121,6 +150,7 @@ class RollingWriter:
         """Close every open file; all that was finished since the last cut, durably in the store."""
         with self._lock:
             self._raise_failure()
+            self._settle()
             for file in list(self._open.values()):
                 self._roll(file)
             for upload in self._uploads:
@@ -154,28 +184,63 @@ class RollingWriter:
         for file in self._open.values():
             file.abort()
         self._open.clear()
+        self._gathering.forget()
         self._memory = self._outputs = self._spooled = 0
 
-    def _steps(self, batch: pa.RecordBatch) -> Iterator[slice]:
-        """The rows of a batch, in pieces that are small beside a file."""
-        share = self._sizes.estimate(int(batch.nbytes)) / (self._settings.file_size * _STEP)
-        rows = max(int(batch.num_rows / max(share, 1.0)), 1)
-        for start in range(0, batch.num_rows, rows):
-            yield slice(start, min(start + rows, batch.num_rows))
+    def _gather(self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: Origin) -> None:
+        self._gathering.add(batch, size, divide, source_file, origin, self._clock())
+        self._memory += size
+        self._watch()
+        if self._gathering.memory >= self._most_gathered:
+            self._settle()
+        self._bound_memory()
 
-    def _take(self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: Origin | None) -> None:
-        now = self._clock()
+    def _settle(self) -> None:
+        """Divide what is gathered. Once that has failed nothing more can be finished, only abandoned."""
+        if self._gathering.is_empty:
+            return
+        times = self._gathering.first_at, self._gathering.last_at
+        self._memory -= self._gathering.memory
+        try:
+            for piece in self._gathering.pieces():
+                self._put(piece.rows, piece.partition, piece.source_file, piece.origin, times)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _put(
+        self,
+        batch: pa.RecordBatch,
+        partition: Partition,
+        source_file: str,
+        origin: Origin | None,
+        times: tuple[float, float] | None = None,
+    ) -> None:
+        """Take rows in pieces that are small beside a file; ``times`` are when their first and last one came."""
+        own, whole = by_itself(batch)
+        share = self._sizes.estimate(whole) / (self._settings.file_size * _STEP)
+        step = max(int(own.num_rows / max(share, 1.0)), 1)
+        for start in range(0, own.num_rows, step):
+            failpoint("sink.rows.before")
+            taken, size = (own, whole) if step >= own.num_rows else by_itself(own.slice(start, step))
+            first, last = times or (self._clock(),) * 2
+            file = self._file_of(partition, source_file, first, own.num_columns)
+            ranges = () if origin is None else origin.of(slice(start, start + step)).ranges()
+            self._memory += file.hold(taken, size, last, ranges)
+            if self._is_full(file):
+                self._roll(file)
+            self._bound_memory()
+            self._bound_files()
+
+    def _file_of(self, partition: Partition, source_file: str, now: float, columns: int) -> GrowingFile:
+        """The open file of a partition, now the most recently used one."""
         file = self._open.pop(partition, None)
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
-            self._footer = self._footer or _COLUMN_FOOTER * batch.num_columns
+            self._footer = self._footer or _COLUMN_FOOTER * columns
             self._watch()
         self._open[partition] = file
-        self._memory += file.hold(batch, now, () if origin is None else origin.ranges())
-        if self._is_full(file):
-            self._roll(file)
-        self._bound_memory()
-        self._bound_files()
+        return file
 
     def _is_full(self, file: GrowingFile) -> bool:
         """Whether the file has its size: by what is written, and what its held rows and the footer would add.
@@ -245,9 +310,8 @@ class RollingWriter:
 
     def _watch(self) -> None:
         """Have files rolled in time, whether or not anything comes."""
-        times = [secs for secs in (self._settings.rollover_secs, self._settings.inactivity_secs) if secs is not None]
-        if times and self._ticker is None:
-            self._ticker = Ticker(self._tick_alone, min(1.0, min(times) / 4))
+        if self._tick_secs is not None and self._ticker is None:
+            self._ticker = Ticker(self._tick_alone, self._tick_secs)
 
     def _tick_alone(self) -> None:
         """A tick that nobody waits for: what goes wrong is told to the next caller."""
@@ -263,12 +327,19 @@ class RollingWriter:
             raise self._failure
 
     def _roll_due(self) -> None:
-        rollover, inactivity = self._settings.rollover_secs, self._settings.inactivity_secs
-        if rollover is None and inactivity is None:
+        if self._tick_secs is None:
             return
         now = self._clock()
-        for file in list(self._open.values()):
-            old = rollover is not None and now - file.opened_at >= rollover
-            idle = inactivity is not None and now - file.written_at >= inactivity
-            if old or idle:
-                self._roll(file)
+        if self._due(now) or now - self._gathering.first_at >= self._tick_secs:
+            self._settle()
+        for file in self._due(now):
+            self._roll(file)
+
+    def _due(self, now: float) -> list[GrowingFile]:
+        rollover, inactivity = self._settings.rollover_secs, self._settings.inactivity_secs
+        return [
+            file
+            for file in self._open.values()
+            if (rollover is not None and now - file.opened_at >= rollover)
+            or (inactivity is not None and now - file.written_at >= inactivity)
+        ]

@@ -11,6 +11,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
@@ -217,4 +218,13 @@ def telling_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
-    return (caused[-1] if caused else told or (lines or [type(error).__name__])[0]).lstrip(": ")[:500]
+    chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
+    return f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}"[:500]
+
+
+def _listed_after(chosen: str, lines: list[str]) -> str:
+    """The values that a line announces, such as those of the row that breaks a constraint."""
+    if not chosen.endswith(":"):
+        return ""
+    listed = takewhile(lambda line: line.startswith("- "), lines[lines.index(chosen) + 1 :])
+    return " " + ", ".join(line[2:].replace(" : ", " = ") for line in listed)

@@ -96,6 +96,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False) -> SparkSession:
     needs_java = not spec.remote or spec.remote.startswith("local")
     if needs_java:
         os.environ["JAVA_HOME"] = str(find_java())
+    _without_query_logs()
     log = Path(tempfile.mkdtemp(prefix="tidegate-spark-")) / "spark.log"
     builder = SparkSession.builder
     builder = builder.remote(spec.remote) if spec.remote else builder.master(spec.master or "local[*]")
@@ -111,6 +112,14 @@ def open_session(spec: SparkSpec, *, delta: bool = False) -> SparkSession:
                 f"Spark did not start ({spec.remote or spec.master or 'local[*]'}): {_first_line(error)}",
                 f"see {log}; its last lines:\n{_tail(log)}",
             ) from error
+
+
+def _without_query_logs() -> None:
+    """PySpark prints every error of a query with its Java stack besides raising it; raising it is enough."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _first_line(error: Exception) -> str:

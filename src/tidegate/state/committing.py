@@ -331,7 +331,7 @@ class _Attempt:
         if snapshot is None and not self.written:
             raise TableError(
                 f"{key}: there is no table at {self.site.uri} and no schema to create it with",
-                "declare a schema, or fix the state with the cold-start document instead",
+                "declare schema.fields: the table is created with them",
             )
         if snapshot is None and self._replacement is not None:
             raise TableError(

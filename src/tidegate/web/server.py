@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 
-from tidegate.errors import EnvironmentProblem
+from tidegate.errors import ConfigError, EnvironmentProblem
 
 PATIENCE_SECS = 10.0
 
@@ -96,9 +96,10 @@ def _listening(address: str) -> _Server:
 
     try:
         return Server((bare, int(port)), _Handler)
-    except (OSError, ValueError, OverflowError) as error:
-        said = error.strerror if isinstance(error, OSError) else "allowed: host:port, such as 127.0.0.1:9090"
+    except (ValueError, OverflowError) as error:
+        raise ConfigError((f"cannot serve at {address!r}; allowed: host:port, such as 127.0.0.1:9090",)) from error
+    except OSError as error:
         raise EnvironmentProblem(
-            f"cannot serve metrics at {address}: {said}",
+            f"cannot serve metrics at {address}: {error.strerror}",
             "end what listens there, or choose another metrics.address; nothing was begun",
         ) from error

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.parquet import GrowingFile
+from tidegate.sink.parquet import GrowingFile, by_itself
 from tidegate.sink.partitions import Partition
 from tidegate.sink.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raised
 from tidegate.specs import ParquetCodec
@@ -73,7 +73,7 @@ class Memory(io.BytesIO):
 def statistics(groups: list[list[dict[str, Any]]], schema: pa.Schema = SCHEMA) -> dict[str, Any]:
     file = GrowingFile("x.parquet", Partition(), "source", 0.0)
     for group in groups:
-        file.hold(pa.RecordBatch.from_pylist(group, schema), 0.0)
+        file.hold(*by_itself(pa.RecordBatch.from_pylist(group, schema)), 0.0)
         file.flush(lambda path: Memory(), ParquetCodec.SNAPPY)  # type: ignore[arg-type, return-value]
     stats = file.seal().stats
     assert stats is not None
@@ -204,7 +204,7 @@ def test_columns_behind_lists_and_maps_are_told_apart() -> None:
 def test_parquet_statistics_and_page_index_are_in_the_file() -> None:
     file = GrowingFile("x.parquet", Partition(), "source", 0.0)
     sink = Memory()
-    file.hold(pa.RecordBatch.from_pylist([{"i": 1}], SCHEMA), 0.0)
+    file.hold(*by_itself(pa.RecordBatch.from_pylist([{"i": 1}], SCHEMA)), 0.0)
     file.flush(lambda path: sink, ParquetCodec.ZSTD)  # type: ignore[arg-type, return-value]
     file.seal()
     column = pq.ParquetFile(io.BytesIO(sink.getvalue())).metadata.row_group(0).column(0)

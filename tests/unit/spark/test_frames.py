@@ -36,6 +36,10 @@ def test_the_telling_line_is_shown(message: str, begins: str) -> None:
     assert telling_line(ValueError(message)).startswith(begins)
 
 
+def test_the_row_that_breaks_a_constraint_is_shown() -> None:
+    assert telling_line(ValueError(CHECK)).endswith("(id < 1000) violated by row with values: id = 5000")
+
+
 @pytest.mark.parametrize(
     ("message", "again"),
     [

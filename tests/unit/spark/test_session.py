@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tidegate.spark.session import parallelism, settings
+from tidegate.spark.session import _without_query_logs, parallelism, settings
 from tidegate.specs import SparkSpec
 
 
@@ -37,3 +37,11 @@ def test_the_session_zone_is_utc_and_the_users_settings_win() -> None:
 
 def test_a_cluster_keeps_its_own_addresses() -> None:
     assert "spark.driver.host" not in settings(SparkSpec(master="spark://host:7077"), delta=False)
+
+
+def test_pyspark_does_not_print_the_errors_of_queries_that_it_raises(capfd: pytest.CaptureFixture[str]) -> None:
+    from pyspark.logger import PySparkLogger
+
+    _without_query_logs()
+    PySparkLogger.getLogger("SQLQueryContextLogger").error("unresolved", errorClass="UNRESOLVED_COLUMN")
+    assert capfd.readouterr().err == ""

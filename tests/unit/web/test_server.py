@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tidegate.errors import EnvironmentProblem
+from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.web.server import Answer, serving, text
 
 
@@ -65,5 +65,5 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:many", "127.0.0.1:70000"])
 def test_an_address_that_is_none_is_told(address: str) -> None:
-    with pytest.raises(EnvironmentProblem, match="allowed: host:port"), serving(address, PAGES):
+    with pytest.raises(ConfigError, match="allowed: host:port"), serving(address, PAGES):
         pass
