@@ -20,9 +20,9 @@ from tidegate.errors import ObjectMissing, StateError
 from tidegate.schema.types import plain_field
 from tidegate.sink.statistics import delta_statistics, float_columns
 from tidegate.state.files import DataFile
-from tidegate.state.ranged import Ranged
 from tidegate.state.staging import STAGING
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.seekable import SeekableInput
 
 _RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 
@@ -59,7 +59,7 @@ def examine(store: ObjectStore, path: str, values: Mapping[str, str | None], siz
     if found.size != size:
         raise StateError(f"{path} has {found.size} bytes, and its meta says {size}", "write the meta last")
     try:
-        with pq.ParquetFile(Ranged(store, path)) as parquet:
+        with pq.ParquetFile(SeekableInput(store, path)) as parquet:
             footer, columns = parquet.metadata, parquet.schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise StateError(f"{path} is not a readable Parquet file ({error})", "write it again") from error

@@ -20,7 +20,7 @@ from tidegate.state.documents import SCHEMA_VERSION, Parent, check_schema_versio
 from tidegate.state.files import Coverage
 from tidegate.state.identity import SourceKey
 from tidegate.state.ledger_entry import LedgerEntry
-from tidegate.state.ranged import Ranged
+from tidegate.storage.seekable import SeekableInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,7 +236,7 @@ def read_batches(store: ObjectStore, block: Block) -> Iterator[pa.RecordBatch]:
 
     try:
         whole = block.size <= WHOLE_UP_TO
-        file = pq.ParquetFile(io.BytesIO(store.get(block.path)) if whole else Ranged(store, block.path))
+        file = pq.ParquetFile(io.BytesIO(store.get(block.path)) if whole else SeekableInput(store, block.path))
         metadata = file.schema_arrow.metadata or {}
         check_schema_version({"schema_version": int(metadata.get(_VERSION_KEY, b"0"))}, block.path)
         yield from file.iter_batches(_ROWS_PER_BATCH, columns=schema().names)

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.state.identity import ROOT, SourceKey
 from tidegate.state.log import DIRECTORY, DeltaLog, entry_path
-from tidegate.state.ranged import Ranged
 from tidegate.state.traces import application_ids, newest_checkpoint
+from tidegate.storage.seekable import SeekableInput
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -80,7 +80,7 @@ class References:
         import pyarrow.parquet
 
         try:
-            file = pyarrow.parquet.ParquetFile(Ranged(self.store, path))
+            file = pyarrow.parquet.ParquetFile(SeekableInput(self.store, path))
             for batch in file.iter_batches(columns=[f"{kind}.path" for kind in _ACTIONS]):
                 for column in batch.columns:
                     named = column.field("path").to_pylist()

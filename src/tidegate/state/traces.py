@@ -18,8 +18,8 @@ from tidegate.state.documents import Document
 from tidegate.state.identity import LEGACY_ROOT, SourceKey
 from tidegate.state.log import DIRECTORY, DeltaLog
 from tidegate.state.mirror import is_ours
-from tidegate.state.ranged import Ranged
 from tidegate.state.table import Snapshot
+from tidegate.storage.seekable import SeekableInput
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -126,7 +126,9 @@ def checkpoint_actions(
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(Ranged(store, path)).read(columns=[f"{kind}.{each}" for each in fields])
+        table = pyarrow.parquet.ParquetFile(SeekableInput(store, path)).read(
+            columns=[f"{kind}.{each}" for each in fields]
+        )
     except (pyarrow.ArrowException, OSError) as error:
         raise StateError(
             f"checkpoint {store.location.uri}/{path} cannot be read ({error})",

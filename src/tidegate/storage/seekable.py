@@ -19,7 +19,7 @@ class SeekableInput(io.RawIOBase):
     Where ``etag`` or ``size`` is None, the version is the one found when opening.
     """
 
-    def __init__(self, store: ObjectStore, path: str, *, etag: str | None, size: int | None) -> None:
+    def __init__(self, store: ObjectStore, path: str, *, etag: str | None = None, size: int | None = None) -> None:
         self._store = store
         self._path = path
         self._place = 0
