@@ -68,7 +68,9 @@ def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: froz
             if bounds is not None:
                 _put(smallest, leaf.path, bounds[0])
                 _put(greatest, leaf.path, bounds[1])
-    return _json({"numRecords": footer.num_rows, "minValues": smallest, "maxValues": greatest, "nullCount": nulls})
+    tree = {"numRecords": footer.num_rows, "minValues": smallest, "maxValues": greatest, "nullCount": nulls}
+    has_digits = any(pa.types.is_decimal(leaf.kind) for leaf in _leaves(schema))
+    return "".join(_written(tree)) if has_digits else _JSON(tree)
 
 
 def float_columns(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
@@ -186,12 +188,8 @@ def _date(days: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
 
 
-def _json(tree: dict[str, Any]) -> str:
-    return "".join(_written(tree))
-
-
 def _written(value: Any) -> Iterator[str]:
-    """JSON text."""
+    """JSON text of what may hold decimals."""
     if isinstance(value, dict):
         yield "{"
         for position, (name, item) in enumerate(value.items()):
