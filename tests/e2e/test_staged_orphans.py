@@ -55,6 +55,8 @@ def test_files_of_a_unit_that_never_came_are_orphans(lake: Lake) -> None:
         signal.unlink()
     (table,) = compare(aged(lake).project).tables
     assert [file.path for file in table.orphans.files] == [unit.data_files[0].path]
+    clean(lake.project)
+    assert not list(pending(lake).glob("*.meta.json"))
 
 
 def test_nothing_is_cleaned_while_units_wait_and_then_the_fence_keeps_sleepers_off(lake: Lake) -> None:

@@ -54,6 +54,8 @@ def commit(
     if adopt is not None:
         if once or continuous:
             raise click.UsageError("--adopt is done once: give it without --once and --continuous")
+        if not {"", ".", ".."}.isdisjoint(adopt.strip("/").split("/")):
+            raise click.UsageError(f"--adopt {adopt!r}: give a folder below the table, such as imported/2026")
         return _adopt(invocation, config, pipeline, adopt, Asking(invocation, dry_run, yes), as_json=as_json)
     if dry_run:
         raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")

@@ -101,7 +101,7 @@ class _Helpful(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
             for example in self.examples:
-                formatter.write_text(example)
+                formatter.write(f"{' ' * formatter.current_indent}{example}\n")
 
 
 class Command(_Helpful):

@@ -26,13 +26,17 @@ def _inference(report: SchemaInference) -> Iterator[Block]:
     for problem in report.problems:
         yield Line(Cell(problem, Style.BAD), "problem")
     if report.unreadable:
-        yield Line(Cell(f"{count(report.unreadable, 'line')} of the sample are no JSON objects", Style.WARN), "note")
+        yield Line(Cell(f"not readable in the sample: {count(report.unreadable, 'record')}", Style.WARN), "note")
     if report.new:
         yield Line(Cell(f"not in the remembered schema: {', '.join(report.new)}", Style.WARN), "note")
 
 
+def _example(column: ColumnSeen, kind: str) -> str:
+    return f" ({column.examples[kind]})" if kind in column.examples else ""
+
+
 def _seen(column: ColumnSeen) -> tuple[Cell, ...]:
-    kinds = ", ".join(f"{number:,} {kind} ({column.examples.get(kind, '')})" for kind, number in column.kinds.items())
+    kinds = ", ".join(f"{number:,} {kind}{_example(column, kind)}" for kind, number in column.kinds.items())
     note = f"; {column.note}" if column.note and len(column.kinds) < 2 else ""
     return (
         Cell(column.path, Style.STRONG),

@@ -24,8 +24,8 @@ _source_option = click.option(
     "set",
     cls=Command,
     examples=[
-        "tidegate watermark set t.yml -p events --to date=2026-01-28/0007.json --dry-run",
-        "tidegate watermark set t.yml -p events --partition date=2026-01-28 --name 0007.json",
+        "tidegate watermark set t.yml -p events --to date=2026-01-28/0007.json",
+        "tidegate watermark set t.yml -p events --partition 2026-01-28 --name 0007.json",
     ],
 )
 @config_argument

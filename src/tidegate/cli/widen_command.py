@@ -16,8 +16,8 @@ from tidegate.cli.schema_command import rewrite
 @click.command(
     cls=Command,
     examples=[
-        "tidegate table widen pipelines.yml -p events --column id --type int64 --dry-run",
-        "tidegate table widen pipelines.yml -p events --column user.age --type int64 --yes",
+        "tidegate table widen pipelines.yml -p events --column id --type int64",
+        "tidegate table widen pipelines.yml -p events --column user.age --type int64",
     ],
 )
 @config_argument

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,9 @@ from tidegate.runs.old_segments import referred_to, segments_of
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
 from tidegate.state.files import Change
-from tidegate.state.pending import COMMITTER, staged_files
+from tidegate.state.pending import COMMITTER, list_pending, staged_files
 from tidegate.state.references import References, sources_of
+from tidegate.state.staging import meta_path
 from tidegate.storage.port import ObjectInfo
 
 TRIES_AGAINST_OTHERS = 20
@@ -176,8 +177,8 @@ class TableScan:
         return old.found(), young.found(), foreign.found()
 
     def remove(self, before: datetime, now: datetime, older_than: timedelta) -> FoundDataFiles:
-        """Remove Tidegate's own orphans that are older than ``before`` and than the limit; what was removed."""
-        removed = _Pile()
+        """Remove Tidegate's own orphans that are older than ``before`` and than the limit, and their metas."""
+        removed, metas = _Pile(), list_pending(self._store).metas
         chosen = (
             file
             for file in self.unnamed()
@@ -185,7 +186,7 @@ class TableScan:
         )
         tell = self._teller("removing")
         with ThreadPoolExecutor(max(1, self._store.concurrency), "remove") as pool:
-            for file in _a_few_at_a_time(pool, self._delete, chosen):
+            for file in _a_few_at_a_time(pool, lambda file: self._delete(file, metas), chosen):
                 removed.add(file)
                 self._database.execute("INSERT INTO removed VALUES (?)", (file.path,))
                 if removed.count % 1000 == 0:
@@ -193,8 +194,10 @@ class TableScan:
         self._database.execute("DELETE FROM files WHERE path IN (SELECT path FROM removed)")
         return removed.found()
 
-    def _delete(self, file: FoundDataFile) -> FoundDataFile:
+    def _delete(self, file: FoundDataFile, metas: Container[str]) -> FoundDataFile:
         failpoint("runs.orphan.before")
+        if (meta := meta_path(file.path)) in metas:
+            self._store.delete(meta)
         self._store.delete(file.path)
         return file
 

@@ -62,7 +62,14 @@ def test_adopting_shows_the_files_and_wants_to_be_confirmed() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--once", "--continuous"], ["--dry-run"], ["--adopt", "imported", "--continuous", "--yes"]]
+    "arguments",
+    [
+        ["--once", "--continuous"],
+        ["--dry-run"],
+        ["--adopt", "imported", "--continuous", "--yes"],
+        ["--adopt", "../imported", "--dry-run"],
+        ["--adopt", "s3://lake/events/imported", "--dry-run"],
+    ],
 )
 def test_options_that_exclude_each_other_are_refused(arguments: list[str]) -> None:
     assert invoke(*arguments).exit_code == 2

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from click.testing import CliRunner
+
 from tidegate.cli.commit_view import render_adoption
 from tidegate.cli.dlq_view import render_letter
+from tidegate.cli.main import cli
 from tidegate.cli.pages import plain
 from tidegate.cli.schema_view import render_diff
 from tidegate.observe.events import UnitRejected
@@ -22,6 +25,11 @@ def test_a_letter_of_two_lines_is_shown_on_two_lines() -> None:
 def test_a_prefix_without_files_to_adopt_is_told_in_one_line() -> None:
     (told,) = plain(render_adoption(replace(standin.FILE_ADOPTION, files=())))
     assert told.strip() == "no Parquet file below 'imported' of file:///lake/events to add; 3 files there in its log"
+
+
+def test_examples_are_never_broken_across_lines() -> None:
+    shown = CliRunner().invoke(cli, ["table", "widen", "--help"], terminal_width=40).stdout
+    assert "  tidegate table widen pipelines.yml -p events --column id --type int64\n" in shown
 
 
 def test_a_rejected_unit_is_told_in_words() -> None:
