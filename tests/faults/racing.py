@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 POLLER = Path(__file__).with_name("poller.py")
 COMMITTER = Path(__file__).with_name("committer.py")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(POLLER.parents[1]), *sys.path]))}
+"""What this process finds, its scripts find, too."""
 
 
 @contextlib.contextmanager
