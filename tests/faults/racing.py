@@ -27,7 +27,8 @@ def polling(folder: Path, *configs: Path, well: bool = True, committers: int = 0
     with contextlib.ExitStack() as stack:
         scripts = [*((POLLER, config) for config in configs), *[(COMMITTER, configs[0])] * committers]
         pollers = [
-            subprocess.Popen([sys.executable, str(script), str(config), str(folder)]) for script, config in scripts
+            subprocess.Popen([sys.executable, str(script), str(config), str(folder)], env=ENVIRONMENT)
+            for script, config in scripts
         ]
         for poller in pollers:
             stack.callback(poller.wait)
