@@ -22,6 +22,15 @@ from pyspark.sql import functions as f
 def doubled(frame):
     return frame.withColumn("twice", f.col("id") * 2).drop("ts")
 
+def by_python(frame):
+    import pandas
+    shout = f.udf(lambda text: text.upper(), "string")
+    again = f.pandas_udf(lambda texts: texts + "!", "string")
+    return frame.withColumn("loud", shout("event")).withColumn("louder", again("event"))
+
+def row_by_row(frame):
+    return frame.withColumn("never", f.udf(lambda number: 1 // (number - number), "long")("id"))
+
 def broken(frame):
     raise ValueError("it broke")
 
@@ -75,6 +84,7 @@ def test_a_function_makes_the_rows(spark: SparkSession, lake: Lake, monkeypatch:
     monkeypatch.syspath_prepend(str(lake.root))
     for name, named in {
         "shop_cleaning:broken": "it broke",
+        "shop_cleaning:row_by_row": "ZeroDivisionError",
         "shop_cleaning:nothing": "returned None",
         "shop_cleaning:number": "is not a function",
         "shop_cleaning:absent": "cannot be loaded",
@@ -88,6 +98,16 @@ def test_a_function_makes_the_rows(spark: SparkSession, lake: Lake, monkeypatch:
     assert (report.ok, report.sources[0].rows) == (True, 6)
     assert [(row["id"], row["twice"]) for row in rows(spark, lake)] == [(number, number * 2) for number in range(6)]
     assert "ts" not in rows(spark, lake)[0]
+
+
+def test_python_functions_on_single_rows_and_on_batches_work(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake.root / "shop_words.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(lake.root))
+    assert tidegate.run(by(lake, python="shop_words:by_python")).ok
+    assert {(row["loud"], row["louder"]) for row in rows(spark, lake)} == {("VIEW", "view!")}
+    lake.assert_exactly_once()
 
 
 @pytest.mark.parametrize(
