@@ -11,7 +11,7 @@ import time
 from importlib import import_module
 
 NAMES = ("throughput", "idle_poll", "memory", "decode", "writer", "staging", "commands")
-QUICK = ("throughput", "idle_poll", "memory", "decode", "commands")
+QUICK = ("throughput", "idle_poll", "memory", "decode")
 
 
 def main() -> int:
