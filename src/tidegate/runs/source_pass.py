@@ -27,7 +27,7 @@ from tidegate.runs.tracking import SourceState, Step
 from tidegate.runs.wave_numbers import kinds_of, wave_finished
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
-from tidegate.state.files import Change
+from tidegate.state.files import Change, Coverage
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
 from tidegate.watermarks.path_state import Failed
@@ -266,6 +266,7 @@ class SourcePass:
         coverage = coverage_of(results)
         letters = letters or Letters.of(results)
         outcomes = [outcome for result in results for outcome in result.outcomes]
+        staged = self._place.positions.staged
         change = Change(
             state=state,
             embedded=self._tracker.embedded(state),
@@ -278,9 +279,9 @@ class SourcePass:
             debts=letters.debts(self._place, opened),
             letters=letters.count,
             action=self.action,
-            step=step_json(self.state, plan, outcomes) if plan and self._place.positions.staged else None,
+            step=step_json(self.state, plan, outcomes) if plan and staged else None,
             run=self._run,
-            ranges={file.path: coverage_of([result]) for result in results for file in result.data_files},
+            ranges=_ranges(results) if staged else {},
         )
         frames = self._frames if columns is not None else None
         try:
@@ -346,3 +347,9 @@ class SourcePass:
         self._shown = new
         if old != new:
             self._emit(events.WatermarkStateChanged(*self._names, old, new, self.state.value))
+
+
+def _ranges(results: Sequence[UnitResult]) -> dict[str, tuple[Coverage, ...]]:
+    """By data file, what its task covered; only metas of staged files tell it."""
+    covered = [(result, coverage_of([result])) for result in results]
+    return {file.path: ranges for result, ranges in covered for file in result.data_files}

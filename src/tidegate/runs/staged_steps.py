@@ -8,13 +8,13 @@ nothing, a later one does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from tidegate.errors import StateError
 from tidegate.planning.plan import Plan
 from tidegate.runs.tracking import SourceState, Step, Tracker
-from tidegate.sink.results import outcome_from_json
+from tidegate.sink.results import outcome_from_json, outcome_to_json
 from tidegate.watermarks.outcomes import Covered, FileOutcome, Refused
 from tidegate.watermarks.path_state import RecordsRead
 from tidegate.watermarks.paths import SourceFile, sort_key, split
@@ -38,7 +38,7 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
     )
     return {
         "plan": shown.to_json(),
-        "outcomes": [{"outcome": type(each).__name__, **asdict(each)} for each in outcomes],
+        "outcomes": [outcome_to_json(each) for each in outcomes],
         "unfinished": sorted(path for path, _ in state.unfinished()),
     }
 

@@ -50,7 +50,7 @@ class UnitResult:
         return json.dumps(
             {
                 "number": self.number,
-                "outcomes": [{"outcome": type(each).__name__, **asdict(each)} for each in self.outcomes],
+                "outcomes": [outcome_to_json(each) for each in self.outcomes],
                 "data_files": [asdict(each) for each in self.data_files],
                 "rows": self.rows,
                 "letter_files": [asdict(each) for each in self.letter_files],
@@ -78,6 +78,11 @@ class UnitResult:
             uploads=UploadCounts(**data["uploads"]),
             failure=None if data["failure"] is None else errors.from_json(data["failure"]),
         )
+
+
+def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
+    """The outcome with its kind beside its fields."""
+    return {"outcome": type(outcome).__name__, **asdict(outcome)}
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
