@@ -6,46 +6,19 @@ Python code may make them directly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from tidegate.column_specs import ColumnSource, Load, StateSpec
+from tidegate.csv_options import CsvOptions as CsvOptions
+from tidegate.locations import Location as Location
+from tidegate.locations import Options as Options
+
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
 SHOWN_QUERY = 80
-
-
-class Options(Mapping[str, str]):
-    """Storage options: a mapping whose values never show in ``repr``, logs or errors."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._values = dict(values or {})
-
-    def __getitem__(self, key: str) -> str:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(tuple(sorted(self._values.items())))
-
-    def __repr__(self) -> str:
-        return "Options({" + ", ".join(f"{key!r}: '***'" for key in self._values) + "})"
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """An absolute URI (``file:///…``, ``s3://…``, ``memory://…``) without trailing slash, and how to reach it."""
-
-    uri: str
-    options: Options = field(default_factory=Options)
 
 
 class LateFiles(StrEnum):
@@ -97,23 +70,6 @@ class Format(StrEnum):
     def is_compressible(self) -> bool:
         """Whether files may be compressed as a whole; the others compress what is inside them."""
         return self not in (Format.PARQUET, Format.AVRO)
-
-
-@dataclass(frozen=True, slots=True)
-class CsvOptions:
-    """How CSV files are written; without a ``delimiter`` it is a comma, and a tab in ``.tsv`` files.
-
-    Without an ``escape`` a quote inside quotes is doubled. ``columns`` name the cells of files without a header. An
-    unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
-    """
-
-    delimiter: str | None = None
-    quote: str | None = '"'
-    escape: str | None = None
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    null_values: tuple[str, ...] = ("",)
-    skip_rows: int = 0
 
 
 class Tracking(StrEnum):
@@ -225,6 +181,13 @@ class Maintenance:
     vacuum_retention_hours: int = 168
 
 
+class SinkFormat(StrEnum):
+    """What is written: a Delta table, or a folder of Parquet files without a log."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
     """The table and how its files are written."""
@@ -245,6 +208,8 @@ class SinkSpec:
     max_concurrent_parts: int = 8
     maintenance: Maintenance = field(default_factory=Maintenance)
     table_properties: Mapping[str, str] = field(default_factory=dict)
+    load: Load = field(default_factory=Load)
+    format: SinkFormat = SinkFormat.DELTA
 
 
 class OnBadRecord(StrEnum):
@@ -304,7 +269,11 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """Sources, schema and sink under one name."""
+    """Sources, schema and sink under one name.
+
+    ``sources`` are prefixes of files, ``column_sources`` are followed by the values of columns; a pipeline has
+    sources of one of the two kinds.
+    """
 
     name: str
     sources: tuple[PathSource, ...]
@@ -315,6 +284,7 @@ class PipelineSpec:
     delivery: Delivery = Delivery.DIRECT
     staging: StagingSpec = field(default_factory=StagingSpec)
     transform: TransformSpec | None = None
+    column_sources: tuple[ColumnSource, ...] = ()
 
     @property
     def dead_letters(self) -> Location:
@@ -378,6 +348,7 @@ class ProjectSpec:
     metrics: MetricsSpec = field(default_factory=MetricsSpec)
     reconcile: ReconcileSpec = field(default_factory=ReconcileSpec)
     notices: tuple[str, ...] = ()
+    state: StateSpec = field(default_factory=StateSpec)
 
     def pipeline(self, name: str) -> PipelineSpec:
         """The pipeline of that name."""

@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "specs", "table_properties"},
+    {"errors", "failpoints", "locations", "csv_options", "column_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
     {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports"},
@@ -30,7 +30,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PURE = {"watermarks", "planning"}
-STDLIB_ONLY_BELOW = {"errors", "specs", "watermarks", "planning"}
+STDLIB_ONLY_BELOW = {"errors", "locations", "csv_options", "column_specs", "specs", "watermarks", "planning"}
 ONLY_IN = {
     "pyspark": {"spark"},
     "pydantic": {"config"},
