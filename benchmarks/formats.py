@@ -115,7 +115,7 @@ def spark_reader(folder: Path) -> Callable[[Path, str], None]:
     from tidegate.spark.session import open_session
     from tidegate.specs import SparkSpec
 
-    session = open_session(SparkSpec(master="local[1]"))
+    session = open_session(SparkSpec(master="local[1]", config={"spark.driver.memory": "6g"}))
 
     def read(path: Path, format: str) -> None:
         reader = session.read.schema(SPARK_COLUMNS)

@@ -240,7 +240,7 @@ def main() -> None:
     print(report.machine())
     blocks, rounds = (2, 1) if chosen.quick else (20, 5)
     chance = np.random.default_rng(0)
-    session = open_session(SparkSpec(master="local[2]"), delta=True)
+    session = open_session(SparkSpec(master="local[2]", config={"spark.driver.memory": "6g"}), delta=True)
     made = {name: [rows(count, chance) for _ in range(blocks)] for name, (rows, count) in SHAPES.items()}
     lines = [against_spark(name, batches, session, rounds) for name, batches in made.items()]
     keyed = [

@@ -276,8 +276,8 @@ class ColumnSource:
     def uri(self) -> str:
         """What the source is, without anything secret: for identities and messages."""
         match self.read:
-            case JdbcRead(url=url, table=table, query=query):
-                return f"{url.split('?')[0].split(';')[0]}#{table or query}"
+            case JdbcRead(url=url, table=table):
+                return f"{url.split('?')[0].split(';')[0]}#{table or 'query'}"
             case TableRead(location=location):
                 return location.uri
             case HttpRead(url=url, path=path):

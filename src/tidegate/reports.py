@@ -148,7 +148,7 @@ class SourceStatus(Report):
     open_letters: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
-    tracking: Literal["watermark", "set"] = "watermark"
+    tracking: Literal["watermark", "set", "columns"] = "watermark"
     remembered: int = 0
     pending_units: int = 0
     pending_files: int = 0
@@ -170,7 +170,7 @@ class WatermarkView(Report):
     sealed: Mapping[str, Any]
     last_committed_file: str | None
     updated: datetime | None
-    tracking: Literal["watermark", "set"] = "watermark"
+    tracking: Literal["watermark", "set", "columns"] = "watermark"
     remembered: int = 0
 
 

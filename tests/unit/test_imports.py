@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "locations", "csv_options", "column_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
-    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports"},
+    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports", "column_reports"},
     {"observe"},
     {"schema"},
     {"storage"},

@@ -1,0 +1,120 @@
+"""One column source with its ports opened: what a pass, a plan and a status of it work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidegate.column_specs import ColumnSource
+from tidegate.errors import StateError
+from tidegate.observe.events import Emit, ignore
+from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.state.files import State
+from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.opened import Opened
+from tidegate.state.pace import Pace
+from tidegate.state.providers.copies import KIND as COPY
+from tidegate.state.providers.copies import ProviderCopy, check_copy
+from tidegate.state.providers.opening import provider_of
+from tidegate.state.store import PositionStore
+from tidegate.state.winner import StateUnreadable, way_out
+from tidegate.state.work_areas import WorkRemover
+from tidegate.state.written_files import KIND as WORK
+from tidegate.storage.opening import open_store
+from tidegate.storage.port import ObjectStore
+from tidegate.watermarks.column_codec import decode, encode, is_newer
+from tidegate.watermarks.column_state import ColumnState
+
+if TYPE_CHECKING:
+    from tidegate.state.providers.base import BaseMetadataProvider
+
+COLUMN = "column"
+"""What the identity of a position calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """A column source, its table, and where its watermark is kept; ``provider`` has a copy of it, if there is one."""
+
+    pipeline: PipelineSpec
+    source: ColumnSource
+    table_store: ObjectStore
+    positions: PositionStore
+    provider: BaseMetadataProvider | None
+
+    @property
+    def key(self) -> SourceKey:
+        """Whose position this is; as text, what providers call the dataflow."""
+        return self.positions.site.key
+
+    def at_poll(self, polls: int) -> ColumnPlace:
+        """The same place when it is polled for the ``polls``-th time."""
+        return replace(self, positions=self.positions.at_poll(polls))
+
+    def open(self, *, read_only: bool = False) -> Opened:
+        """The position; stops where the provider's copy is not the log's."""
+        opened = self.positions.open(read_only=read_only)
+        if self.provider is not None:
+            state = self.state_of(opened)
+            check_copy(self.provider, str(self.key), None if state is None else state.text())
+        return opened
+
+    def state_of(self, opened: Opened) -> ColumnState | None:
+        """The recorded watermark, None on a first run; stops at a state that has no such form."""
+        try:
+            return decoded(opened.state)
+        except StateError as error:
+            if opened.state is None or is_newer(opened.state):
+                raise
+            raise StateUnreadable(
+                f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was "
+                "written",
+                way_out(opened.key),
+            ) from error
+
+    def debts(self, before: ColumnState | None, after: ColumnState) -> tuple[Mapping[str, Any], ...]:
+        """What a commit owes that moves the watermark."""
+        if self.provider is None:
+            return ()
+        return (ProviderCopy.debt(str(self.key), after.text(), None if before is None else before.text()),)
+
+
+def decoded(recorded: State | None) -> ColumnState | None:
+    """A recorded state; None where nothing is recorded."""
+    return None if recorded is None else decode(recorded)
+
+
+def encoded(state: ColumnState) -> dict[str, object]:
+    """A state as a document has it."""
+    return encode(state)
+
+
+def open_column_place(
+    project: ProjectSpec,
+    pipeline: PipelineSpec,
+    source: ColumnSource,
+    emit: Emit = ignore,
+    pace: Pace | None = None,
+) -> ColumnPlace:
+    """Makes the clients; sends nothing yet."""
+    key = SourceKey(pipeline.name, source.name)
+    table_store = open_store(pipeline.sink.table)
+    provider = provider_of(project.state)
+    payers = {WORK: WorkRemover(table_store).pay}
+    if provider is not None:
+        payers[COPY] = ProviderCopy(provider).pay
+    positions = PositionStore(
+        key,
+        Identity(COLUMN, source.uri),
+        pipeline.sink.table,
+        table_store,
+        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
+        search_commits=project.recovery_max_commits,
+        evolution=pipeline.schema.evolution,
+        properties=pipeline.sink.table_properties,
+        payers=payers,
+        pace=pace or Pace(deadline_secs=project.commit_deadline_secs),
+        emit=emit,
+    )
+    return ColumnPlace(pipeline, source, table_store, positions, provider)
