@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from support.lake import FIELDS, Lake
 from tidegate import api
+from tidegate.api.opening import open_places
 from tidegate.errors import AccessDenied
 from tidegate.failpoints import arm
 from tidegate.observe.events import DeadLetters
@@ -55,7 +56,7 @@ def dead_rows(lake: Lake, sql: str = "select * from t") -> list[dict[str, Any]]:
 
 
 def retried(lake: Lake, choice: Choice | None = None) -> Any:
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     return retry(place, choice or Choice(), InProcessLane)
 
 
@@ -269,7 +270,7 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()
     target = lake.arrive(f"{DAY}/2.ndjson")
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     opened = place.positions.open()
     state = decode(opened.state or {})
     from dataclasses import replace

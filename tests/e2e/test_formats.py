@@ -14,6 +14,7 @@ from support.format_files import ENDINGS, written
 from support.lake import Lake
 from support.reconciling import compare, ingest
 from tidegate import api
+from tidegate.api.opening import open_places
 from tidegate.observe.events import Notice
 from tidegate.planning.selecting import Selection
 from tidegate.reports import LettersReport
@@ -49,7 +50,7 @@ def arrive(lake: Lake, format: str, name: str) -> None:
 
 
 def retried(lake: Lake) -> LettersReport:
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     return retry(place, Choice(), InProcessLane)
 
 
@@ -180,7 +181,7 @@ def test_without_the_library_for_avro_the_error_says_what_to_install(
     report = lake.run()
     assert not report.ok
     assert "pip install 'tidegate[avro]'" in str(report.sources[0].error)
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     failed = [check for check in examine_project(lake.project, [place]) if check.verdict == "fail"]
     assert {check.remedy for check in failed} == {"pip install 'tidegate[avro]'"}
     monkeypatch.undo()
@@ -192,7 +193,7 @@ def test_without_the_library_for_avro_the_error_says_what_to_install(
 def test_doctor_and_plan_know_the_files(tmp_path: Path, format: str) -> None:
     lake = lake_of(tmp_path, format)
     arrive(lake, format, "1769600000")
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     assert all(check.verdict == "ok" for check in examine_project(lake.project, [place]))
     (planned,) = api.plan(lake.config)
     assert [each.path for unit in planned.plan.units for each in unit.slices] == [f"{DAY}/1769600000{ENDINGS[format]}"]

@@ -8,6 +8,7 @@ import pytest
 
 from support.lake import Lake
 from tidegate import api
+from tidegate.api.opening import open_places
 from tidegate.cli.files_view import render_files
 from tidegate.cli.pages import Cell, Table
 from tidegate.comparisons import SourceComparison
@@ -64,7 +65,7 @@ def test_a_repaired_one_is_named_until_it_was_read(lake: Lake) -> None:
     source = compared(lake)
     assert (source.repaired.names, source.given_up.count, source.changed.count) == ((BAD,), 0, 0)
     assert source.needs_someone
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     assert retry(place, Choice(), InProcessLane).answered == 1
     lake.assert_exactly_once()
     source = compared(lake)

@@ -9,6 +9,7 @@ import pytest
 
 from support.lake import Lake
 from tidegate import api
+from tidegate.api.opening import open_places
 from tidegate.errors import SourceError
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.letters import Choice, retry
@@ -32,7 +33,7 @@ def half_read(lake: Lake) -> str:
     """A file of which the state says that its first lines are committed; its content."""
     file = lake.arrive(HALF)
     del lake.expected[-10 : -10 + READ]
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     opened = place.positions.open()
     now = place.source_store.head(HALF)
     state = place.tracker.decode(opened.state)
@@ -52,7 +53,7 @@ def fields(state: Any) -> dict[str, Any]:
 
 
 def retried(lake: Lake) -> Any:
-    (place,) = api._places(lake.project, "events")
+    (place,) = open_places(lake.project, "events")
     return retry(place, Choice(), InProcessLane)
 
 

@@ -1,0 +1,70 @@
+"""What would be read, where everything stands, and whether this machine is ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from tidegate.api.opening import Config, load, open_places
+from tidegate.errors import ConfigError
+from tidegate.reports import Check, SourcePlan, SourceStatus
+
+
+def plan(config: Config, pipeline: str | None = None, *, now: datetime | None = None) -> tuple[SourcePlan, ...]:
+    """What a run would read, per source, and why everything else is skipped. Touches nothing."""
+    from tidegate.runs.looking import planned
+
+    moment = now or datetime.now(UTC)
+    return tuple(planned(place, moment) for place in open_places(load(config, pipeline=pipeline), pipeline))
+
+
+def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
+    """Where every source stands: state, watermark, lag and backlog; from mirror or documents, without Spark."""
+    from tidegate.runs.looking import status_of
+
+    now = datetime.now(UTC)
+    return tuple(status_of(place, now) for place in open_places(load(config, pipeline=pipeline), pipeline))
+
+
+def serve(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    address: str | None = None,
+    every: float = 15.0,
+    started: Callable[[str], None] = lambda address: None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
+
+    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
+    it is given; ``started`` hears it once it answers.
+    """
+    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.web.standing import standing
+
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    where, legacy = address or project.metrics.address, project.metrics.legacy_names
+    with (
+        stops_on_signals(flag),
+        standing(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+    ):
+        started(found)
+        flag.wait()
+
+
+def doctor(config: Config | None = None) -> tuple[Check, ...]:
+    """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
+    from tidegate.runs.examining import examine_machine, examine_project
+
+    checks = examine_machine()
+    if config is None:
+        return checks
+    try:
+        project = load(config)
+    except ConfigError as error:
+        problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
+        return (*checks, *problems)
+    return (*checks, *examine_project(project, open_places(project, None)))

@@ -1,0 +1,94 @@
+"""What every function of the interface begins with: the checked configuration, its sources and Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, ignore
+from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
+
+if TYPE_CHECKING:
+    from tidegate.runs.lanes import Lane
+    from tidegate.runs.place import Place
+
+Config = str | Path | ProjectSpec
+Mode = Literal["once", "continuous"]
+
+
+def agreed(planned: object) -> bool:
+    """Agrees to whatever is planned."""
+    return True
+
+
+def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
+    """The checked configuration; :class:`ConfigError` holds every problem of the file."""
+    if isinstance(config, ProjectSpec):
+        return config
+    from tidegate.config import load as load_file
+
+    return load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
+
+
+def parallelism_of(spec: SparkSpec) -> int:
+    """How many tasks would run at once; read off the configuration."""
+    from tidegate.spark.session import parallelism
+
+    return parallelism(spec)
+
+
+def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:
+    """The pipeline that is named, or all of them; :class:`ConfigError` when there is none of that name."""
+    chosen = tuple(each for each in project.pipelines if name in (None, each.name))
+    if not chosen:
+        from tidegate.config.problems import nearest, sentence
+
+        known = [each.name for each in project.pipelines]
+        allowed = f"allowed: {', '.join(known)}"
+        raise ConfigError((sentence(f"{project.origin}: no pipeline {name!r}", allowed, nearest(name or "", known)),))
+    return chosen
+
+
+def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
+    """The sources of one pipeline, or the one that is named."""
+    from tidegate.runs.looking import places_named
+
+    return places_named(open_places(load(config, pipeline=pipeline), pipeline), source)
+
+
+def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:
+    """The sources of the pipeline that is named, or of all, with their tables, ready to be looked at or run."""
+    from tidegate.runs.place import open_place
+
+    width = parallelism_of(project.spark)
+    return tuple(
+        open_place(project, pipeline, source, width, emit)
+        for pipeline in pipelines_of(project, name)
+        for source in pipeline.sources
+    )
+
+
+@contextlib.contextmanager
+def spark_lane(
+    spec: SparkSpec, emit: Emit, stop: threading.Event, places: Callable[[], tuple[Place, ...]] = tuple
+) -> Iterator[Lane]:
+    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can."""
+    from tidegate.observe.events import SessionStarting
+    from tidegate.runs.frames import any_frames
+    from tidegate.spark.arrow_lane import SparkArrowLane
+
+    lane = SparkArrowLane(
+        spec,
+        stop=stop,
+        starting=lambda where: emit(SessionStarting("", "", where)),
+        delta=lambda: any_frames(places()),
+    )
+    try:
+        yield lane
+    finally:
+        lane.close()

@@ -1,0 +1,56 @@
+"""Read what is new into the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from tidegate.api.opening import Config, Mode, load, open_places, parallelism_of, pipelines_of, spark_lane
+from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.reports import RunReport
+from tidegate.specs import ProjectSpec
+
+if TYPE_CHECKING:
+    from tidegate.runs.lanes import Lane
+
+
+def run(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    mode: Mode = "once",
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> RunReport:
+    """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
+
+    Failures of one source are in its report and keep no other source from running; a configuration that is
+    wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
+    to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
+    """
+    from tidegate.web.watching import watched
+
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    goes_on = watched(project, pipelines_of(project, pipeline), emit)
+    watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
+    with watching as told, spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline)) as lane:
+        return run_on(project, pipeline, mode, told, flag, lane)
+
+
+def run_on(
+    project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit, stop: threading.Event, lane: Lane
+) -> RunReport:
+    """Run the pipelines of a project on a lane that is there already; the notices of the project are told first."""
+    from tidegate.runs.running import Running
+    from tidegate.runs.stopping import stops_on_signals
+
+    for notice in project.notices:
+        emit(Notice("", "", notice))
+    running = Running(project, lane, parallelism_of(project.spark), emit, stop)
+    chosen = pipelines_of(project, pipeline)
+    with stops_on_signals(stop):
+        if mode == "continuous":
+            return running.continuously([each.continuous() for each in chosen])
+        return running.once(chosen)

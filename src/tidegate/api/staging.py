@@ -1,0 +1,56 @@
+"""Commit what others have written below the tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tidegate.api.opening import Config, Mode, agreed, load, open_places, pipelines_of
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, ignore
+from tidegate.staging_reports import CommitReport, FileAdoption
+
+
+def commit(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    mode: Mode = "once",
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> CommitReport:
+    """Commit what staged runs and foreign writers left below the tables; ``mode="continuous"`` until ``stop`` is set.
+
+    With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
+    """
+    from tidegate.runs.staged_committing import Committing
+    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.web.watching import watched
+
+    flag = stop or threading.Event()
+    project = load(config)
+    chosen = pipelines_of(project, pipeline)
+    with stops_on_signals(flag):
+        if mode == "once":
+            return Committing(project, emit, flag).once(chosen)
+        with watched(project, chosen, emit) as told:
+            return Committing(project, told, flag).continuously(chosen)
+
+
+def adopt_files(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    prefix: str,
+    confirm: Callable[[FileAdoption], bool] = agreed,
+    emit: Emit = ignore,
+) -> FileAdoption:
+    """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
+    from tidegate.runs.staged_adopting import FileAdopting
+
+    project = load(config)
+    tables = {each.sink.table.uri for each in pipelines_of(project, pipeline)}
+    if len(tables) > 1:
+        raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
+    places = tuple(place for place in open_places(project, None, emit) if place.pipeline.sink.table.uri in tables)
+    return FileAdopting(places, emit).run(prefix, confirm)
