@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tidegate.reports import Report
 
@@ -24,7 +25,8 @@ class WatermarkMove(Report):
     watermark. ``read_again`` are finished files that the next run would read once more, so that their rows are
     doubled unless they were not in the table; ``never_read`` were to be read and are passed over. ``letters`` are the
     open dead letters of files that are read from their start again, which the move answers. ``version`` is the
-    position after the commit if ``applied``, else the one that was looked at.
+    position after the commit if ``applied``, else the one that was looked at. ``tracking`` is ``columns`` where the
+    source is followed by columns: then there is no partition, and the notes say what becomes of rows.
     """
 
     pipeline: str
@@ -40,6 +42,7 @@ class WatermarkMove(Report):
     table_version: int
     applied: bool = False
     letters: int = 0
+    tracking: Literal["files", "columns"] = "files"
 
 
 @dataclass(frozen=True, slots=True)

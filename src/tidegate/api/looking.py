@@ -6,17 +6,26 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidegate.api.opening import Config, load, open_places
+from tidegate.api.opening import Config, load, open_column_places, open_places
+from tidegate.column_reports import ColumnSourcePlan
 from tidegate.errors import ConfigError
 from tidegate.reports import Check, SourcePlan, SourceStatus
 
 
-def plan(config: Config, pipeline: str | None = None, *, now: datetime | None = None) -> tuple[SourcePlan, ...]:
+def plan(
+    config: Config, pipeline: str | None = None, *, now: datetime | None = None
+) -> tuple[SourcePlan | ColumnSourcePlan, ...]:
     """What a run would read, per source, and why everything else is skipped. Touches nothing."""
     from tidegate.runs.looking import planned
 
     moment = now or datetime.now(UTC)
-    return tuple(planned(place, moment) for place in open_places(load(config, pipeline=pipeline), pipeline))
+    project = load(config, pipeline=pipeline)
+    files = tuple(planned(place, moment) for place in open_places(project, pipeline))
+    if not any(each.column_sources for each in project.pipelines):
+        return files
+    from tidegate.runs.column_looking import planned_columns
+
+    return (*files, *(planned_columns(place, moment) for place in open_column_places(project, pipeline)))
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -24,7 +33,13 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     from tidegate.runs.looking import status_of
 
     now = datetime.now(UTC)
-    return tuple(status_of(place, now) for place in open_places(load(config, pipeline=pipeline), pipeline))
+    project = load(config, pipeline=pipeline)
+    files = tuple(status_of(place, now) for place in open_places(project, pipeline))
+    if not any(each.column_sources for each in project.pipelines):
+        return files
+    from tidegate.runs.column_looking import column_status
+
+    return (*files, *(column_status(place, now) for place in open_column_places(project, pipeline)))
 
 
 def serve(

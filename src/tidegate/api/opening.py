@@ -14,6 +14,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
+    from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
 
@@ -54,11 +55,46 @@ def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, 
     return chosen
 
 
+def open_column_places(
+    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
+) -> tuple[ColumnPlace, ...]:
+    """The sources that are followed by columns, of the pipeline that is named, or of all."""
+    chosen = [
+        (pipeline, each)
+        for pipeline in pipelines_of(project, name)
+        for each in pipeline.column_sources
+        if source in (None, each.name)
+    ]
+    if not chosen:
+        return ()
+    from tidegate.runs.column_place import open_column_place
+
+    return tuple(open_column_place(project, pipeline, each, emit) for pipeline, each in chosen)
+
+
+def column_place_named(project: ProjectSpec, name: str, source: str | None) -> ColumnPlace | None:
+    """The column source that is meant; None where the pipeline reads files. Several want a name."""
+    if not any(each.column_sources for each in pipelines_of(project, name)):
+        return None
+    found = open_column_places(project, name, source)
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.column_sources)
+    if found:
+        raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
+    raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
+
+
 def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
     """The sources of one pipeline, or the one that is named."""
     from tidegate.runs.looking import places_named
 
-    return places_named(open_places(load(config, pipeline=pipeline), pipeline), source)
+    project = load(config, pipeline=pipeline)
+    if any(each.column_sources for each in pipelines_of(project, pipeline)):
+        raise ConfigError(
+            (f"pipeline {pipeline!r} is followed by columns; allowed here: a pipeline whose source is files",)
+        )
+    return places_named(open_places(project, pipeline), source)
 
 
 def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:

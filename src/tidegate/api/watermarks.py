@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from tidegate.api.opening import Config, agreed, load, open_places, places_of
+from tidegate.api.opening import (
+    Config,
+    agreed,
+    column_place_named,
+    load,
+    open_column_places,
+    open_places,
+    places_of,
+)
 from tidegate.corrections import WatermarkMove
+from tidegate.errors import TidegateError
 from tidegate.ledger_reports import WatermarkHistory
 from tidegate.reports import WatermarkView
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
     """The recorded state of a pipeline's sources, in full."""
+    project = load(config, pipeline=pipeline)
+    if columns := open_column_places(project, pipeline, source):
+        from tidegate.runs.column_looking import column_watermark
+
+        return tuple(column_watermark(place) for place in columns)
     from tidegate.runs.looking import watermark_of
 
     return tuple(watermark_of(place) for place in places_of(config, pipeline, source))
@@ -24,7 +38,9 @@ def watermark_history(
     """The positions of a pipeline's sources, newest first, with the watermark that each left; ``limit`` 0: all."""
     from tidegate.runs.ledger import history_of
 
-    return tuple(history_of(place, limit) for place in places_of(config, pipeline, source))
+    project = load(config, pipeline=pipeline)
+    places = open_column_places(project, pipeline, source) or places_of(project, pipeline, source)
+    return tuple(history_of(place, limit) for place in places)
 
 
 def set_watermark(
@@ -32,19 +48,31 @@ def set_watermark(
     pipeline: str,
     source: str | None = None,
     *,
-    to: str,
+    to: str | None = None,
+    values: Mapping[str, str] | None = None,
+    inclusive: bool = False,
     confirm: Callable[[WatermarkMove], bool] = agreed,
 ) -> WatermarkMove:
     """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
 
-    The position is committed by the ordinary protocol and no row is touched: files below a watermark that moved up
+    A source that is followed by columns takes ``values`` instead, by column as text; with ``inclusive`` the next read
+    takes rows at these values, too. The position is committed by the ordinary protocol and no row is touched: files below a watermark that moved up
     are never read, files above one that moved down are read again. ``CommitLost`` when another run was first.
     """
     from tidegate.runs.looking import place_named
     from tidegate.runs.moving import move_watermark, target_of
 
-    place = place_named(open_places(load(config, pipeline=pipeline), pipeline), source)
-    return move_watermark(place, target_of(place.source, to), datetime.now(UTC), confirm)
+    project = load(config, pipeline=pipeline)
+    columns = column_place_named(project, pipeline, source)
+    if (columns is None) != (values is None) or (columns is None) == (to is None):
+        wanted = "the path of a file (to)" if columns is None else "values of its watermark columns (values)"
+        raise TidegateError(f"the watermark of {pipeline!r} is something else", f"give {wanted}")
+    if columns is not None and values is not None:
+        from tidegate.runs.column_moving import set_columns
+
+        return set_columns(columns, values, datetime.now(UTC), confirm, inclusive=inclusive)
+    place = place_named(open_places(project, pipeline), source)
+    return move_watermark(place, target_of(place.source, to or ""), datetime.now(UTC), confirm)
 
 
 def reset_watermark(
@@ -59,6 +87,12 @@ def reset_watermark(
     from tidegate.runs.looking import place_named
     from tidegate.runs.moving import Target, move_watermark
 
-    place = place_named(open_places(load(config, pipeline=pipeline), pipeline), source)
+    project = load(config, pipeline=pipeline)
+    columns = column_place_named(project, pipeline, source)
+    if columns is not None:
+        from tidegate.runs.column_moving import reset_columns
+
+        return reset_columns(columns, datetime.now(UTC), confirm)
+    place = place_named(open_places(project, pipeline), source)
     target = Target(None if partition is None else partition.strip("/"))
     return move_watermark(place, target, datetime.now(UTC), confirm)

@@ -26,6 +26,9 @@ def _move(move: WatermarkMove) -> Iterator[Block]:
             ("becomes", cell(move.after, Style.STRONG)),
         )
     )
+    if move.tracking == "columns":
+        yield from noted(move.notes)
+        return
     yield Gap()
     yield Table(
         _COLUMNS,

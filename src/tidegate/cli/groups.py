@@ -14,7 +14,7 @@ from tidegate.cli.pages import Cell, Column, Gap, Line, Page, Style, Table
 from tidegate.observe.wording import count
 
 if TYPE_CHECKING:
-    from tidegate.specs import ProjectSpec
+    from tidegate.specs import PipelineSpec, ProjectSpec
 
 
 @click.group(
@@ -107,12 +107,18 @@ def table() -> None:
     """Care for the table of a pipeline."""
 
 
+def _sources(pipeline: PipelineSpec) -> tuple[tuple[str, str], ...]:
+    """The sources of either kind, by name, with what they read."""
+    files = tuple((each.name, each.location.uri) for each in pipeline.sources)
+    return (*files, *((each.name, each.uri) for each in pipeline.column_sources))
+
+
 def project_summary(project: ProjectSpec) -> dict[str, Any]:
     """What ``config check --json`` prints."""
     pipelines = [
         {
             "name": pipeline.name,
-            "sources": [{"name": each.name, "source_uri": each.location.uri} for each in pipeline.sources],
+            "sources": [{"name": name, "source_uri": uri} for name, uri in _sources(pipeline)],
             "table_uri": pipeline.sink.table.uri,
         }
         for pipeline in project.pipelines
@@ -124,12 +130,12 @@ def render_project(project: ProjectSpec) -> Page:
     """What ``config check`` shows when there is nothing wrong."""
     rows = tuple(
         (
-            Cell(f"{pipeline.name}/{each.name}", Style.STRONG),
-            Cell(each.location.uri),
+            Cell(f"{pipeline.name}/{name}", Style.STRONG),
+            Cell(uri),
             Cell(pipeline.sink.table.uri),
         )
         for pipeline in project.pipelines
-        for each in pipeline.sources
+        for name, uri in _sources(pipeline)
     )
     numbers = f"{count(len(project.pipelines), 'pipeline')}, {count(len(rows), 'source')}"
     notices: Page = tuple(Line(Cell(text, Style.WARN), "notice") for text in project.notices)

@@ -38,7 +38,9 @@ class Api(Protocol):
 
     def load(self, config: str | Path, /) -> ProjectSpec: ...
 
-    def plan(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourcePlan, ...]: ...
+    def plan(
+        self, config: str | Path, pipeline: str | None = None, /
+    ) -> tuple[reports.SourcePlan | column_reports.ColumnSourcePlan, ...]: ...
 
     def run(
         self,
@@ -154,7 +156,9 @@ class Api(Protocol):
         source: str | None = None,
         /,
         *,
-        to: str,
+        to: str | None,
+        values: dict[str, str] | None,
+        inclusive: bool,
         confirm: Callable[[corrections.WatermarkMove], bool],
     ) -> corrections.WatermarkMove: ...
 

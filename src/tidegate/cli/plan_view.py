@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from tidegate.cli.column_view import column_section
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
+from tidegate.column_reports import ColumnSourcePlan
 from tidegate.observe.wording import count, size
 from tidegate.planning.plan import FileSlice, Plan, Unit
 from tidegate.reports import SourcePlan
@@ -13,9 +15,11 @@ from tidegate.reports import SourcePlan
 PARTITIONS_SHOWN = 12
 
 
-def render_plan(plans: Sequence[SourcePlan]) -> Page:
+def render_plan(plans: Sequence[SourcePlan | ColumnSourcePlan]) -> Page:
     """All sources, one section each."""
-    sections = [tuple(_section(each)) for each in plans]
+    sections = [
+        tuple(column_section(each) if isinstance(each, ColumnSourcePlan) else _section(each)) for each in plans
+    ]
     if not sections:
         return (Line(Cell("nothing to plan: no source was selected")),)
     return tuple(chain(sections[0], *((Gap(), *section) for section in sections[1:])))

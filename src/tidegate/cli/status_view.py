@@ -69,8 +69,8 @@ def _row(status: SourceStatus) -> tuple[Cell, ...]:
 
 
 def _backlog(status: SourceStatus) -> Cell:
-    if status.error:
-        return Cell("?", Style.WARN)
+    if status.error or status.tracking == "columns":
+        return Cell("?", Style.WARN if status.error else Style.DIM)
     if status.backlog_complete and not status.backlog_files:
         return Cell("0", Style.DIM)
     least = "" if status.backlog_complete else "≥ "
@@ -81,7 +81,9 @@ def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
     yield _name(status), Cell(status.table_uri, Style.DIM)
     yield "last read" if status.tracking == "set" else "watermark", cell(status.watermark)
     yield "position", Cell(_position(status))
-    if status.tracking == "set":
+    if status.tracking == "columns":
+        partitions = "by the greatest value of columns"
+    elif status.tracking == "set":
         partitions = f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
     else:
         partitions = f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"

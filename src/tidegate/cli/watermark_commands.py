@@ -26,12 +26,21 @@ _source_option = click.option(
     examples=[
         "tidegate watermark set t.yml -p events --to date=2026-01-28/0007.json",
         "tidegate watermark set t.yml -p events --partition 2026-01-28 --name 0007.json",
+        "tidegate watermark set t.yml -p orders --value updated_at=2026-01-28T00:00:00Z",
     ],
 )
 @config_argument
 @pipeline_option(required=True)
 @_source_option
 @click.option("--to", metavar="PATH", help="The file up to which its partition counts as finished.")
+@click.option(
+    "--value",
+    "values",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    help="Instead, of a source that is followed by columns: the greatest value that counts as read.",
+)
+@click.option("--inclusive", is_flag=True, help="With --value: rows at that value are read again.")
 @click.option("--partition", metavar="DIR", help="Instead of --to: its directory ...")
 @click.option("--name", metavar="NAME", help="... and its name.")
 @confirm_options
@@ -45,22 +54,34 @@ def set_watermark(
     to: str | None,
     partition: str | None,
     name: str | None,
+    values: tuple[str, ...],
+    inclusive: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Set the watermark of one partition.
+    """Set the watermark of one partition, or of columns.
 
-    Up: files that it passes over are never read. Down: files above it are read again, and their rows are in
+    Up: files or rows that it passes over are never read. Down: those above it are read again, and their rows are in
     the table twice. Shows which, asks, and commits the new position. No row is touched.
     """
-    path = _path(to, partition, name)
+    path = None if values else _path(to, partition, name)
     asking = Asking(invocation, dry_run, yes)
     from tidegate.cli.correction_view import render_move
 
     confirm = asking.about(_QUESTION, render_move)
-    move = invocation.functions().set_watermark(config, pipeline, source, to=path, confirm=confirm)
+    move = invocation.functions().set_watermark(
+        config, pipeline, source, to=path, values=_values(values), inclusive=inclusive, confirm=confirm
+    )
     return _show(invocation, move, asking, as_json=as_json)
+
+
+def _values(given: tuple[str, ...]) -> dict[str, str] | None:
+    """By column; None where none is given."""
+    wrong = [each for each in given if "=" not in each.strip("=")]
+    if wrong:
+        raise click.UsageError(f"--value {wrong[0]}: give COLUMN=VALUE")
+    return {name: value for name, _, value in (each.partition("=") for each in given)} or None
 
 
 def _path(to: str | None, partition: str | None, name: str | None) -> str:
@@ -69,7 +90,7 @@ def _path(to: str | None, partition: str | None, name: str | None) -> str:
     if to is None and partition is not None and name is not None:
         directory = partition.strip("/")
         return f"{directory}/{name}" if directory else name
-    raise click.UsageError("give --to PATH, or --partition DIR and --name NAME")
+    raise click.UsageError("give --to PATH, or --partition DIR and --name NAME, or --value COLUMN=VALUE")
 
 
 @click.command(

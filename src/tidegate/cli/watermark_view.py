@@ -25,6 +25,9 @@ def render_watermarks(views: Sequence[WatermarkView]) -> Page:
 def _section(view: WatermarkView) -> Iterator[Block]:
     yield Heading(f"{view.pipeline}/{view.source}")
     is_set = view.tracking == "set"
+    if view.tracking == "columns":
+        yield from _columns(view)
+        return
     up_to = Cell(count(view.remembered, "path")) if is_set else cell(view.last_committed_file)
     yield Facts(
         (
@@ -45,6 +48,19 @@ def _section(view: WatermarkView) -> Iterator[Block]:
     if view.sealed:
         yield Gap()
         yield _table(("sealed prefix", "below"), view.sealed, "prefix", "prefixes")
+
+
+def _columns(view: WatermarkView) -> Iterator[Block]:
+    yield Facts(
+        (
+            ("state", state_cell(view.state)),
+            ("position", Cell(f"version {view.version}" if view.version else "none yet")),
+            ("updated", cell(moment(view.updated) if view.updated else None)),
+        )
+    )
+    if view.partitions:
+        yield Gap()
+        yield _table(("column", "greatest value"), view.partitions, "column")
 
 
 def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:

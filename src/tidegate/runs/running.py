@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
+from tidegate.runs.telling import told_once
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
@@ -21,6 +24,9 @@ from tidegate.runs.staged_positions import delivering
 from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
+
+if TYPE_CHECKING:
+    from tidegate.runs.column_running import ColumnRunning
 
 SHOWN_UNKNOWN_FIELDS = 10
 
@@ -44,6 +50,7 @@ class Running:
     _polls: dict[Name, int] = field(default_factory=dict)
     _places: dict[Name, Place] = field(default_factory=dict)
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
+    _column_running: ColumnRunning | None = None
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not keep the others from running."""
@@ -51,10 +58,10 @@ class Running:
         reports = [
             self._pass(pipeline, source)
             for pipeline in pipelines
-            for source in pipeline.sources
+            for source in every_source(pipeline)
             if not self.stop.is_set()
         ]
-        planned = sum(len(pipeline.sources) for pipeline in pipelines)
+        planned = sum(len(every_source(pipeline)) for pipeline in pipelines)
         complete = len(reports) == planned and not self.stop.is_set()
         return _report(reports, started, complete=complete)
 
@@ -62,7 +69,7 @@ class Running:
         """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes."""
         started = time.monotonic()
         total: dict[Name, SourceReport] = {}
-        sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
+        sources = [(pipeline, source) for pipeline in pipelines for source in every_source(pipeline)]
         due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
         comparing = ScheduledReconciling(
             self.project.reconcile, partial(self._compared, pipelines), self.lane, self.emit, self.stop
@@ -88,7 +95,22 @@ class Running:
         ]
         return [place for place in every if place.pipeline.name in names], every
 
-    def _pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
+    def _pass(self, pipeline: PipelineSpec, source: PathSource | ColumnSource) -> SourceReport:
+        if isinstance(source, ColumnSource):
+            return self._columns().once(pipeline, source)
+        return self._file_pass(pipeline, source)
+
+    def _columns(self) -> ColumnRunning:
+        """The sources that are followed by columns; made when there is one."""
+        from tidegate.runs.column_running import ColumnRunning
+
+        if self._column_running is None:
+            self._column_running = ColumnRunning(
+                self.project, self.lane, self.emit, self.stop, self.clock, self.pace
+            )
+        return self._column_running
+
+    def _file_pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
         started = time.monotonic()
         name = (pipeline.name, source.name)
         carried: SourcePass | None = None
@@ -114,7 +136,7 @@ class Running:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = failure
-            self.emit(events.SourceFailed(*name, _told_once(name, failure)))
+            self.emit(events.SourceFailed(*name, told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
 
     def _care(self, pipeline: PipelineSpec, source: PathSource, carried: SourcePass) -> None:
@@ -172,8 +194,13 @@ class Running:
         return report
 
 
+def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource, ...]:
+    """The sources of a pipeline, of either kind."""
+    return (*pipeline.sources, *pipeline.column_sources)
+
+
 def _source_report(name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-    told = None if error is None else _told_once(name, error)
+    told = None if error is None else told_once(name, error)
     code = 0 if error is None else error.exit_code
     if carried is None:
         return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
@@ -197,11 +224,6 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         dead_files=totals.dead_files,
         unknown_fields=dict(Counter(totals.unknown_fields).most_common()),
     )
-
-
-def _told_once(name: Name, error: TidegateError) -> str:
-    """The error without the name of the source in front: that is told beside it."""
-    return str(error).removeprefix(f"{'/'.join(name)}: ")
 
 
 def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:

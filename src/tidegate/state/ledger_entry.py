@@ -82,6 +82,8 @@ def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
             return name, value
         case {"state": str(name)}:
             return name, None
+        case str(text):
+            return "Active", text
         case _:
             return None, None
 

@@ -27,7 +27,7 @@ def watched(project: ProjectSpec, pipelines: Sequence[PipelineSpec], emit: Emit)
     intervals = {
         (pipeline.name, source.name): float(source.poll_interval_secs + project.poll_jitter_secs)
         for pipeline in pipelines
-        for source in pipeline.sources
+        for source in (*pipeline.sources, *pipeline.column_sources)
     }
     metrics, health = Metrics(intervals), Health(intervals)
     pages: Pages = {

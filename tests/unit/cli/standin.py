@@ -562,10 +562,12 @@ class StandIn:
         pipeline: str,
         source: str | None = None,
         *,
-        to: str,
+        to: str | None,
+        values: dict[str, str] | None,
+        inclusive: bool,
         confirm: Callable[[corrections.WatermarkMove], bool],
     ) -> corrections.WatermarkMove:
-        self._called("set_watermark", config, pipeline, source, to)
+        self._called("set_watermark", config, pipeline, source, to, values, inclusive)
         return replace(MOVE, applied=confirm(MOVE))
 
     def reset_watermark(

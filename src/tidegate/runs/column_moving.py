@@ -1,0 +1,151 @@
+"""Setting or forgetting the watermark of a column source, because a person says so.
+
+The new state is committed by the ordinary protocol, alone: no row is touched. A provider's copy moves with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+
+from tidegate.column_specs import Value, Watermark
+from tidegate.corrections import FileSet, WatermarkMove
+from tidegate.errors import TidegateError
+from tidegate.runs.column_looking import watermark_text
+from tidegate.runs.column_place import ColumnPlace, encoded
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import is_above
+
+Confirm = Callable[[WatermarkMove], bool]
+_NULL = "null"
+
+
+def set_columns(
+    place: ColumnPlace, values: Mapping[str, str], now: datetime, confirm: Confirm, *, inclusive: bool = False
+) -> WatermarkMove:
+    """Set the watermark of columns to values that are given as text, if ``confirm`` agrees to what that means."""
+    known = place.source.watermark_columns
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise TidegateError(
+            f"{place.key}: {unknown[0]!r} is not a watermark column", f"allowed: {', '.join(known) or 'none'}"
+        )
+    opened, before = _opened(place)
+    stored: Watermark = {} if before is None else before.values
+    parsed = {name: _parsed(name, text, stored.get(name)) for name, text in values.items()}
+    kept = frozenset() if before is None else before.inclusive - set(values)
+    after = ColumnState({**stored, **parsed}, kept | (set(values) if inclusive else set()), now)
+    return _moved(place, opened, before, after, "watermark set", confirm)
+
+
+def reset_columns(place: ColumnPlace, now: datetime, confirm: Confirm) -> WatermarkMove:
+    """Forget the watermark: the next run reads everything."""
+    opened, before = _opened(place)
+    return _moved(place, opened, before, ColumnState({}, frozenset(), now), "watermark reset", confirm)
+
+
+def _opened(place: ColumnPlace) -> tuple[Opened, ColumnState | None]:
+    """The position, whatever a provider's copy says: moving it is the way out where the two differ."""
+    opened = place.positions.open()
+    if opened.table_version < 0:
+        raise TidegateError(
+            f"{place.key}: there is no table yet, so there is no watermark to move", "run the pipeline first"
+        )
+    return opened, place.state_of(opened)
+
+
+def _moved(
+    place: ColumnPlace, opened: Opened, before: ColumnState | None, after: ColumnState, action: str, confirm: Confirm
+) -> WatermarkMove:
+    same = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
+    move = WatermarkMove(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        action=action,
+        partition=None,
+        before=watermark_text(before),
+        after=watermark_text(after),
+        read_again=FileSet(),
+        never_read=FileSet(),
+        notes=(*opened.warnings, *_remarks(place, before, after, same=same)),
+        version=opened.version,
+        table_version=opened.table_version,
+        tracking="columns",
+    )
+    if same or not confirm(move):
+        return move
+    state = encoded(after)
+    change = Change(state=state, embedded=state, debts=place.debts(before, after), action=action)
+    done = place.positions.commit(opened, change)
+    return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def _remarks(place: ColumnPlace, before: ColumnState | None, after: ColumnState, *, same: bool) -> Iterator[str]:
+    if same:
+        yield "the watermark is there already: nothing changes"
+        return
+    old = {} if before is None else before.values
+    idempotent = place.pipeline.sink.load.type.is_idempotent
+    for column in sorted({*old, *after.values}):
+        was, now = old.get(column), after.values.get(column)
+        if was is not None and (now is None or is_above(was, now)):
+            then = "replaced by what the source holds" if idempotent else "in the table twice then"
+            yield f"{column} moves down: rows above it are read again, and are {then}"
+        elif now is not None and (was is None or is_above(now, was)):
+            yield f"{column} moves up: rows at or below it that were not read are never read; only a replay reads them"
+
+
+def _parsed(column: str, text: str, stored: Value | None) -> Value | None:
+    """The value that ``text`` means: of the stored value's kind, else of the first kind that it looks like."""
+    if text == _NULL:
+        return None
+    if stored is not None:
+        return _of_kind(column, text, stored)
+    for parse in (int, Decimal, _moment, date.fromisoformat):
+        try:
+            return parse(text)
+        except (ValueError, InvalidOperation):
+            continue
+    return text
+
+
+def _of_kind(column: str, text: str, stored: Value) -> Value:
+    try:
+        match stored:
+            case bool():
+                return {"true": True, "false": False}[text.lower()]
+            case int():
+                return int(text)
+            case float():
+                return float(text)
+            case Decimal():
+                return Decimal(text)
+            case datetime():
+                return _zoned(_moment(text), stored)
+            case date():
+                return date.fromisoformat(text)
+            case time():
+                return time.fromisoformat(text)
+            case _:
+                return text
+    except (ValueError, KeyError, InvalidOperation) as error:
+        raise TidegateError(
+            f"{text!r} is not a value of column {column!r}, whose watermark is {stored!r}",
+            "give a value of the same kind, times as ISO 8601",
+        ) from error
+
+
+def _moment(text: str) -> datetime:
+    if len(text) <= len("2026-01-01"):
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
+
+
+def _zoned(value: datetime, stored: datetime) -> datetime:
+    if (value.tzinfo is None) != (stored.tzinfo is None):
+        raise ValueError("with a zone and without one")
+    return value

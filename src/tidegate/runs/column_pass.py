@@ -1,0 +1,256 @@
+"""One pass over a column source: open, plan, fix the cap, read up to it, write and commit; rows and watermark together.
+
+The new watermark is known before the rows are committed, and covers exactly them: databases and tables are asked for
+their greatest values first and read up to these; where that cannot be asked, the batch is read once and tells.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tidegate.column_specs import LoadType, NullWatermark
+from tidegate.errors import ColumnsChanged, CommitLost, RowsRefused, StorageError, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.observe.wording import count
+from tidegate.planning.column_plan import ColumnPlan, Fixed
+from tidegate.planning.column_planner import fixed, plan_columns
+from tidegate.runs.column_lane import ColumnLane
+from tidegate.runs.column_place import ColumnPlace, encoded
+from tidegate.runs.place import Clock, utc_now
+from tidegate.sources.reading import Reader, Seen
+from tidegate.specs import Location
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.row_filter import Bound, RowFilter
+
+if TYPE_CHECKING:
+    from tidegate.sink.row_task import RowsWritten
+
+TRIES_AGAINST_OTHERS = 5
+
+
+@dataclass(slots=True)
+class ColumnTotals:
+    """What a pass has done so far."""
+
+    rows: int = 0
+    commits: int = 0
+    table_version: int | None = None
+    skipped: tuple[tuple[str, int], ...] = ()
+    nulls: int = field(default=0)
+
+
+class ColumnPass:
+    """Carries one column source as far as it goes now; ``state`` and ``totals`` tell how far that was."""
+
+    action = "run"
+    """What its commits say made them."""
+
+    def __init__(
+        self,
+        place: ColumnPlace,
+        lane: ColumnLane,
+        *,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+        polls: int = 0,
+    ) -> None:
+        self.totals = ColumnTotals()
+        self.state: ColumnState | None = None
+        self.opened: Opened | None = None
+        self._place = place.at_poll(polls)
+        self._lane = lane
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._names = (place.pipeline.name, place.source.name)
+
+    def run(self) -> None:
+        """Raises what stopped it; then nothing was committed, or the commit is durable and complete."""
+        for attempt in range(TRIES_AGAINST_OTHERS):
+            try:
+                self.opened = self._from_position(self._place.open())
+                return
+            except (CommitLost, ColumnsChanged):
+                if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
+                    raise
+
+    def _from_position(self, opened: Opened) -> Opened:
+        for warning in opened.warnings:
+            self._notice(warning)
+        self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
+        self.state = self._place.state_of(opened)
+        self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
+        plan = self._planned(opened)
+        reader = self._reader(plan)
+        return self._carry_out(opened, plan, reader)
+
+    def _planned(self, opened: Opened) -> ColumnPlan:
+        place = self._place
+        load = place.pipeline.sink.load
+        plan = plan_columns(place.pipeline.name, place.source, load, self.state, opened.version, self._clock())
+        for note in plan.notes:
+            self._notice(note)
+        failpoint("runs.planned")
+        return plan
+
+    def _reader(self, plan: ColumnPlan) -> Reader:
+        return self._lane.reader(self._place.source, self._place.pipeline.schema, plan.now)
+
+    def _carry_out(self, opened: Opened, plan: ColumnPlan, reader: Reader) -> Opened:
+        """Read what the plan asks for and commit it; an idle position where there is nothing."""
+        if reader.fixed_first:
+            seen = reader.greatest(plan.reads)
+            self._look_at_nulls(seen)
+            bounds = fixed(plan, self.state, seen.values)
+            if bounds.nothing:
+                return self._nothing_new(opened)
+            frame = reader.read(bounds.rows)
+            return self._written(opened, plan, frame, bounds)
+        return self._written(opened, plan, reader.read(_asked(plan, reader)), None)
+
+    def _look_at_nulls(self, seen: Seen | RowsWritten) -> None:
+        """Rows without a watermark are an error, or are told."""
+        source = self._place.source
+        if not seen.nulls or not source.watermark_columns:
+            return
+        columns = ", ".join(source.watermark_columns)
+        if source.null_watermark is NullWatermark.ERROR:
+            raise RowsRefused(
+                f"{'/'.join(self._names)}: {count(seen.nulls, 'row')} have null in every watermark column ({columns})",
+                "give them a value, or set null_watermark: exclude | include",
+            )
+        self.totals.nulls = seen.nulls
+        if source.null_watermark is NullWatermark.EXCLUDE:
+            self.totals.skipped = (("null_watermark", seen.nulls),)
+            self._emit(events.FileFiltered(*self._names, "null_watermark", seen.nulls, columns))
+
+    def _nothing_new(self, opened: Opened) -> Opened:
+        """Nothing is saved; the mirror shows that somebody looked."""
+        return opened if opened.state is None else self._place.positions.idle(opened, opened.state)
+
+    def _written(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None) -> Opened:
+        if self._straight(opened):
+            return self._appended(opened, plan, frame, bounds)
+        with suppress(StorageError):
+            clean_old(self._place.table_store, self._place.key, plan.now)
+        area = new_work_area(self._place.key, self._place.pipeline.sink.table)
+        try:
+            return self._loaded(opened, plan, frame, bounds, area)
+        except TidegateError:
+            with suppress(StorageError):
+                remove_work(self._place.table_store, area.directory)
+            raise
+
+    def _straight(self, opened: Opened) -> bool:
+        """Whether rows are written straight into the table's folder: a plain append that the Arrow lane commits."""
+        pipeline = self._place.pipeline
+        load = pipeline.sink.load
+        plain = load.type is LoadType.APPEND and not load.deduplicate and pipeline.transform is None
+        return plain and not opened.needs_frames
+
+    def _appended(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None) -> Opened:
+        from tidegate.sink.row_task import row_task
+
+        place = self._place
+        task = row_task(place.pipeline, place.source, self._lane.columns(frame), opened.schema())
+        written = self._read(frame, replace(task, drop_nulls=self._drops_nulls(bounds)))
+        bounds = bounds or self._told_by(plan, written)
+        if not written.rows and (bounds.nothing or bounds.state == self.state):
+            return self._nothing_new(opened)
+        change = Change(
+            state=encoded(bounds.state),
+            embedded=encoded(bounds.state),
+            data_files=written.data_files,
+            rows=written.rows,
+            schema=task.written,
+            partition_columns=task.partition_columns,
+            debts=place.debts(self.state, bounds.state),
+            action=self.action,
+        )
+        return self._commit(opened, change, bounds)
+
+    def _loaded(
+        self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea
+    ) -> Opened:
+        from tidegate.sink.batches import Batch
+
+        place = self._place
+        task, written = self._gathered(frame, bounds, area.location)
+        bounds = bounds or self._told_by(plan, written)
+        if not written.rows and bounds.nothing and not plan.full:
+            remove_work(place.table_store, area.directory)
+            return self._nothing_new(opened)
+        batch = Batch.of(place.pipeline, place.source, task, written)
+        loaded = self._lane.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
+        schema = loaded.columns(opened.schema())
+        change = Change(
+            state=encoded(bounds.state),
+            embedded=encoded(bounds.state),
+            rows=written.rows,
+            frame=loaded,
+            schema=schema,
+            partition_columns=batch.partitioned_by if opened.table_id is None else opened.partition_columns,
+            debts=(area.debt(), *place.debts(self.state, bounds.state)),
+            action=self.action,
+        )
+        return self._commit(opened, change, bounds)
+
+    def _window(self, plan: ColumnPlan, bounds: Fixed) -> RowFilter | None:
+        """The part of the table that the strategy looks at, where it does not look at all of it."""
+        looks = plan.chunk is not None or self._place.pipeline.sink.load.deduplicate
+        return bounds.window or (bounds.rows if looks else None)
+
+    def _gathered(self, frame: Any, bounds: Fixed | None, work: Location) -> tuple[Any, RowsWritten]:
+        """The rows in a work area: read once, the same however often a statement looks at them."""
+        from tidegate.sink.row_task import row_task
+
+        place = self._place
+        task = row_task(place.pipeline, place.source, self._lane.columns(frame), work=work)
+        task = replace(task, drop_nulls=self._drops_nulls(bounds))
+        return task, self._read(frame, task)
+
+    def _drops_nulls(self, bounds: Fixed | None) -> bool:
+        """Whether rows without a watermark are still among those that are read, and are not wanted."""
+        source = self._place.source
+        unwanted = source.null_watermark is not NullWatermark.INCLUDE and bool(source.watermark_columns)
+        full = self._place.pipeline.sink.load.type.reads_everything
+        return bounds is None and unwanted and not full
+
+    def _read(self, frame: Any, task: Any) -> RowsWritten:
+        written = self._lane.write_rows(frame, task)
+        failpoint("runs.read")
+        return written
+
+    def _told_by(self, plan: ColumnPlan, written: RowsWritten) -> Fixed:
+        """The bounds of a batch that could not be asked for them before."""
+        self._look_at_nulls(written)
+        return fixed(plan, self.state, written.greatest)
+
+    def _commit(self, opened: Opened, change: Change, bounds: Fixed) -> Opened:
+        failpoint("runs.commit.before")
+        after = self._place.positions.commit(opened, change)
+        failpoint("runs.commit.after")
+        self.state = bounds.state
+        self.totals.commits += 1
+        self.totals.rows += after.rows
+        self.totals.table_version = after.table_version if after.table_version >= 0 else None
+        return after
+
+    def _notice(self, text: str) -> None:
+        self._emit(events.Notice(*self._names, text))
+
+
+def _asked(plan: ColumnPlan, reader: Reader) -> RowFilter:
+    """What a source is asked for that cannot tell its greatest values: rows without a watermark are then counted."""
+    upper = {column: Bound(value, inclusive=True) for column, value in reader.upper(plan.now).items()}
+    return replace(plan.reads, nulls=NullWatermark.INCLUDE).capped(upper)
+
+

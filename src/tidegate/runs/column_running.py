@@ -1,0 +1,127 @@
+"""Passes over column sources within a run, with what is kept of each from poll to poll."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import cast
+
+from tidegate.column_specs import ColumnSource
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.observe import events
+from tidegate.reports import SourceReport
+from tidegate.runs.column_lane import ColumnLane
+from tidegate.runs.column_looking import watermark_text
+from tidegate.runs.column_pass import ColumnPass
+from tidegate.runs.column_place import ColumnPlace, open_column_place
+from tidegate.runs.lanes import Lane
+from tidegate.runs.place import Clock, utc_now
+from tidegate.runs.telling import told_once
+from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
+from tidegate.state.mirror import read_mirror
+from tidegate.state.pace import Pace
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class ColumnRunning:
+    """The column sources of a project and how often each was polled."""
+
+    project: ProjectSpec
+    lane: Lane
+    emit: events.Emit
+    stop: threading.Event
+    clock: Clock = utc_now
+    pace: Pace | None = None
+    _places: dict[Name, ColumnPlace] = field(default_factory=dict)
+    _polls: dict[Name, int] = field(default_factory=dict)
+
+    def once(self, pipeline: PipelineSpec, source: ColumnSource) -> SourceReport:
+        """One pass; what stops it is in the report."""
+        started = time.monotonic()
+        name = (pipeline.name, source.name)
+        carried: ColumnPass | None = None
+        error: TidegateError | None = None
+        try:
+            place = self._place(pipeline, source)
+            lane = cast("ColumnLane", self.lane)
+            polls = self._poll(place)
+            carried = ColumnPass(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
+            carried.run()
+            self._care(pipeline, source, carried)
+        except RunStopped as stopped:
+            self.emit(events.Notice(*name, str(stopped)))
+        except TidegateError as failure:
+            error = failure
+            self.emit(events.SourceFailed(*name, told_once(name, failure)))
+        return self._told(name, carried, error, time.monotonic() - started)
+
+    def _place(self, pipeline: PipelineSpec, source: ColumnSource) -> ColumnPlace:
+        name = (pipeline.name, source.name)
+        if name not in self._places:
+            self._places[name] = open_column_place(self.project, pipeline, source, self.emit, self.pace)
+        return self._places[name]
+
+    def _poll(self, place: ColumnPlace) -> int:
+        """How often the source was polled, over all processes: the mirror counts on."""
+        name = (place.pipeline.name, place.source.name)
+        if name not in self._polls:
+            shown = read_mirror(place.table_store, place.key)
+            self._polls[name] = 0 if shown is None else shown.polls
+        self._polls[name] += 1
+        return self._polls[name]
+
+    def _care(self, pipeline: PipelineSpec, source: ColumnSource, carried: ColumnPass) -> None:
+        """What the table is due after the commits of a pass."""
+        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
+            return
+        from tidegate.runs.table_care import care_after
+
+        now = carried.opened.version
+        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
+
+    def _told(
+        self, name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float
+    ) -> SourceReport:
+        report = _report(name, carried, error, seconds)
+        self.emit(
+            events.SourceFinished(
+                *name,
+                state=report.state,
+                watermark=report.watermark,
+                source_files=0,
+                rows=report.rows,
+                failed_files=0,
+                commits=report.commits,
+                seconds=seconds,
+                state_files=0,
+                failed=error is not None,
+                staged=0,
+            )
+        )
+        return report
+
+
+def _report(name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
+    told = None if error is None else told_once(name, error)
+    code = 0 if error is None else error.exit_code
+    if carried is None:
+        return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+    totals = carried.totals
+    idle = "Initial" if carried.state is None else "Idle"
+    return SourceReport(
+        *name,
+        state="Active" if totals.commits else idle,
+        watermark=watermark_text(carried.state),
+        files=0,
+        bytes=0,
+        rows=totals.rows,
+        commits=totals.commits,
+        skipped=totals.skipped,
+        table_version=totals.table_version,
+        error=told,
+        seconds=seconds,
+        exit_code=code,
+    )
