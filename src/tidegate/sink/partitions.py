@@ -126,6 +126,15 @@ class Partitioning:
             for label, rows, positions in _groups(rest, codes, labels)
         ]
 
+    def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with the keys that are made from a column as columns of their own, behind the others."""
+        for key in self.keys:
+            if key.column is not None and key.name not in batch.schema.names:
+                codes, texts = _coded(batch.column(key.column), key.template)
+                column = pa.array(texts, pa.string()).take(pa.array(codes))
+                batch = batch.append_column(key.name, column)
+        return batch
+
 
 def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[Key, ...]:
     keys = []
@@ -240,10 +249,14 @@ def table_schema(
 ) -> pa.Schema:
     """All columns of the table: declared, metadata, then the keys that are not declared columns."""
     declared = arrow_schema(fields)
-    keys = Partitioning(by, declared).keys
     metadata = [pa.field(name, METADATA_COLUMNS[name]) for name in metadata_columns]
+    return with_keys(pa.schema([*declared, *metadata]), Partitioning(by, declared).keys)
+
+
+def with_keys(declared: pa.Schema, keys: tuple[Key, ...]) -> pa.Schema:
+    """``declared``, then the keys that are not declared columns."""
     added = [pa.field(key.name, _key_type(key, declared)) for key in keys if key.name not in declared.names]
-    return pa.schema([*declared, *metadata, *added])
+    return pa.schema([*declared, *added])
 
 
 def _key_type(key: Key, declared: pa.Schema) -> pa.DataType:

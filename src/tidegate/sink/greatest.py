@@ -1,0 +1,66 @@
+"""The greatest values of watermark columns over batches of rows, and how many rows have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.column_specs import Value, WatermarkMode
+
+
+class Greatest:
+    """What was seen so far. ``nulls`` are rows with null in every column, in a cursor in any of them."""
+
+    def __init__(self, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> None:
+        self.nulls = 0
+        self._columns = tuple(columns)
+        self._as_tuple = mode is WatermarkMode.TUPLE
+        self._values: dict[str, Value | None] = dict.fromkeys(columns)
+
+    @property
+    def values(self) -> dict[str, Value | None]:
+        """By column; None where every value was null."""
+        return dict(self._values)
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Look at the rows of a batch."""
+        if not self._columns:
+            return
+        empty = [pc.is_null(batch.column(name)) for name in self._columns]
+        missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
+        self.nulls += pc.sum(missing).as_py() or 0
+        self.include(self._cursor(batch.filter(pc.invert(missing))) if self._as_tuple else self._each(batch))
+
+    def include(self, seen: Mapping[str, Value | None]) -> None:
+        """Take in what was seen elsewhere."""
+        if self._as_tuple:
+            known = [values for values in (self._values, seen) if None not in values.values()]
+            self._values = dict(max(known, key=lambda values: [values[name] for name in self._columns], default=seen))
+        else:
+            self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
+
+    def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        return {name: _value(pc.max(batch.column(name))) for name in self._columns}
+
+    def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        """The lexicographically greatest: of the rows that are greatest in one column, those that are in the next."""
+        found: dict[str, Value | None] = {}
+        for name in self._columns:
+            top = pc.max(batch.column(name))
+            found[name] = _value(top)
+            batch = batch.filter(pc.equal(batch.column(name), top))
+        return found
+
+
+def _greater(values: Iterable[Value | None]) -> Value | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _value(scalar: pa.Scalar) -> Value | None:
+    """As Python has it; a moment is in UTC."""
+    value: Value | None = scalar.as_py()
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value

@@ -1,0 +1,178 @@
+"""Rows that Spark hands over, written as finished files: what a task of :func:`tidegate.spark.row_writing.write_rows`
+needs, does and gives back.
+
+The same rolling writer as for source files, so also the same sizes and statistics. No Spark in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.column_specs import ColumnSource, Value, WatermarkMode
+from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.schema.evolution import write_schema
+from tidegate.schema.types import plain_schema
+from tidegate.sink.allocation import keep_memory
+from tidegate.sink.greatest import Greatest
+from tidegate.sink.origins import Origin
+from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.partitions import Partitioning, with_keys
+from tidegate.sink.read_task import writer_settings
+from tidegate.sink.writer import RollingWriter, WriterSettings
+from tidegate.specs import Location, PartitionBy, PipelineSpec
+from tidegate.state.files import DataFile
+from tidegate.storage.opening import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class RowTask:
+    """Everything a task needs besides its rows; picklable.
+
+    ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
+    files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
+    it, keys are columns like others.
+    """
+
+    place: Location
+    columns: bytes
+    files: bytes
+    partition_by: PartitionBy | None = None
+    divided: bool = True
+    writer: WriterSettings = field(default_factory=WriterSettings)
+    watermark_columns: tuple[str, ...] = ()
+    mode: WatermarkMode = WatermarkMode.ANY
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """How the rows fall into partitions of the table."""
+        return Partitioning(self.partition_by, _schema(self.columns))
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns of the table."""
+        return self.partitioning.columns
+
+    @property
+    def written(self) -> pa.Schema:
+        """All columns as they are written, partition columns included."""
+        files = {each.name: each for each in _schema(self.files)}
+        whole = with_keys(_schema(self.columns), self.partitioning.keys)
+        return pa.schema([files.get(each.name, each) for each in whole])
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWritten:
+    """What tasks wrote: finished files, and what the rows in them have in the watermark columns.
+
+    ``greatest`` has None for a column that was always null; in ``tuple`` mode it is the greatest cursor. ``nulls`` are
+    rows with null in every watermark column (in a cursor: in any).
+    """
+
+    data_files: tuple[DataFile, ...] = ()
+    rows: int = 0
+    greatest: Mapping[str, Value | None] = field(default_factory=dict)
+    nulls: int = 0
+
+
+def row_task(
+    pipeline: PipelineSpec,
+    source: ColumnSource,
+    columns: pa.Schema,
+    table: pa.Schema | None = None,
+    *,
+    work: Location | None = None,
+) -> RowTask:
+    """The task that writes rows with these ``columns``: into the table, or undivided into a work area.
+
+    ``table`` has the table's columns now, whose wider types are written and whose requirements the rows must meet;
+    ``SchemaMismatch`` where they do not fit. A work area keeps the columns as they are.
+    """
+    by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
+    required = {each.name for each in table or () if not each.nullable}
+    rows = pa.schema([each.with_nullable(each.name not in required) for each in plain_schema(columns)])
+    keys = Partitioning(by, rows)
+    if work is None:
+        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns)
+    else:
+        files = with_keys(rows, keys.keys)
+    missing = [name for name in source.watermark_columns if name not in rows.names]
+    if missing:
+        raise SchemaMismatch(
+            f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
+            f"they have: {', '.join(rows.names)}",
+        )
+    return RowTask(
+        place=work or pipeline.sink.table,
+        columns=rows.serialize().to_pybytes(),
+        files=files.serialize().to_pybytes(),
+        partition_by=by,
+        divided=work is None,
+        writer=writer_settings(pipeline.sink),
+        watermark_columns=source.watermark_columns,
+        mode=source.mode,
+    )
+
+
+def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
+    """The partitions of a table whose rows come from no path: each key without a ``column`` is a column itself."""
+    by = pipeline.sink.partition_by
+    if by is None or by.column is not None:
+        return by
+    return replace(by, column=by.prefix_template.strip("/").split("/")[0].partition("=")[0])
+
+
+def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
+    """Write the rows of one task. What it returns is complete and durable; an error means that nothing counts."""
+    keep_memory()
+    columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
+    divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
+    seen = Greatest(task.watermark_columns, task.mode)
+    with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
+        for batch in batches:
+            rows = _fitted(batch, columns)
+            seen.see(rows)
+            if rows.num_rows:
+                origin = Origin.of_file("", np.arange(rows.num_rows))
+                writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
+        finished = writer.cut()
+    return RowsWritten(
+        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), seen.values, seen.nulls
+    )
+
+
+def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
+    """What all tasks wrote together."""
+    seen = Greatest(task.watermark_columns, task.mode)
+    for part in parts:
+        seen.include(part.greatest)
+    return RowsWritten(
+        tuple(file for part in parts for file in part.data_files),
+        sum(part.rows for part in parts),
+        seen.values,
+        sum(part.nulls for part in parts),
+    )
+
+
+def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """The rows with exactly these columns and types; ``RowsRefused`` where one lacks what is required."""
+    for each in columns:
+        if not each.nullable and batch.column(each.name).null_count:
+            raise RowsRefused(
+                f"a row has null in column {each.name!r}, which the table requires",
+                "nothing was committed; leave such rows out (filter_expression), or give them a value",
+            )
+    return batch.select(columns.names).cast(columns)
+
+
+def _data_file(file: FinishedFile) -> DataFile:
+    return DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats)
+
+
+def _schema(content: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(content))

@@ -1,0 +1,1 @@
+"""How a batch gets into the table: one strategy per load type, each one Spark statement and one Delta commit."""

@@ -1,0 +1,54 @@
+"""Rows of a DataFrame as finished files, straight into a table's folder or a work area: one Spark job, evaluated once.
+
+Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidegate.errors import TidegateError
+from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
+from tidegate.spark.arrow_lane import cause
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
+    """Write every row of ``frame``, each partition of it by a task of its own.
+
+    Raises :class:`TidegateError` when Spark gave up; then nothing counts.
+    """
+    results = frame.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
+    try:
+        received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
+    except Exception as error:
+        raise TidegateError(
+            f"Spark gave up on a task: {cause(error)}", "nothing was committed; the same rows are read again next time"
+        ) from error
+    for each in received:
+        if isinstance(each, TidegateError):
+            raise each
+    return joined(task, received)
+
+
+class _Writer:
+    """The function that runs in the task: rows in, one pickled result out."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        task: RowTask = pickle.loads(zlib.decompress(self._payload))
+        try:
+            result: RowsWritten | TidegateError = write_batches(task, batches)
+        except TidegateError as error:
+            result = error
+        yield pa.record_batch({"result": [pickle.dumps(result)]})
