@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
+    from tidegate.column_specs import ColumnSource
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
@@ -111,18 +112,26 @@ def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> 
 
 @contextlib.contextmanager
 def spark_lane(
-    spec: SparkSpec, emit: Emit, stop: threading.Event, places: Callable[[], tuple[Place, ...]] = tuple
+    spec: SparkSpec,
+    emit: Emit,
+    stop: threading.Event,
+    places: Callable[[], tuple[Place, ...]] = tuple,
+    columns: Sequence[ColumnSource] = (),
 ) -> Iterator[Lane]:
-    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can."""
+    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and to
+    read ``columns``.
+    """
     from tidegate.observe.events import SessionStarting
     from tidegate.runs.frames import any_frames
     from tidegate.spark.arrow_lane import SparkArrowLane
+    from tidegate.spark.packages import packages_of
 
     lane = SparkArrowLane(
         spec,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
-        delta=lambda: any_frames(places()),
+        delta=lambda: bool(columns) or any_frames(places()),
+        packages=lambda: packages_of(columns),
     )
     try:
         yield lane

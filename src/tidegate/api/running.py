@@ -35,7 +35,11 @@ def run(
     project = load(config, pipeline=pipeline)
     goes_on = watched(project, pipelines_of(project, pipeline), emit)
     watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
-    with watching as told, spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline)) as lane:
+    columns = [source for each in pipelines_of(project, pipeline) for source in each.column_sources]
+    with (
+        watching as told,
+        spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline), columns) as lane,
+    ):
         return run_on(project, pipeline, mode, told, flag, lane)
 
 

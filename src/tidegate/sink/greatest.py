@@ -26,14 +26,16 @@ class Greatest:
         """By column; None where every value was null."""
         return dict(self._values)
 
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Look at the rows of a batch."""
+    def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Look at the rows of a batch; those that have a watermark."""
         if not self._columns:
-            return
+            return batch
         empty = [pc.is_null(batch.column(name)) for name in self._columns]
         missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
         self.nulls += pc.sum(missing).as_py() or 0
-        self.include(self._cursor(batch.filter(pc.invert(missing))) if self._as_tuple else self._each(batch))
+        known = batch.filter(pc.invert(missing))
+        self.include(self._cursor(known) if self._as_tuple else self._each(known))
+        return known
 
     def include(self, seen: Mapping[str, Value | None]) -> None:
         """Take in what was seen elsewhere."""

@@ -36,7 +36,7 @@ class RowTask:
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
     files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others.
+    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written.
     """
 
     place: Location
@@ -47,6 +47,7 @@ class RowTask:
     writer: WriterSettings = field(default_factory=WriterSettings)
     watermark_columns: tuple[str, ...] = ()
     mode: WatermarkMode = WatermarkMode.ANY
+    drop_nulls: bool = False
 
     @property
     def partitioning(self) -> Partitioning:
@@ -136,7 +137,8 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
             rows = _fitted(batch, columns)
-            seen.see(rows)
+            known = seen.see(rows)
+            rows = known if task.drop_nulls else rows
             if rows.num_rows:
                 origin = Origin.of_file("", np.arange(rows.num_rows))
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)

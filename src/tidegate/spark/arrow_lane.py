@@ -14,19 +14,25 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
+from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.sink.work_rows import WorkRows
-from tidegate.specs import SparkSpec
+from tidegate.sources.reading import Reader
+from tidegate.specs import SchemaSpec, SparkSpec
+from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.sink.batches import Batch
+    from tidegate.sink.row_task import RowsWritten, RowTask
     from tidegate.spark.frames import SparkFrame
 
 _POLL_SECONDS = 0.25
@@ -35,7 +41,7 @@ _POLL_SECONDS = 0.25
 class SparkArrowLane:
     """Runs units on Spark; starts the session when the first wave needs it.
 
-    ``delta`` is asked then whether Spark itself will have to write tables.
+    ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it needs.
     """
 
     def __init__(
@@ -46,12 +52,14 @@ class SparkArrowLane:
         grace_secs: float = 15.0,
         starting: Callable[[str], None] = lambda where: None,
         delta: Callable[[], bool] = lambda: False,
+        packages: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._spec = spec
         self._stop = stop or threading.Event()
         self._grace_secs = grace_secs
         self._starting = starting
         self._delta = delta
+        self._packages = packages
         self._session: SparkSession | None = None
         self._started = False
 
@@ -63,7 +71,7 @@ class SparkArrowLane:
             self._session = active_session()
             if self._session is None:
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
-                self._session = open_session(self._spec, delta=self._delta())
+                self._session = open_session(self._spec, delta=self._delta(), packages=self._packages())
                 self._started = True
         return self._session
 
@@ -98,6 +106,37 @@ class SparkArrowLane:
         from tidegate.spark.frames import SparkFrame
 
         return SparkFrame(self.session(), rows)
+
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+        """Who reads a column source."""
+        from tidegate.spark.readers.opening import open_reader
+
+        return open_reader(self.session(), source, schema, now)
+
+    def columns(self, frame: DataFrame) -> pa.Schema:
+        """The columns of a frame that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
+        from tidegate.spark.frame_columns import arrow_columns
+
+        return arrow_columns(frame, "the source")
+
+    def write_rows(self, frame: DataFrame, task: RowTask) -> RowsWritten:
+        """Write the rows of a frame, once, each partition by a task of its own."""
+        from tidegate.spark.row_writing import write_rows
+
+        session = self.session()
+        try:
+            with self._watching(session, lambda done: None):
+                return write_rows(frame, task)
+        except TidegateError as error:
+            if self._stop.is_set():
+                raise RunStopped("stopped while rows were read; they are read again next time") from error
+            raise
+
+    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
+        """Rows of a work area, to be written by the load strategy of their pipeline."""
+        from tidegate.spark.loading.opening import load_frame
+
+        return load_frame(self.session(), batch, window=window, chunk=chunk)
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""
