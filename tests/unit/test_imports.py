@@ -13,7 +13,7 @@ LAYERS = (
     {"errors", "failpoints", "locations", "csv_options", "column_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
-    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports", "column_reports"},
+    {"reports", "staging_reports", "ledger_reports", "corrections", "comparisons", "chaos_report", "schema_reports", "column_reports", "replay_reports"},
     {"observe"},
     {"schema"},
     {"storage"},
@@ -26,6 +26,7 @@ LAYERS = (
     {"web"},
     {"wiring"},
     {"api"},
+    {"dataflows"},
     {"cli", "__init__", "__main__"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

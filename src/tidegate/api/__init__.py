@@ -10,6 +10,7 @@ from tidegate.api.letters import discard_letters, list_letters, retry_letters
 from tidegate.api.looking import doctor, plan, serve, status
 from tidegate.api.opening import Config, Mode, agreed, load, parallelism_of
 from tidegate.api.repairing import adopt, reconcile, recover, replay
+from tidegate.api.replaying import replay_range
 from tidegate.api.running import run
 from tidegate.api.schemas import diff_schema, infer_schema, replace_schema, show_schema
 from tidegate.api.staging import adopt_files, commit
@@ -42,6 +43,7 @@ __all__ = [
     "recover",
     "replace_schema",
     "replay",
+    "replay_range",
     "reset_watermark",
     "retry_letters",
     "run",

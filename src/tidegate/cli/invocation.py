@@ -173,6 +173,27 @@ class Api(Protocol):
         confirm: Callable[[corrections.WatermarkMove], bool],
     ) -> corrections.WatermarkMove: ...
 
+    def replay_range(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        start: str,
+        end: str,
+        chunk: Mapping[str, object] | None,
+        chunk_column: str | None,
+        save_watermark: bool,
+        skip_gap: bool,
+        into: str | None,
+        max_workers: int,
+        fresh: bool,
+        confirm: Callable[[replay_reports.ColumnReplayReport], bool],
+        emit: Emit,
+        stop: threading.Event,
+    ) -> replay_reports.ColumnReplayReport: ...
+
     def replay(
         self,
         config: str | Path,

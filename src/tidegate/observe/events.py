@@ -335,6 +335,41 @@ class SourceFailed(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFixed(Event):
+    """The rows of a column source that are read now: ``asked`` is the condition, ``None`` for everything."""
+
+    name: ClassVar[str] = "read_fixed"
+    level: ClassVar[str] = "info"
+    asked: str | None
+    load_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeftOut(Event):
+    """Rows of a column source that are not taken."""
+
+    name: ClassVar[str] = "rows_left_out"
+    level: ClassVar[str] = "warning"
+    reason: str
+    count: int
+    columns: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFinished(Event):
+    """A chunk of a replay is committed, or failed; ``done`` of ``chunks`` are dealt with."""
+
+    name: ClassVar[str] = "chunk_finished"
+    level: ClassVar[str] = "info"
+    low: str
+    high: str
+    rows: int
+    done: int
+    chunks: int
+    error: str | None = None
+
+
 Emit = Callable[[Event], None]
 
 

@@ -95,6 +95,8 @@ class PlainProgress(SilentProgress):
         match event:
             case events.SessionStarting() | events.PlanMade() | events.SourceFinished():
                 return sentence(event)
+            case events.ReadFixed() | events.ChunkFinished():
+                return sentence(event)
             case _:
                 return ""
 

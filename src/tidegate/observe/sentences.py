@@ -54,6 +54,14 @@ def _reading_words(event: Event) -> str:
         case events.FileRefused():
             then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
+        case events.ReadFixed():
+            return f"reading {event.asked or 'everything'}, to {event.load_type}"
+        case events.RowsLeftOut():
+            return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns})"
+        case events.ChunkFinished():
+            what = f"chunk from {event.low} to {event.high}"
+            then = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
+            return f"{what}: {then} ({event.done:,} of {event.chunks:,})"
         case events.UnitRejected():
             return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():

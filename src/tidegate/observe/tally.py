@@ -61,6 +61,11 @@ class Tally:
                     planned_files=self.files + event.files,
                     planned_bytes=self.bytes + event.bytes,
                 )
+            case events.ReadFixed():
+                return replace(self, stage="reading rows")
+            case events.ChunkFinished():
+                share = {"planned_bytes": event.chunks, "bytes": event.done, "wave_bytes": 0}
+                return replace(self, stage=f"{event.done:,} of {count(event.chunks, 'chunk')}", **share)
             case events.WaveStarted():
                 return replace(self, stage="reading", wave_bytes=event.bytes, wave_share=0.0)
             case events.WaveProgressed():

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from datetime import datetime
 
-from tidegate.column_specs import Value, Watermark
+from tidegate.column_specs import Watermark
 from tidegate.corrections import FileSet, WatermarkMove
 from tidegate.errors import TidegateError
 from tidegate.runs.column_looking import watermark_text
@@ -19,9 +18,9 @@ from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import is_above
+from tidegate.watermarks.value_text import parsed
 
 Confirm = Callable[[WatermarkMove], bool]
-_NULL = "null"
 
 
 def set_columns(
@@ -36,7 +35,7 @@ def set_columns(
         )
     opened, before = _opened(place)
     stored: Watermark = {} if before is None else before.values
-    parsed = {name: _parsed(name, text, stored.get(name)) for name, text in values.items()}
+    parsed = {name: parsed(name, text, stored.get(name)) for name, text in values.items()}
     kept = frozenset() if before is None else before.inclusive - set(values)
     after = ColumnState({**stored, **parsed}, kept | (set(values) if inclusive else set()), now)
     return _moved(place, opened, before, after, "watermark set", confirm)
@@ -97,55 +96,3 @@ def _remarks(place: ColumnPlace, before: ColumnState | None, after: ColumnState,
             yield f"{column} moves down: rows above it are read again, and are {then}"
         elif now is not None and (was is None or is_above(now, was)):
             yield f"{column} moves up: rows at or below it that were not read are never read; only a replay reads them"
-
-
-def _parsed(column: str, text: str, stored: Value | None) -> Value | None:
-    """The value that ``text`` means: of the stored value's kind, else of the first kind that it looks like."""
-    if text == _NULL:
-        return None
-    if stored is not None:
-        return _of_kind(column, text, stored)
-    for parse in (int, Decimal, _moment, date.fromisoformat):
-        try:
-            return parse(text)
-        except (ValueError, InvalidOperation):
-            continue
-    return text
-
-
-def _of_kind(column: str, text: str, stored: Value) -> Value:
-    try:
-        match stored:
-            case bool():
-                return {"true": True, "false": False}[text.lower()]
-            case int():
-                return int(text)
-            case float():
-                return float(text)
-            case Decimal():
-                return Decimal(text)
-            case datetime():
-                return _zoned(_moment(text), stored)
-            case date():
-                return date.fromisoformat(text)
-            case time():
-                return time.fromisoformat(text)
-            case _:
-                return text
-    except (ValueError, KeyError, InvalidOperation) as error:
-        raise TidegateError(
-            f"{text!r} is not a value of column {column!r}, whose watermark is {stored!r}",
-            "give a value of the same kind, times as ISO 8601",
-        ) from error
-
-
-def _moment(text: str) -> datetime:
-    if len(text) <= len("2026-01-01"):
-        raise ValueError(text)
-    return datetime.fromisoformat(text)
-
-
-def _zoned(value: datetime, stored: datetime) -> datetime:
-    if (value.tzinfo is None) != (stored.tzinfo is None):
-        raise ValueError("with a zone and without one")
-    return value

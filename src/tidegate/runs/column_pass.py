@@ -21,6 +21,7 @@ from tidegate.planning.column_planner import fixed, plan_columns
 from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock, utc_now
+from tidegate.sources.explaining import explained
 from tidegate.sources.reading import Reader, Seen
 from tidegate.specs import Location
 from tidegate.state.files import Change
@@ -112,9 +113,14 @@ class ColumnPass:
             bounds = fixed(plan, self.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(opened)
-            frame = reader.read(bounds.rows)
-            return self._written(opened, plan, frame, bounds)
-        return self._written(opened, plan, reader.read(_asked(plan, reader)), None)
+            return self._written(opened, plan, self._asked(reader, bounds.rows), bounds)
+        return self._written(opened, plan, self._asked(reader, _uncapped(plan, reader)), None)
+
+    def _asked(self, reader: Reader, rows: RowFilter) -> Any:
+        place = self._place
+        load = place.pipeline.sink.load.type.value
+        self._emit(events.ReadFixed(*self._names, explained(place.source, rows), load))
+        return reader.read(rows)
 
     def _look_at_nulls(self, seen: Seen | RowsWritten) -> None:
         """Rows without a watermark are an error, or are told."""
@@ -130,7 +136,7 @@ class ColumnPass:
         self.totals.nulls = seen.nulls
         if source.null_watermark is NullWatermark.EXCLUDE:
             self.totals.skipped = (("null_watermark", seen.nulls),)
-            self._emit(events.FileFiltered(*self._names, "null_watermark", seen.nulls, columns))
+            self._emit(events.RowsLeftOut(*self._names, "null_watermark", seen.nulls, columns))
 
     def _nothing_new(self, opened: Opened) -> Opened:
         """Nothing is saved; the mirror shows that somebody looked."""
@@ -248,7 +254,7 @@ class ColumnPass:
         self._emit(events.Notice(*self._names, text))
 
 
-def _asked(plan: ColumnPlan, reader: Reader) -> RowFilter:
+def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:
     """What a source is asked for that cannot tell its greatest values: rows without a watermark are then counted."""
     upper = {column: Bound(value, inclusive=True) for column, value in reader.upper(plan.now).items()}
     return replace(plan.reads, nulls=NullWatermark.INCLUDE).capped(upper)

@@ -1,0 +1,99 @@
+"""Dataflows in Python: one column source of a configuration, its window, and replays of several at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from tidegate.api.opening import Config, load, pipelines_of
+from tidegate.api.replaying import replay_range
+from tidegate.column_specs import ColumnSource, Value, Watermark
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, ignore
+from tidegate.replay_reports import ColumnReplayReport
+from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.watermarks.chunks import ReplayConfig
+from tidegate.watermarks.windows import SourceRuntime, window_of
+
+Window = dict[str, tuple[Value, Value]]
+
+
+class Runtime(Protocol):
+    """What a read leaves: the stored watermark, the one after look-back, and the one after the read."""
+
+    @property
+    def watermark_before(self) -> Watermark | None: ...
+    @property
+    def watermark_effective(self) -> Watermark | None: ...
+    @property
+    def watermark_after(self) -> Watermark | None: ...
+
+
+class DataFlow:
+    """One column source of a pipeline; ``dataflow_id`` is ``{pipeline}/{source}``.
+
+    ``watermark_window`` is what :meth:`apply_watermark_window` computed last: per column where the window begins and
+    ends, None where nothing is replaced.
+    """
+
+    def __init__(self, config: Config, pipeline: str, source: str | None = None) -> None:
+        self.project: ProjectSpec = load(config, pipeline=pipeline)
+        self.pipeline: PipelineSpec = pipelines_of(self.project, pipeline)[0]
+        self.source: ColumnSource = _named(self.pipeline, source)
+        self.watermark_window: Window | None = None
+
+    @property
+    def dataflow_id(self) -> str:
+        """How providers call it."""
+        return f"{self.pipeline.name}/{self.source.name}"
+
+    def apply_watermark_window(self, source_runtime: Runtime) -> Window | None:
+        """The window of a read, kept as ``watermark_window``: only with replace_by_watermark, and both bounds known."""
+        runtime = SourceRuntime(
+            source_runtime.watermark_before,
+            source_runtime.watermark_effective,
+            source_runtime.watermark_after,
+        )
+        replaces = self.pipeline.sink.load.replace_by_watermark
+        self.watermark_window = window_of(runtime, replace_by_watermark=replaces)
+        return self.watermark_window
+
+    def __repr__(self) -> str:
+        return f"DataFlow({self.dataflow_id!r})"
+
+
+def run_replay(
+    dataflows: DataFlow | Iterable[DataFlow],
+    config: ReplayConfig,
+    *,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+    **options: Any,
+) -> tuple[ColumnReplayReport, ...]:
+    """Replay the same range of each dataflow, one after the other; ``options`` are those of ``replay_range``."""
+    chosen = (dataflows,) if isinstance(dataflows, DataFlow) else tuple(dataflows)
+    return tuple(
+        replay_range(
+            each.project,
+            each.pipeline.name,
+            each.source.name,
+            start=config.start,
+            end=config.end,
+            chunk=config.chunk_interval,
+            chunk_column=config.chunk_column,
+            save_watermark=config.save_watermark,
+            emit=emit,
+            stop=stop,
+            **options,
+        )
+        for each in chosen
+    )
+
+
+def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
+    found = [each for each in pipeline.column_sources if source in (None, each.name)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(each.name for each in pipeline.column_sources) or "none"
+    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its sources that are followed by columns: {known}",))
