@@ -305,6 +305,11 @@ class PipelineSpec:
         return replace(self, sink=sink)
 
 
+def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource, ...]:
+    """The sources of a pipeline, of either kind."""
+    return (*pipeline.sources, *pipeline.column_sources)
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
     """Where tasks run: ``master`` (default ``local[*]``) or ``remote`` (Spark Connect), plus session settings.

@@ -12,6 +12,7 @@ from tidegate.errors import ConfigError
 from tidegate.locations import Location
 from tidegate.observe.events import Emit, ignore
 from tidegate.replay_reports import ColumnReplayReport
+from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
 
 
 def replay_range(
@@ -21,7 +22,7 @@ def replay_range(
     *,
     start: Value,
     end: Value,
-    chunk: Mapping[str, object] | None = None,
+    chunk: Mapping[str, object] | ChunkInterval | None = None,
     chunk_column: str | None = None,
     save_watermark: bool = False,
     skip_gap: bool = False,
@@ -41,7 +42,6 @@ def replay_range(
     from tidegate.runs.column_replay import ColumnReplay
     from tidegate.runs.stopping import stops_on_signals
     from tidegate.storage.opening import absolute
-    from tidegate.watermarks.chunks import ReplayConfig
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)

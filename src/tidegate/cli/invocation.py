@@ -22,7 +22,16 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import chaos_report, column_reports, corrections, ledger_reports, reports, schema_reports, staging_reports
+    from tidegate import (
+        chaos_report,
+        column_reports,
+        corrections,
+        ledger_reports,
+        replay_reports,
+        reports,
+        schema_reports,
+        staging_reports,
+    )
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level

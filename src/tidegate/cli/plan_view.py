@@ -17,9 +17,7 @@ PARTITIONS_SHOWN = 12
 
 def render_plan(plans: Sequence[SourcePlan | ColumnSourcePlan]) -> Page:
     """All sources, one section each."""
-    sections = [
-        tuple(column_section(each) if isinstance(each, ColumnSourcePlan) else _section(each)) for each in plans
-    ]
+    sections = [tuple(column_section(each) if isinstance(each, ColumnSourcePlan) else _section(each)) for each in plans]
     if not sections:
         return (Line(Cell("nothing to plan: no source was selected")),)
     return tuple(chain(sections[0], *((Gap(), *section) for section in sections[1:])))

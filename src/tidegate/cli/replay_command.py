@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def replay(
     invocation: Invocation,
+    /,
     config: Path,
     pipeline: str,
     source: str | None,

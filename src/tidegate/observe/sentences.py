@@ -59,9 +59,8 @@ def _reading_words(event: Event) -> str:
         case events.RowsLeftOut():
             return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns})"
         case events.ChunkFinished():
-            what = f"chunk from {event.low} to {event.high}"
-            then = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
-            return f"{what}: {then} ({event.done:,} of {event.chunks:,})"
+            came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
+            return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"
         case events.UnitRejected():
             return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():

@@ -64,8 +64,8 @@ class Tally:
             case events.ReadFixed():
                 return replace(self, stage="reading rows")
             case events.ChunkFinished():
-                share = {"planned_bytes": event.chunks, "bytes": event.done, "wave_bytes": 0}
-                return replace(self, stage=f"{event.done:,} of {count(event.chunks, 'chunk')}", **share)
+                stage = f"{event.done:,} of {count(event.chunks, 'chunk')}"
+                return replace(self, stage=stage, planned_bytes=event.chunks, bytes=event.done, wave_bytes=0)
             case events.WaveStarted():
                 return replace(self, stage="reading", wave_bytes=event.bytes, wave_share=0.0)
             case events.WaveProgressed():

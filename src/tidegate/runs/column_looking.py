@@ -15,7 +15,6 @@ from tidegate.sources.explaining import explained
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.column_state import ColumnState
 
-TRACKING = "columns"
 NO_LOOK = "how much is new is told by the run: the source was not asked"
 
 
@@ -134,7 +133,7 @@ def _status(
         shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
         notes=() if error else (NO_LOOK,),
         error=error,
-        tracking=TRACKING,
+        tracking="columns",
     )
 
 
@@ -154,5 +153,5 @@ def column_watermark(place: ColumnPlace) -> WatermarkView:
         sealed={},
         last_committed_file=None,
         updated=None if state is None else state.updated,
-        tracking=TRACKING,
+        tracking="columns",
     )

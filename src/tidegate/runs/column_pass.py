@@ -22,7 +22,7 @@ from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock, utc_now
 from tidegate.sources.explaining import explained
-from tidegate.sources.reading import Reader, Seen
+from tidegate.sources.reading import Bounded, Reader, Seen
 from tidegate.specs import Location
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
@@ -183,9 +183,7 @@ class ColumnPass:
         )
         return self._commit(opened, change, bounds)
 
-    def _loaded(
-        self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea
-    ) -> Opened:
+    def _loaded(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea) -> Opened:
         from tidegate.sink.batches import Batch
 
         place = self._place
@@ -256,7 +254,6 @@ class ColumnPass:
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:
     """What a source is asked for that cannot tell its greatest values: rows without a watermark are then counted."""
-    upper = {column: Bound(value, inclusive=True) for column, value in reader.upper(plan.now).items()}
-    return replace(plan.reads, nulls=NullWatermark.INCLUDE).capped(upper)
-
-
+    upper = reader.upper(plan.now) if isinstance(reader, Bounded) else {}
+    caps = {column: Bound(value, inclusive=True) for column, value in upper.items()}
+    return replace(plan.reads, nulls=NullWatermark.INCLUDE).capped(caps)

@@ -122,7 +122,9 @@ class ColumnReplay:
         load, config = self._pipeline.sink.load.type, self._config
         name = "/".join(self._names)
         if load.reads_everything:
-            raise ConfigError((f"{name}: load_type {load} replaces the whole table; a replay of a part would empty it",))
+            raise ConfigError(
+                (f"{name}: load_type {load} replaces the whole table; a replay of a part would empty it",)
+            )
         if not config.save_watermark:
             return
         if self._is_elsewhere:
@@ -161,7 +163,13 @@ class ColumnReplay:
         """The columns that the bounds belong to."""
         source, named = self._place.source, self._config.chunk_column
         plan = plan_columns(
-            *self._names[:1], source, self._pipeline.sink.load, None, 0, self._clock(), chunk=self._whole(),
+            *self._names[:1],
+            source,
+            self._pipeline.sink.load,
+            None,
+            0,
+            self._clock(),
+            chunk=self._whole(),
             chunk_column=named,
         )
         return plan.reads.columns
@@ -287,7 +295,7 @@ class ColumnReplay:
         """Production goes on at the end of what is finished from the start on; never lower than it is."""
         reached = self._record.reached
         if not self._config.save_watermark or reached is None:
-            return
+            return None
         for attempt in range(TRIES_AGAINST_OTHERS):
             try:
                 return self._save(reached)

@@ -29,6 +29,8 @@ from tidegate.state.opened import Opened
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.runs.column_place import ColumnPlace
+
 _CLOCKS_APART = 256
 """So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
 
@@ -77,7 +79,7 @@ def _files_of(
     return lines.shown(), lines.complete, tuple(gaps), notes
 
 
-def _newest_position(place: Place) -> tuple[Parent | None, tuple[str, ...]]:
+def _newest_position(place: Place | ColumnPlace) -> tuple[Parent | None, tuple[str, ...]]:
     """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
     try:
         return place.positions.open(read_only=True).parent, ()
@@ -111,7 +113,7 @@ def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
         gaps.append(LedgerGap(place.pipeline.name, place.source.name, entry.version, entry.version, reason))
 
 
-def history_of(place: Place, limit: int) -> WatermarkHistory:
+def history_of(place: Place | ColumnPlace, limit: int) -> WatermarkHistory:
     """The positions of a source, newest first; ``limit`` 0 means all."""
     newest, notes = _newest_position(place)
     views: list[PositionView] = []

@@ -16,12 +16,12 @@ from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
-from tidegate.runs.telling import told_once
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec
+from tidegate.runs.telling import told_once
+from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
@@ -105,9 +105,7 @@ class Running:
         from tidegate.runs.column_running import ColumnRunning
 
         if self._column_running is None:
-            self._column_running = ColumnRunning(
-                self.project, self.lane, self.emit, self.stop, self.clock, self.pace
-            )
+            self._column_running = ColumnRunning(self.project, self.lane, self.emit, self.stop, self.clock, self.pace)
         return self._column_running
 
     def _file_pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
@@ -192,11 +190,6 @@ class Running:
             )
         )
         return report
-
-
-def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource, ...]:
-    """The sources of a pipeline, of either kind."""
-    return (*pipeline.sources, *pipeline.column_sources)
 
 
 def _source_report(name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float) -> SourceReport:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.column_specs import Value
 from tidegate.watermarks.row_filter import RowFilter
@@ -43,3 +44,11 @@ class Reader(Protocol):
 
     def read(self, rows: RowFilter) -> Any:
         """The rows that match, as a Spark DataFrame with the columns of the source."""
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A reader whose source is told where to end: the upper bounds are fixed before anything is asked."""
+
+    def upper(self, now: datetime) -> Mapping[str, Value]:
+        """The greatest values that are asked for, by column; nothing where none is sent."""

@@ -11,7 +11,7 @@ from tidegate.observe.events import Emit
 from tidegate.observe.fanning import fanout
 from tidegate.observe.health import Health, SourceHealth
 from tidegate.observe.metrics import Family, Labels, Metrics
-from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.specs import PipelineSpec, ProjectSpec, every_source
 from tidegate.web.server import Answer, Pages, serving, text
 
 
@@ -27,7 +27,7 @@ def watched(project: ProjectSpec, pipelines: Sequence[PipelineSpec], emit: Emit)
     intervals = {
         (pipeline.name, source.name): float(source.poll_interval_secs + project.poll_jitter_secs)
         for pipeline in pipelines
-        for source in (*pipeline.sources, *pipeline.column_sources)
+        for source in every_source(pipeline)
     }
     metrics, health = Metrics(intervals), Health(intervals)
     pages: Pages = {
