@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         "tidegate replay t.yml -p events --files 'date=2026-01-28/**/*.gz' --dry-run",
         "tidegate replay t.yml -p events --files date=2026-01-28/0007.ndjson.gz",
         "tidegate replay t.yml -p events -s asia --partition date=2026-01-28 --yes",
-        "tidegate replay t.yml -p orders --start 2026-01-01 --end 2026-04-01 --chunk months=1",
+        "tidegate replay t.yml -p orders --start 2026-01-01 --end 2026-04-01",
     ],
 )
 @config_argument
@@ -52,7 +52,7 @@ def replay(
     as_json: bool,
     **span: Any,
 ) -> int:
-    """Read finished files, or a range of values, again and replace their rows.
+    """Read files or a range again and replace their rows.
 
     Files: in one commit the old rows of these files leave the table and the new ones come in. Rows are found by the
     column _source_file (sink.metadata_columns). A file that cannot be read stops it; nothing changes then.

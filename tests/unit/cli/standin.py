@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, corrections, ledger_reports, reports, schema_reports, staging_reports
+from tidegate import comparisons, corrections, ledger_reports, replay_reports, reports, schema_reports, staging_reports
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
@@ -235,6 +235,13 @@ REWRITE = schema_reports.TableRewrite(
     "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
+RANGE_REPLAY = replay_reports.ColumnReplayReport(
+    pipeline="orders",
+    source="default",
+    table_uri="file:///lake/orders",
+    column="updated_at",
+    chunks=(replay_reports.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
+)
 REPLAY = corrections.ReplayReport(
     "events",
     "asia",
@@ -581,6 +588,28 @@ class StandIn:
     ) -> corrections.WatermarkMove:
         self._called("reset_watermark", config, pipeline, source, partition)
         return replace(MOVE, action="watermark reset", applied=confirm(MOVE))
+
+    def replay_range(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        start: str,
+        end: str,
+        chunk: Mapping[str, object] | None,
+        chunk_column: str | None,
+        save_watermark: bool,
+        skip_gap: bool,
+        into: str | None,
+        max_workers: int,
+        fresh: bool,
+        confirm: Callable[[replay_reports.ColumnReplayReport], bool],
+        emit: events.Emit,
+        stop: threading.Event,
+    ) -> replay_reports.ColumnReplayReport:
+        self._called("replay_range", config, pipeline, source, start, end, chunk, chunk_column, save_watermark, into)
+        return replace(RANGE_REPLAY, applied=confirm(RANGE_REPLAY))
 
     def replay(
         self,
