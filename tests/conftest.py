@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 def s3() -> Iterator[s3_server.Server]:
     """One real S3 server for the whole session, started by the first test that asks for it."""
     with s3_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """One real PostgreSQL server for the whole session, started by the first test that asks for it."""
+    with postgres_server.running() as server:
         yield server
 
 
