@@ -51,6 +51,8 @@ PLACES: dict[str, str] = {
     "state.won.before": "the note of the winner is not written",
     "state.won.after": "it is written",
     "state.debt.before": "something else that is owed after a commit is about to be done",
+    "state.provider.before": "the commit is durable, and the state provider has the watermark before it",
+    "state.provider.after": "the state provider has the new one",
     "state.letters.before": "rows are visible, dead letters are not",
     "state.letters.after": "both are",
     "state.mirror.before": "the mirror is old",

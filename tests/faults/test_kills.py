@@ -16,6 +16,8 @@ NOT_ON_A_FIRST_RUN = {
     "state.columns.before",
     "state.columns.after",
     "state.debt.before",
+    "state.provider.before",
+    "state.provider.after",
     "state.letters.before",
     "state.letters.after",
     "runs.fence.after",

@@ -101,6 +101,8 @@ PLACES_ELSEWHERE = {
     "staging.unit.after": "tests/faults/test_staged_kills.py",
     "state.set.before": "tests/faults/test_set_kills.py",
     "state.set.after": "tests/faults/test_set_kills.py",
+    "state.provider.before": "tests/state/test_provider_copy.py",
+    "state.provider.after": "tests/state/test_provider_copy.py",
     "state.block.before": "tests/state/test_compacting.py",
     "state.block.after": "tests/state/test_compacting.py",
     "state.gathered.before": "tests/state/test_compacting.py",

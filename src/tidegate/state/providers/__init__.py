@@ -1,0 +1,1 @@
+"""Metadata providers: who else keeps the watermarks of column sources, as text."""

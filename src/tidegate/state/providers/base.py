@@ -1,0 +1,133 @@
+"""The contract of metadata providers: they keep watermarks as text and never look inside.
+
+What cannot be read is an error. Only a store that answers, and knows nothing of a dataflow, says that it has no
+watermark: taking trouble for a first run would read everything again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.errors import CommitLost, StateError
+
+MOST_TRIES = 1000
+"""How often an unconditional save begins again because somebody else saved meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One watermark as it was saved: its text, the text before it, by whom and when; ``number`` counts from 1."""
+
+    watermark: str
+    previous: str | None = None
+    job_id: str | None = None
+    dataflow_run_id: str | None = None
+    updated_at: datetime | None = None
+    number: int = 0
+
+
+class BaseMetadataProvider(ABC):
+    """Keeps one text per dataflow, whose id is ``{pipeline}/{source}``."""
+
+    @abstractmethod
+    def get_watermark(self, dataflow_id: str) -> str | None:
+        """The text that was saved last, None where nothing was ever saved; trouble with the store is raised."""
+
+    @abstractmethod
+    def update_watermark(
+        self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
+    ) -> None:
+        """Save the text, whatever was there; it is durable on return."""
+
+    def compare_and_set(
+        self,
+        dataflow_id: str,
+        expected: str | None,
+        watermark_value: str,
+        *,
+        job_id: str | None,
+        dataflow_run_id: str | None,
+    ) -> None:
+        """Save the text if ``expected`` is what is there, else raise ``CommitLost``.
+
+        Done in two steps here; providers that can look and save in one do so.
+        """
+        if self.get_watermark(dataflow_id) != expected:
+            raise moved(dataflow_id)
+        self.update_watermark(dataflow_id, watermark_value, job_id=job_id, dataflow_run_id=dataflow_run_id)
+
+    def history(self, dataflow_id: str) -> tuple[Saved, ...]:
+        """Everything that was saved, oldest first; nothing where the provider keeps no history."""
+        return ()
+
+
+class NumberedMetadataProvider(BaseMetadataProvider):
+    """A provider whose saves are numbered: of all who reach for a number, one gets it."""
+
+    @abstractmethod
+    def last(self, dataflow_id: str) -> Saved | None:
+        """What was saved last, None where nothing was ever saved."""
+
+    @abstractmethod
+    def save(self, dataflow_id: str, saved: Saved) -> None:
+        """Make ``saved`` the last one; raises ``CommitLost`` when its number is taken."""
+
+    def get_watermark(self, dataflow_id: str) -> str | None:
+        last = self.last(dataflow_id)
+        return None if last is None else last.watermark
+
+    def update_watermark(
+        self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
+    ) -> None:
+        for _ in range(MOST_TRIES):
+            following = _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id)
+            try:
+                return self.save(dataflow_id, following)
+            except CommitLost:
+                continue
+        raise moved(dataflow_id)
+
+    def compare_and_set(
+        self,
+        dataflow_id: str,
+        expected: str | None,
+        watermark_value: str,
+        *,
+        job_id: str | None,
+        dataflow_run_id: str | None,
+    ) -> None:
+        following = _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id)
+        if following.previous != expected:
+            raise moved(dataflow_id)
+        self.save(dataflow_id, following)
+
+
+def _following(last: Saved | None, text: str, job_id: str | None, run_id: str | None) -> Saved:
+    previous, number = (None, 0) if last is None else (last.watermark, last.number)
+    return Saved(checked_text(text), previous, job_id, run_id, datetime.now(UTC), number + 1)
+
+
+def moved(dataflow_id: str) -> CommitLost:
+    """Somebody else saved another watermark first."""
+    return CommitLost(
+        f"the saved watermark of {dataflow_id!r} is not the one that was read: another run saved first", "plan again"
+    )
+
+
+def checked_text(text: object) -> str:
+    """A watermark as providers take it."""
+    if not isinstance(text, str):
+        raise TypeError(f"a provider keeps watermarks as text, not as {type(text).__name__}; see WatermarkManager")
+    return text
+
+
+def checked_id(dataflow_id: str) -> str:
+    """A dataflow id that every store can keep."""
+    if not dataflow_id.isprintable() or not all(dataflow_id.split("/")):
+        raise StateError(
+            f"{dataflow_id!r} cannot be a dataflow id",
+            "use {pipeline}/{source}, with printable names that are not empty",
+        )
+    return dataflow_id

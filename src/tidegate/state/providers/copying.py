@@ -1,0 +1,113 @@
+"""The copy of a watermark that a provider gets: a debt of the commit that holds the rows.
+
+The log stays the position. The copy follows it, right after the commit or with the next start, so a run that wrote and
+could not save completes the save and writes no row again. A provider that says something else than the log is not
+believed and not overwritten: somebody changed one of them, and only a person knows which is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.errors import CommitLost, StateError, WatermarkError
+from tidegate.failpoints import failpoint
+from tidegate.state.opened import Opened
+from tidegate.state.providers.base import BaseMetadataProvider
+from tidegate.watermarks.serializer import WatermarkSerializer
+
+KIND = "provider"
+
+
+def debt(dataflow_id: str, text: str, previous: str | None) -> dict[str, Any]:
+    """What a commit owes that moved the watermark from ``previous`` to ``text``."""
+    return {"kind": KIND, "dataflow_id": dataflow_id, "text": text, "previous": previous}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCopy:
+    """Pays that debt; without a provider, since the configuration names none any more, there is nothing to pay.
+
+    ``position`` is how far the source is by the log now: a run that was overtaken has nothing to pay either, since
+    whoever overtook it paid first. With ``overwrite`` a person has decided what holds: whatever is there is replaced.
+    """
+
+    provider: BaseMetadataProvider | None
+    position: Callable[[], int]
+    overwrite: bool = False
+
+    def pay(self, opened: Opened, owed: Mapping[str, Any]) -> None:
+        """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one."""
+        if self.provider is None:
+            return
+        dataflow_id, text, previous = str(owed["dataflow_id"]), str(owed["text"]), owed["previous"]
+        found = self.provider.get_watermark(dataflow_id)
+        if found == text or (not self.overwrite and is_same(found, text)):
+            return
+        if found is not None and not self.overwrite and not is_same(found, previous):
+            if self.position() > opened.version:
+                return
+            raise differs(dataflow_id, found, text)
+        try:
+            _save(self.provider, dataflow_id, found, text, _run(opened))
+        except CommitLost:
+            self.pay(opened, owed)
+
+
+def check_copy(
+    provider: BaseMetadataProvider | None,
+    dataflow_id: str,
+    text: str | None,
+    *,
+    moved: Callable[[], bool] = lambda: False,
+    read_only: bool = False,
+) -> None:
+    """Compare what the provider has with ``text``, the log's; what it lacks it is given, unless ``read_only``.
+
+    ``StateError`` where they differ; ``CommitLost`` where they do since the log has ``moved`` on meanwhile.
+    """
+    if provider is None:
+        return
+    found = provider.get_watermark(dataflow_id)
+    if is_same(found, text):
+        return
+    if found is not None or text is None:
+        if moved():
+            raise CommitLost(f"{dataflow_id}: another run committed first", "plan again")
+        raise differs(dataflow_id, found, text)
+    if not read_only:
+        _save(provider, dataflow_id, None, text, None)
+
+
+def is_same(one: str | None, other: str | None) -> bool:
+    """Whether two texts are the same watermark; what is no watermark at all is a ``StateError``."""
+    return one == other or _parsed(one) == _parsed(other)
+
+
+def differs(dataflow_id: str, found: str | None, text: str | None) -> StateError:
+    """Provider and position disagree, and neither is believed."""
+    return StateError(
+        f"{dataflow_id}: the state provider has the watermark {found or 'nothing'}, and the destination was written up "
+        f"to {text or 'nothing'}: somebody changed one of them, and nothing was read or written",
+        "look at both with `tidegate watermark show`, then put both where you want them with `tidegate watermark set`",
+    )
+
+
+def _save(provider: BaseMetadataProvider, dataflow_id: str, found: str | None, text: str, run: str | None) -> None:
+    failpoint("state.provider.before")
+    provider.compare_and_set(dataflow_id, found, text, job_id=f"tidegate/{dataflow_id}", dataflow_run_id=run)
+    failpoint("state.provider.after")
+
+
+def _run(opened: Opened) -> str:
+    """The name of the document that holds the position, without its ending."""
+    attempt = "" if opened.parent is None else opened.parent.attempt
+    return f"{opened.version:020d}-{attempt}"
+
+
+def _parsed(text: str | None) -> dict[str, Any] | None:
+    try:
+        return WatermarkSerializer.deserialize(text)
+    except WatermarkError as error:
+        raise StateError(f"the saved watermark cannot be read: {error.problem}", error.remedy) from error

@@ -1,0 +1,321 @@
+"""A state store that is damaged, forbidden or out of reach is an error, never a first run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.racing import ENVIRONMENT
+from servers.postgres import PASSWORD, Server
+from servers.s3 import Server as S3Server
+from support.providers import Settings, opened, text
+from tidegate.column_specs import ProviderKind, StateSpec
+from tidegate.errors import (
+    AccessDenied,
+    ConfigError,
+    StateError,
+    StorageError,
+    StorageUnavailable,
+    TidegateError,
+    WatermarkError,
+)
+from tidegate.locations import Location, Secret
+from tidegate.state.providers.base import BaseMetadataProvider
+from tidegate.state.providers.file import FileMetadataProvider
+from tidegate.state.providers.opening import provider_of
+from tidegate.state.providers.sql import SqlMetadataProvider
+from tidegate.state.watermark_manager import WatermarkManager
+
+IDS = {"job_id": None, "dataflow_run_id": None}
+NOBODY = 65534
+
+
+def save(provider: BaseMetadataProvider, *numbers: int) -> None:
+    for number in numbers:
+        provider.update_watermark("p/s", text(number), **IDS)
+
+
+# --- files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def files(folder: Path) -> BaseMetadataProvider:
+    return opened({"provider": "file", "url": str(folder)})
+
+
+def damaged(content: bytes) -> dict[str, bytes]:
+    entry = json.loads(content)
+    return {
+        "empty": b"",
+        "cut": content[: len(content) // 2],
+        "garbage": b"{oops",
+        "not UTF-8": content.replace(b"p/s", b"p/\xff"),
+        "a list": b"[1]",
+        "null": b"null",
+        "other dataflow": json.dumps({**entry, "dataflow_id": "p/t"}).encode(),
+        "a number": json.dumps({**entry, "watermark": 7}).encode(),
+        "no watermark": json.dumps({**entry, "watermark": None}).encode(),
+        "no time": json.dumps({**entry, "updated_at": "yesterday"}).encode(),
+        "a key missing": json.dumps({key: value for key, value in entry.items() if key != "number"}).encode(),
+        "newer": json.dumps({**entry, "schema_version": 2}).encode(),
+    }
+
+
+@pytest.mark.parametrize("way", damaged(b'{"dataflow_id": "p/s"}'))
+def test_a_damaged_file_is_never_a_first_run(files: BaseMetadataProvider, folder: Path, way: str) -> None:
+    save(files, 1)
+    current = folder / "p" / "s" / "current.json"
+    current.write_bytes(damaged(current.read_bytes())[way])
+    with pytest.raises(StateError, match=r"current\.json"):
+        files.get_watermark("p/s")
+    with pytest.raises(StateError, match=r"current\.json"):
+        files.update_watermark("p/s", text(2), **IDS)
+    assert len(list((folder / "p" / "s" / "history").iterdir())) == 1
+
+
+@pytest.mark.parametrize("way", ["empty", "garbage", "not UTF-8"])
+def test_a_damaged_entry_that_is_newer_than_the_current_file_is_an_error(
+    files: BaseMetadataProvider, folder: Path, way: str
+) -> None:
+    save(files, 1)
+    current = folder / "p" / "s" / "current.json"
+    before = current.read_bytes()
+    save(files, 2)
+    entry = folder / "p" / "s" / "history" / f"{2:020d}.json"
+    entry.write_bytes(damaged(entry.read_bytes())[way])
+    current.write_bytes(before)
+    with pytest.raises(StateError, match="00002"):
+        files.get_watermark("p/s")
+
+
+def test_a_current_file_that_is_old_or_gone_does_not_count(files: BaseMetadataProvider, folder: Path) -> None:
+    save(files, 1)
+    current = folder / "p" / "s" / "current.json"
+    old = current.read_bytes()
+    save(files, 2, 3)
+    current.write_bytes(old)
+    assert files.get_watermark("p/s") == text(3)
+    current.unlink()
+    assert files.get_watermark("p/s") == text(3)
+    save(files, 4)
+    assert [saved.watermark for saved in files.history("p/s")] == [text(number) for number in (1, 2, 3, 4)]
+
+
+def test_an_old_history_may_be_removed(files: BaseMetadataProvider, folder: Path) -> None:
+    save(files, 1, 2, 3)
+    for number in (1, 2):
+        (folder / "p" / "s" / "history" / f"{number:020d}.json").unlink()
+    save(files, 4)
+    assert files.get_watermark("p/s") == text(4)
+    assert [saved.number for saved in files.history("p/s")] == [3, 4]
+
+
+def test_a_file_where_the_folder_should_be_is_an_error(files: BaseMetadataProvider, folder: Path) -> None:
+    folder.write_text("not a folder")
+    with pytest.raises(StorageError, match="state"):
+        files.get_watermark("p/s")
+
+
+def asked_by_somebody_else(settings: Settings, path: Path) -> str:
+    """What another user of this machine is told, who may not enter the folder at ``path``."""
+    program = (
+        "import json, os, sys\n"
+        "from support.providers import opened\n"
+        "from tidegate.errors import TidegateError\n"
+        "provider = opened(json.loads(sys.argv[1]))\n"
+        "provider.get_watermark('p/s')\n"
+        f"os.seteuid({NOBODY}) if os.geteuid() == 0 else os.chmod(sys.argv[2], 0)\n"
+        "try: print(provider.get_watermark('p/s'))\n"
+        "except TidegateError as error: print(type(error).__name__, error)\n"
+    )
+    path.chmod(0o700)
+    command = [sys.executable, "-c", program, json.dumps(settings), str(path)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    path.chmod(0o700)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_a_folder_that_may_not_be_read_is_an_error(files: BaseMetadataProvider, folder: Path) -> None:
+    save(files, 1)
+    told = asked_by_somebody_else({"provider": "file", "url": str(folder)}, folder)
+    assert told.startswith("AccessDenied cannot read ")
+
+
+@pytest.mark.s3
+def test_a_bucket_that_refuses_is_an_error(s3: S3Server) -> None:
+    location = s3.location("state")
+    save(FileMetadataProvider(location), 1)
+    reader = FileMetadataProvider(Location(location.uri, s3.reader_options))
+    assert reader.get_watermark("p/s") == text(1)
+    with pytest.raises(AccessDenied):
+        save(reader, 2)
+    stranger = {**s3.options, "AWS_SECRET_ACCESS_KEY": "wrong-canary"}
+    with pytest.raises(AccessDenied) as caught:
+        FileMetadataProvider(Location(location.uri, type(s3.options)(stranger))).get_watermark("p/s")
+    assert "wrong-canary" not in str(caught.value)
+
+
+# --- databases
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def sqlite(path: Path) -> SqlMetadataProvider:
+    return SqlMetadataProvider(Secret(f"sqlite:///{path}"))
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be read as one" * 100])
+def test_a_damaged_database_is_an_error(database: Path, content: bytes) -> None:
+    database.write_bytes(content)
+    with pytest.raises(StateError, match="not a database"):
+        sqlite(database).get_watermark("p/s")
+
+
+def test_a_database_cut_short_is_an_error(database: Path) -> None:
+    save(sqlite(database), 1)
+    database.write_bytes(database.read_bytes()[:6000])
+    with pytest.raises(TidegateError):
+        sqlite(database).get_watermark("p/s")
+
+
+def test_a_database_in_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(AccessDenied, match="unable to open"):
+        sqlite(tmp_path / "missing" / "state.db").get_watermark("p/s")
+    with pytest.raises(AccessDenied, match="unable to open"):
+        sqlite(tmp_path).get_watermark("p/s")
+
+
+def test_a_database_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+    save(sqlite(tmp_path / "state.db"), 1)
+    told = asked_by_somebody_else({"provider": "sql", "url": f"sqlite:///{tmp_path / 'state.db'}"}, tmp_path)
+    assert told.startswith("AccessDenied the state database sqlite:///")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE tidegate_watermarks SET watermark = x'00ff'",
+        "UPDATE tidegate_watermarks SET updated_at = 'yesterday'",
+        "ALTER TABLE tidegate_watermarks DROP COLUMN previous",
+        "DROP TABLE tidegate_watermarks",
+        "ALTER TABLE tidegate_watermarks RENAME TO other",
+    ],
+)
+def test_a_row_or_a_table_that_somebody_changed_is_an_error(database: Path, change: str) -> None:
+    save(sqlite(database), 1)
+    connection = sqlite3.connect(database)
+    with connection:
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(StateError, match="tidegate_watermark"):
+        sqlite(database).get_watermark("p/s")
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens to, and that nobody else takes meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_a_database_out_of_reach_is_an_error_that_may_pass(closed_port: int) -> None:
+    provider = SqlMetadataProvider(Secret(f"postgresql://somebody:canary@127.0.0.1:{closed_port}/state"))
+    with pytest.raises(StorageUnavailable, match=f"{closed_port}") as caught:
+        provider.get_watermark("p/s")
+    assert caught.value.retryable
+    with pytest.raises(StorageUnavailable):
+        save(provider, 1)
+
+
+@pytest.mark.parametrize("password", ["canary-of-this-test", "c@nary/of:this%test"])
+def test_a_wrong_password_is_an_error_that_does_not_show_it(postgres: Server, password: str) -> None:
+    from urllib.parse import quote
+
+    url = postgres.url(password=quote(password, safe=""))
+    provider = SqlMetadataProvider(Secret(url))
+    with pytest.raises(AccessDenied) as caught:
+        provider.get_watermark("p/s")
+    shown = f"{caught.value} {caught.value!r} {provider.uri} {pickle.loads(pickle.dumps(caught.value))}"
+    assert password not in shown
+    assert quote(password, safe="") not in shown
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_user_who_may_not_read_or_write_is_told_so(postgres: Server) -> None:
+    database = postgres.new_database()
+    save(SqlMetadataProvider(Secret(postgres.url(database))), 1)
+    with postgres.connect(database) as connection:
+        connection.execute(f"CREATE ROLE {database} LOGIN PASSWORD '{PASSWORD}'".encode())
+    guest = SqlMetadataProvider(Secret(postgres.url(database).replace("//tidegate:", f"//{database}:")))
+    with pytest.raises(AccessDenied, match="permission denied"):
+        guest.get_watermark("p/s")
+    with postgres.connect(database) as connection:
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {database}".encode())
+    assert guest.get_watermark("p/s") == text(1)
+    with pytest.raises(AccessDenied, match="permission denied"):
+        save(guest, 2)
+
+
+def test_a_database_that_is_not_there_is_an_error(postgres: Server) -> None:
+    with pytest.raises(TidegateError, match="does not exist") as caught:
+        SqlMetadataProvider(Secret(postgres.url("nowhere"))).get_watermark("p/s")
+    assert PASSWORD not in str(caught.value)
+
+
+def test_texts_that_are_no_watermarks_are_an_error(files: BaseMetadataProvider, database: Path) -> None:
+    for provider in (files, sqlite(database)):
+        for kept in ("{oops", "[1]", '{"a": {"__date__": "x"}}'):
+            provider.update_watermark("p/s", kept, **IDS)
+            with pytest.raises(WatermarkError):
+                WatermarkManager(provider).get_watermark("p/s")
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "", "oracel://user:canary@host/db", "postgresql://user:canary@host:port/db", "sqlite://"]
+)
+def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"state\.url") as caught:
+        SqlMetadataProvider(Secret(url))
+    assert "canary" not in str(caught.value)
+
+
+def test_a_provider_without_an_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"state\.url is missing"):
+        provider_of(StateSpec(ProviderKind.FILE))
+
+
+def test_the_delta_log_needs_no_provider() -> None:
+    assert provider_of(StateSpec()) is None
+
+
+@pytest.mark.parametrize("dataflow_id", ["", "/", "a//b", "a/", "a\nb"])
+def test_an_id_that_no_store_could_keep_is_refused(
+    files: BaseMetadataProvider, database: Path, dataflow_id: str
+) -> None:
+    for provider in (files, sqlite(database)):
+        with pytest.raises(StateError, match="dataflow id"):
+            provider.get_watermark(dataflow_id)
+        with pytest.raises(StateError, match="dataflow id"):
+            provider.update_watermark(dataflow_id, text(1), **IDS)
