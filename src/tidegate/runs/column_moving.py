@@ -33,6 +33,7 @@ def set_columns(
         raise TidegateError(
             f"{place.key}: {unknown[0]!r} is not a watermark column", f"allowed: {', '.join(known) or 'none'}"
         )
+    place = place.moving_both()
     opened, before = _opened(place)
     stored: Watermark = {} if before is None else before.values
     parsed = {name: parsed(name, text, stored.get(name)) for name, text in values.items()}
@@ -43,6 +44,7 @@ def set_columns(
 
 def reset_columns(place: ColumnPlace, now: datetime, confirm: Confirm) -> WatermarkMove:
     """Forget the watermark: the next run reads everything."""
+    place = place.moving_both()
     opened, before = _opened(place)
     return _moved(place, opened, before, ColumnState({}, frozenset(), now), "watermark reset", confirm)
 

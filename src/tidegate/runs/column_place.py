@@ -14,8 +14,8 @@ from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
-from tidegate.state.providers.copies import KIND as COPY
-from tidegate.state.providers.copies import ProviderCopy, check_copy
+from tidegate.state.providers.copying import KIND as COPY
+from tidegate.state.providers.copying import ProviderCopy, check_copy, debt
 from tidegate.state.providers.opening import provider_of
 from tidegate.state.store import PositionStore
 from tidegate.state.winner import StateUnreadable, way_out
@@ -55,9 +55,10 @@ class ColumnPlace:
     def open(self, *, read_only: bool = False) -> Opened:
         """The position; stops where the provider's copy is not the log's."""
         opened = self.positions.open(read_only=read_only)
-        if self.provider is not None:
-            state = self.state_of(opened)
-            check_copy(self.provider, str(self.key), None if state is None else state.text())
+        state = self.state_of(opened)
+        text = None if state is None else state.text()
+        has_moved = lambda: self.positions.position() > opened.version  # noqa: E731
+        check_copy(self.provider, str(self.key), text, moved=has_moved, read_only=read_only)
         return opened
 
     def state_of(self, opened: Opened) -> ColumnState | None:
@@ -77,7 +78,12 @@ class ColumnPlace:
         """What a commit owes that moves the watermark."""
         if self.provider is None:
             return ()
-        return (ProviderCopy.debt(str(self.key), after.text(), None if before is None else before.text()),)
+        return (debt(str(self.key), after.text(), None if before is None else before.text()),)
+
+    def moving_both(self) -> ColumnPlace:
+        """The same place for a person who moves the watermark: whatever the provider has is replaced."""
+        pay = ProviderCopy(self.provider, self.positions.position, overwrite=True).pay
+        return replace(self, positions=self.positions.paying({COPY: pay}))
 
 
 def decoded(recorded: State | None) -> ColumnState | None:
@@ -101,9 +107,6 @@ def open_column_place(
     key = SourceKey(pipeline.name, source.name)
     table_store = open_store(pipeline.sink.table)
     provider = provider_of(project.state)
-    payers = {WORK: WorkRemover(table_store).pay}
-    if provider is not None:
-        payers[COPY] = ProviderCopy(provider).pay
     positions = PositionStore(
         key,
         Identity(COLUMN, source.uri),
@@ -113,8 +116,9 @@ def open_column_place(
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         properties=pipeline.sink.table_properties,
-        payers=payers,
+        payers={WORK: WorkRemover(table_store).pay},
         pace=pace or Pace(deadline_secs=project.commit_deadline_secs),
         emit=emit,
     )
+    positions = positions.paying({COPY: ProviderCopy(provider, positions.position).pay})
     return ColumnPlace(pipeline, source, table_store, positions, provider)

@@ -107,6 +107,12 @@ class PositionStore:
         other.site = replace(self.site, polls=polls)
         return other
 
+    def paying(self, payers: Mapping[str, Payer]) -> PositionStore:
+        """The same store with further payers of debts."""
+        other = copy.copy(self)
+        other.site = replace(self.site, payers={**self.site.payers, **payers})
+        return other
+
     def is_current(self, opened: Opened) -> bool:
         """Whether nothing was committed to the table since ``opened``: one small request instead of an OPEN.
 

@@ -61,4 +61,4 @@ def test_what_is_meant_must_be_said_once(arguments: tuple[str, ...], told: str) 
 def test_directory_and_name_are_a_path(partition: str, path: str) -> None:
     api = StandIn()
     invoke(*SET, "--partition", partition, "--name", "a", "--yes", api=api)
-    assert api.calls[0][-1] == path
+    assert api.calls[0][-3:] == (path, None, False)
