@@ -224,7 +224,7 @@ class HttpRead:
     method: str = "GET"
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Options = field(default_factory=Options)
-    body: Mapping[str, object] | None = None
+    body: Mapping[str, object] | None = field(default=None, repr=False)
     records: str = ""
     error: str | None = None
     auth: HttpAuth = field(default_factory=HttpAuth)

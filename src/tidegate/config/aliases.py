@@ -31,6 +31,9 @@ ALIASES = (
     Alias("sink.schema_evolution", "schema_evolution", "the name in older configurations"),
 )
 
+WITHOUT_PLACE = ("jdbc", "http", "python")
+"""Types of sources that have no `source_uri`."""
+
 OPENS_A_PIPELINE = ("source", "sources", "sink", "destination")
 PIPELINE_KEYS = (
     *OPENS_A_PIPELINE,
@@ -114,7 +117,7 @@ def _expanded(pipeline: Block, alias: Alias) -> Iterator[tuple[list[str], list[s
         yield old, new
         return
     for name, source in pipeline.blocks("sources"):
-        if "connection" not in source:
+        if "connection" not in source and source.text("type") not in WITHOUT_PLACE:
             yield (
                 [name if part == "*" else part for part in old],
                 [name if part == "*" else part for part in new],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.config.column_building import Connections, column_source, csv_options, load, state
+from tidegate.config.column_models import ColumnSourceModel
 from tidegate.config.models import (
-    CsvModel,
     ElementModel,
     ErrorHandlingModel,
     FieldModel,
@@ -17,7 +18,6 @@ from tidegate.config.models import (
     TransformModel,
 )
 from tidegate.specs import (
-    CsvOptions,
     ErrorHandling,
     FieldSpec,
     Location,
@@ -44,7 +44,7 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
     """The specs of a whole file."""
     return ProjectSpec(
         origin=origin,
-        pipelines=tuple(_pipeline(name, each, absolute) for name, each in model.pipelines.items()),
+        pipelines=tuple(_pipeline(name, each, model.connections, absolute) for name, each in model.pipelines.items()),
         spark=SparkSpec(model.spark.master, model.spark.remote, model.spark.config),
         total_concurrency=model.global_.total_concurrency,
         poll_jitter_secs=model.global_.poll_jitter_secs,
@@ -53,13 +53,21 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
         metrics=MetricsSpec(model.metrics.enabled, model.metrics.address, model.metrics.legacy_names),
         reconcile=ReconcileSpec(model.reconcile.every.fixed, model.reconcile.ingest),
         notices=notices,
+        state=state(model.state, absolute),
     )
 
 
-def _pipeline(name: str, model: PipelineModel, absolute: Absolute) -> PipelineSpec:
+def _pipeline(name: str, model: PipelineModel, connections: Connections, absolute: Absolute) -> PipelineSpec:
     return PipelineSpec(
         name=name,
-        sources=tuple(_source(each, source, absolute) for each, source in model.sources.items()),
+        sources=tuple(
+            _source(each, source, absolute) for each, source in model.sources.items() if isinstance(source, SourceModel)
+        ),
+        column_sources=tuple(
+            column_source(each, source, connections, absolute)
+            for each, source in model.sources.items()
+            if isinstance(source, ColumnSourceModel)
+        ),
         schema=_schema(model.schema_, model),
         sink=_sink(model.sink, absolute),
         max_concurrent_files=model.max_concurrent_files,
@@ -83,7 +91,7 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         exclude=model.exclude,
         compression=model.compression,
         format=model.format,
-        csv=_csv(model.csv),
+        csv=csv_options(model.csv),
         partition_filter=PartitionFilter(bounds.prefix_template, bounds.lookback) if bounds else None,
         late_files=model.late_files,
         late_window=model.late_window,
@@ -98,18 +106,6 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         mirror_legacy=model.checkpoint.mirror_legacy,
         poll_interval_secs=model.poll_interval_secs,
         tracking=Tracking.WATERMARK if model.use_watermark else Tracking.SET,
-    )
-
-
-def _csv(model: CsvModel) -> CsvOptions:
-    return CsvOptions(
-        delimiter=model.delimiter,
-        quote=None if model.quote == "none" else model.quote,
-        escape=model.escape,
-        header=model.header,
-        columns=model.columns,
-        null_values=model.null_values,
-        skip_rows=model.skip_rows,
     )
 
 
@@ -163,6 +159,8 @@ def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
             model.maintenance.vacuum_retention_hours,
         ),
         table_properties=model.table_properties,
+        load=load(model),
+        format=model.format,
     )
 
 

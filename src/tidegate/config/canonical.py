@@ -6,11 +6,18 @@ What it prints loads to the same specs, except for the secrets, which are masked
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import yaml
 
+from tidegate.config.column_canonical import (
+    column_source,
+    connections,
+    csv_keys,
+    duration,
+    load_keys,
+    state_keys,
+)
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import MASK, looks_secret, masked
 from tidegate.specs import (
@@ -23,7 +30,6 @@ from tidegate.specs import (
     ProjectSpec,
     ReconcileSpec,
     SchemaSpec,
-    SinkSpec,
     SparkSpec,
     Tracking,
     TransformSpec,
@@ -37,7 +43,9 @@ def show(project: ProjectSpec) -> str:
 
 def as_data(project: ProjectSpec) -> dict[str, Any]:
     """The canonical form as plain data."""
+    found = connections(project.pipelines)
     return {
+        **({"connections": found} if found else {}),
         "pipelines": {pipeline.name: _pipeline(pipeline) for pipeline in project.pipelines},
         "spark": _spark(project.spark),
         "global": {
@@ -52,17 +60,21 @@ def as_data(project: ProjectSpec) -> dict[str, Any]:
             "address": project.metrics.address,
             "legacy_names": project.metrics.legacy_names,
         },
+        "state": state_keys(project.state),
     }
 
 
 def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
     errors = pipeline.error_handling
     return {
-        "sources": {source.name: _source(source) for source in pipeline.sources},
+        "sources": {
+            **{source.name: _source(source) for source in pipeline.sources},
+            **{source.name: column_source(pipeline, source) for source in pipeline.column_sources},
+        },
         "schema": _schema(pipeline.schema),
         "schema_evolution": pipeline.schema.evolution.value,
         "transform": _transform(pipeline.transform or TransformSpec()),
-        "sink": _sink(pipeline.sink),
+        "sink": _sink(pipeline),
         "delivery": pipeline.delivery.value,
         "staging": {
             "archive": pipeline.staging.archive,
@@ -102,16 +114,7 @@ def _source_keys(source: PathSource) -> dict[str, Any]:
         "exclude": list(source.exclude),
         "compression": source.compression.value,
         "format": source.format.value,
-        "csv": {
-            "delimiter": source.csv.delimiter,
-            "quote": source.csv.quote or "none",
-            "escape": source.csv.escape,
-            "header": source.csv.header,
-            "columns": list(source.csv.columns),
-            "null_values": list(source.csv.null_values),
-            "skip_rows": source.csv.skip_rows,
-            "encoding": "utf-8",
-        },
+        "csv": csv_keys(source.csv),
         "batch_size": source.batch_size,
         "poll_interval_secs": source.poll_interval_secs,
         "max_attempts": source.max_attempts,
@@ -143,16 +146,11 @@ def lateness_text(lateness: Lateness) -> str:
         return "none"
     if lateness.fixed is None:
         return f"{lateness.periods} periods"
-    return _duration(lateness.fixed)
-
-
-def _duration(duration: timedelta) -> str:
-    hours = duration.seconds // 3600
-    return f"P{duration.days}D" + (f"T{hours}H" if hours else "")
+    return duration(lateness.fixed)
 
 
 def _every(reconcile: ReconcileSpec) -> str:
-    return "none" if reconcile.every is None else _duration(reconcile.every)
+    return duration(reconcile.every)
 
 
 def _schema(schema: SchemaSpec) -> dict[str, Any]:
@@ -177,11 +175,12 @@ def _field(field: FieldSpec, named: bool = True) -> dict[str, Any]:
     return data
 
 
-def _sink(sink: SinkSpec) -> dict[str, Any]:
+def _sink(pipeline: PipelineSpec) -> dict[str, Any]:
+    sink = pipeline.sink
     by = sink.partition_by
     return {
         "table_uri": masked(sink.table.uri),
-        "load_type": "append",
+        **load_keys(pipeline),
         "partition_by": {"prefix_template": by.prefix_template, "column": by.column} if by else None,
         "file_size_mb": sink.file_size_mb,
         "row_group_size_bytes": sink.row_group_size_bytes,

@@ -10,17 +10,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tidegate.config.column_checks import column_problems, connections_problems
 from tidegate.config.partition_checks import partition_keys, partition_problems
 from tidegate.config.problems import Problem, problem
 from tidegate.config.schema_checks import schema_problems
-from tidegate.config.tree import Block, Items, Loc, Node, Scalar, find
+from tidegate.config.source_kinds import is_followed_by_columns
+from tidegate.config.state_checks import state_problems
+from tidegate.config.tree import Block, Items, Loc, Scalar, find
+from tidegate.config.words import words
 from tidegate.schema.names import RESCUED
 
 Absolute = Callable[[str], str]
 
 
-def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
-    """Problems between keys; ``absolute`` makes an address comparable."""
+def together(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
+    """Problems between keys; ``absolute`` makes an address comparable, ``covers`` knows what is reported already."""
+    yield from connections_problems(root)
+    yield from state_problems(root)
     for name, pipeline in root.blocks("pipelines"):
         where = ("pipelines", name)
         yield from schema_problems(root, (*where, "schema"), pipeline.block("schema"))
@@ -28,8 +34,12 @@ def together(root: Block, absolute: Absolute) -> Iterator[Problem]:
         yield from _column_problems(root, where, pipeline)
         yield from _dead_letter_problems(root, where, pipeline, absolute)
         for source, block in pipeline.blocks("sources"):
-            yield from _format_problems(root, (*where, "sources", source), block)
+            if not is_followed_by_columns(block):
+                yield from _format_problems(root, (*where, "sources", source), block)
         yield from _transform_problems(root, where, pipeline)
+        at = (*where, "sources")
+        sources = {name: block for name, block in pipeline.blocks("sources") if not covers((*at, name))}
+        yield from column_problems(root, where, pipeline, sources)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
@@ -57,10 +67,10 @@ def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Probl
         text = f"{rescued!r} is a declared or partition column too; give it another name"
         yield problem(root, (*where, "schema", "rescued"), text)
     for source, block in pipeline.blocks("sources") if rescued else ():
-        if (block.text("format") or "ndjson") not in ("ndjson", "json"):
+        if not is_followed_by_columns(block) and (block.text("format") or "ndjson") not in ("ndjson", "json"):
             text = f"source {source!r} reads {block.text('format')} files; allowed: with ndjson and json only"
             yield problem(root, (*where, "schema", "rescued"), text)
-    for name in _scalars(sink.get("metadata_columns")):
+    for name in words(sink.get("metadata_columns")):
         if name.lower() in keys:
             text = f"{str(name)!r} is a partition column too; rename that one"
             yield problem(root, (*where, "sink", "metadata_columns"), text)
@@ -88,7 +98,7 @@ def _format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem
     if kind != "csv":
         yield problem(root, (*where, "csv"), f"the format of this source is {kind}; set format: csv, or remove it")
     csv = source.block("csv")
-    if _scalars(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
+    if words(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
         text = "the header of each file names its columns; set header: false, or remove it"
         yield problem(root, (*where, "csv", "columns"), text)
     marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}
@@ -104,11 +114,6 @@ def _transform_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Pr
     if (transform.text("sql") or transform.text("python")) and pipeline.text("delivery") == "staged":
         text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
         yield problem(root, (*where, "delivery"), text)
-
-
-def _scalars(node: Node) -> list[Scalar]:
-    items = node if isinstance(node, Items) else [node]
-    return [item for item in items if isinstance(item, Scalar)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
 def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:
     for source, block in root.block("pipelines").block(name).blocks("sources"):
         uri = block.text("source_uri")
-        filters = repr([_scalars(block.get(key)) for key in ("pattern", "exclude")] + [_endings(block)])
+        filters = repr([words(block.get(key)) for key in ("pattern", "exclude")] + [_endings(block)])
         yield _Writer(name, source, absolute(uri) if uri else "", filters)
 
 

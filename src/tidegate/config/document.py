@@ -145,7 +145,7 @@ class _Builder:
             wrong.append("a variable here is not valid UTF-8 text; set it to text")
         line = _line(event)
         self.problems += [Problem(line, _joined(self.path), text) for text in wrong]
-        return Scalar(value, event.value, line, broken=bool(wrong))
+        return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style))
 
     def _items(self, stream: _Events, line: int) -> Items:
         items = Items(line)

@@ -9,7 +9,8 @@ from typing import Any
 
 from tidegate.config import models
 from tidegate.config.aliases import ALIASES, PIPELINE_KEYS, Alias
-from tidegate.config.keys import fields, kind_of_alias
+from tidegate.config.blocks import Model
+from tidegate.config.keys import every_model, fields, kind_of_alias, models_in
 from tidegate.config.notes import MEANINGLESS
 from tidegate.config.values import NAME
 
@@ -17,10 +18,10 @@ Schema = dict[str, Any]
 _VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
 _NULL: Schema = {"type": "null"}
 _HOLDERS = {
-    "pipeline": "PipelineModel",
-    "source": "SourceModel",
-    "sink": "SinkModel",
-    "schema": "SchemaModel",
+    "pipeline": ("PipelineModel",),
+    "source": ("SourceModel", "TableSourceModel"),
+    "sink": ("SinkModel",),
+    "schema": ("SchemaModel",),
 }
 
 
@@ -29,21 +30,21 @@ def editor_schema() -> Schema:
     schema = models.ProjectModel.model_json_schema()
     blocks: dict[str, Schema] = schema.pop("$defs")
     _relax(schema, models.ProjectModel)
-    for name, block in blocks.items():
-        if "properties" in block:
-            _relax(block, getattr(models, name))
+    for name, model in every_model().items():
+        if name in blocks:
+            _relax(blocks[name], model)
     for alias in ALIASES:
         _add_alias(blocks, alias)
     for above, name in MEANINGLESS:
-        holder = fields(models.ProjectModel)[above].annotation
+        (holder,) = models_in(fields(models.ProjectModel)[above].annotation)
         ignored = {"description": "Of another system; means nothing here.", "deprecated": True}
-        blocks[getattr(holder, "__name__", "")]["properties"][name] = ignored
+        blocks[holder.__name__]["properties"][name] = ignored
     _add_short_form(schema, blocks["PipelineModel"])
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Tidegate configuration"}
     return {**schema, **head, "$defs": blocks}
 
 
-def _relax(block: Schema, model: type[models.Model]) -> None:
+def _relax(block: Schema, model: type[Model]) -> None:
     """Describe every key, and let it hold a variable or nothing where that is allowed."""
     needed = block.get("required", ())
     for key, info in fields(model).items():
@@ -66,7 +67,11 @@ def _kind(value: Schema) -> Schema:
     words = {"ge": "minimum", "le": "maximum"}
     named = {"propertyNames": {"pattern": f"^{NAME}$"}} if "minProperties" in value else {}
     about = ("title", "description", "default")
-    return {words.get(key, key): each for key, each in value.items() if key not in about} | named
+    kind = {words.get(key, key): each for key, each in value.items() if key not in about} | named
+    by_name = kind.get("additionalProperties")
+    if isinstance(by_name, dict) and "oneOf" in by_name:
+        kind["additionalProperties"] = {"anyOf": by_name["oneOf"]}
+    return kind
 
 
 def _takes_any_text(kind: Schema) -> bool:
@@ -77,7 +82,11 @@ def _takes_any_text(kind: Schema) -> bool:
 
 
 def _add_alias(blocks: dict[str, Schema], alias: Alias) -> None:
-    block = blocks[_HOLDERS[kind_of_alias(alias.old)]]
+    for holder in _HOLDERS[kind_of_alias(alias.old)]:
+        _add_alias_to(blocks[holder], blocks, alias)
+
+
+def _add_alias_to(block: Schema, blocks: dict[str, Schema], alias: Alias) -> None:
     old = alias.old.rpartition(".")[2]
     about = {
         "description": f"For {alias.new.replace('*', '<source>')}: {alias.why}.",
@@ -93,7 +102,7 @@ def _add_alias(blocks: dict[str, Schema], alias: Alias) -> None:
 def _target(blocks: dict[str, Schema], new: str) -> Schema:
     """The schema of what an old name stands for."""
     if new == "sources.default":
-        return {"$ref": "#/$defs/SourceModel"}
+        return dict(blocks["PipelineModel"]["properties"]["sources"]["additionalProperties"])
     holder = "SourceModel" if new.startswith("sources.") else "SinkModel" if "." in new else "PipelineModel"
     return dict(blocks[holder]["properties"][new.rpartition(".")[2]])
 

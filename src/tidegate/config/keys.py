@@ -9,11 +9,10 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from tidegate.config.aliases import ALIASES
-from tidegate.config.models import ElementModel, Model, ProjectModel
+from tidegate.config.blocks import Model
+from tidegate.config.models import ElementModel, ProjectModel
 from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.tree import Loc
-
-_NAMES = {"pipelines": "<pipeline>", "sources": "<source>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +30,26 @@ class Key:
 
 
 def every_key() -> Iterator[Key]:
-    """Every key of the configuration, block by block."""
-    yield from _below(ProjectModel, "")
+    """Every key of the configuration, block by block; what kinds of sources share is named once."""
+    yield from {key.path: key for key in _below(ProjectModel, "")}.values()
 
 
 def _below(model: type[Model], block: str) -> Iterator[Key]:
-    keys = [Key(block, name, info) for name, info in fields(model).items()]
+    """The keys of ``model``; ``block`` is its path without the step that tells kinds apart."""
+    keys = [Key(block + _step_of(model, name), name, info) for name, info in fields(model).items()]
     yield from keys
     for key in keys:
-        inner = model_in(key.info.annotation)
-        if inner is not None and not issubclass(model, ElementModel):
-            yield from _below(inner, key.path + _step(key))
+        for inner in models_in(key.info.annotation):
+            if not issubclass(model, ElementModel):
+                yield from _below(inner, key.path + ("[]" if get_origin(key.info.annotation) is tuple else ""))
 
 
-def _step(key: Key) -> str:
-    origin = get_origin(key.info.annotation)
-    return f".{_NAMES[key.name]}" if origin is dict else "[]" if origin is tuple else ""
+def _step_of(model: type[Model], name: str) -> str:
+    """What stands for the name of a block, in the words of the kind that the key belongs to."""
+    if not model.step:
+        return ""
+    owners = [each for each in model.__mro__ if issubclass(each, Model) and each.step and name in fields(each)]
+    return f".{owners[-1].step}"
 
 
 def fields(model: type[Model]) -> dict[str, FieldInfo]:
@@ -54,26 +57,58 @@ def fields(model: type[Model]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
-def model_in(annotation: Any) -> type[Model] | None:
-    """The block that values of this type are, hold by name, or list."""
+def models_in(annotation: Any) -> tuple[type[Model], ...]:
+    """The blocks that values of this type are, hold by name, or list; several where there are several kinds."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
-        return annotation
-    found = (model_in(part) for part in get_args(annotation))
-    return next((model for model in found if model is not None), None)
+        return (annotation,)
+    return tuple(model for part in get_args(annotation) for model in models_in(part))
+
+
+def every_model() -> dict[str, type[Model]]:
+    """Every block of the configuration, by the name of its model."""
+    found: dict[str, type[Model]] = {}
+    waiting: list[type[Model]] = [ProjectModel]
+    while waiting:
+        model = waiting.pop()
+        if model.__name__ not in found:
+            found[model.__name__] = model
+            waiting += [inner for info in fields(model).values() for inner in models_in(info.annotation)]
+    return found
 
 
 def model_at(loc: Loc) -> type[Model]:
-    """The block at ``loc``."""
+    """The block at ``loc``, which has a tag behind the name of what exists in several kinds."""
     model: type[Model] = ProjectModel
-    named = False
-    for part in loc:
-        if isinstance(part, int) or named:
-            named = False
+    parts = list(loc)
+    while parts:
+        part = parts.pop(0)
+        if isinstance(part, int):
             continue
         info = fields(model)[part]
-        model = model_in(info.annotation) or model
-        named = get_origin(info.annotation) is dict
+        kinds = models_in(info.annotation)
+        if get_origin(info.annotation) is dict and parts:
+            parts.pop(0)
+            tag = parts.pop(0) if len(kinds) > 1 and parts else None
+            kinds = tuple(each for each in kinds if tag in (None, _tag(each)))
+        model = kinds[0] if kinds else model
     return model
+
+
+def _tag(model: type[Model]) -> str:
+    """The tag of a kind: the first word of what stands for its name."""
+    word = model.step.strip("<>").split()[0]
+    return "files" if word == "source" else word
+
+
+def without_tags(loc: Loc) -> tuple[str | int, ...]:
+    """``loc`` as the file has it, without the tags of kinds."""
+    match tuple(loc):
+        case ("pipelines", pipeline, "sources", source, _, *rest):
+            return ("pipelines", pipeline, "sources", source, *rest)
+        case ("connections", name, _, *rest):
+            return ("connections", name, *rest)
+        case other:
+            return other
 
 
 def allowed_at(loc: Loc) -> tuple[str, ...]:
@@ -83,7 +118,7 @@ def allowed_at(loc: Loc) -> tuple[str, ...]:
 
 def accepted_at(loc: Loc) -> tuple[str, ...]:
     """All words that are understood in the block at ``loc``: keys, old names, keys of later releases."""
-    kind = kind_of(loc)
+    kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     ignored = [path[-1] for path in MEANINGLESS if path[:-1] == tuple(loc)]
     return (*allowed_at(loc), *old, *ignored, *REFUSED.get(kind, ()))

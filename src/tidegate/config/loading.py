@@ -17,6 +17,7 @@ from tidegate.config.checks import together
 from tidegate.config.document import parse
 from tidegate.config.notes import Notes, take_notes
 from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.source_kinds import with_kinds
 from tidegate.config.tree import Block
 from tidegate.errors import ConfigError
 from tidegate.specs import ProjectSpec
@@ -81,8 +82,9 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     if written is None:
         raise _error(origin, problems)
     root, more = canonical(written, stem)
-    notes = take_notes(root)
-    problems += [*more, *notes.problems, *together(root, resolve)]
+    kinds = list(with_kinds(root))
+    notes = take_notes(root, [where for where, _ in kinds])
+    problems += [*more, *(each for _, each in kinds), *notes.problems, *together(root, resolve, notes.covers)]
     model, wrong = _validated(root, notes)
     problems += wrong
     if problems or model is None:

@@ -7,11 +7,16 @@ them or in none. What keys mean together is checked in ``checks``.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from tidegate.config import values as v
+from tidegate.config.blocks import CsvModel, Model
+from tidegate.config.column_models import LoadModel, PythonSourceModel, StateModel, TableSourceModel
+from tidegate.config.database_models import JdbcConnectionModel, JdbcSourceModel
+from tidegate.config.http_models import HttpConnectionModel, HttpSourceModel
+from tidegate.config.source_kinds import tag_of_connection, tag_of_source
 from tidegate.config.tree import Block, Scalar
 from tidegate.specs import (
     Compression,
@@ -25,26 +30,6 @@ from tidegate.specs import (
     Options,
     ParquetCodec,
 )
-
-
-class Model(BaseModel):
-    """A block of the file; a key without a value counts as not given."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        arbitrary_types_allowed=True,
-        hide_input_in_errors=True,
-        defer_build=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        known = {info.alias or name for name, info in cls.model_fields.items()}
-        return {key: value for key, value in data.items() if value is not None or key not in known}
 
 
 class PartitionFilterModel(Model):
@@ -69,28 +54,10 @@ class CheckpointModel(Model):
     )
 
 
-class CsvModel(Model):
-    """How CSV files are written."""
-
-    delimiter: v.Character | None = Field(
-        default=None, description="What stands between cells; unset: a comma, in .tsv files a tab."
-    )
-    quote: v.CharacterOrNone = Field(default='"', description="What stands around cells; none: cells are never quoted.")
-    escape: v.Character | None = Field(
-        default=None, description="What stands before a quote inside quotes; unset: such quotes are doubled."
-    )
-    header: v.Flag = Field(default=True, description="Whether the first record of each file names its columns.")
-    columns: v.Texts = Field(
-        default=(), description="The columns of files without a header, in order; unset: the declared ones."
-    )
-    null_values: v.Cells = Field(default=("",), description="Unquoted cells that are null.")
-    skip_rows: v.CountOrNone = Field(default=0, description="Lines to pass over at the beginning of each file.")
-    encoding: v.Encoding = Field(default="utf-8", description="How text is encoded.")
-
-
 class SourceModel(Model):
     """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
+    step: ClassVar[str] = "<source>"
     type: v.FilesOnly = Field(default="files", description="The kind of source.")
     source_uri: v.Address = Field(description="Where the files are: a path or an object storage address.")
     use_watermark: v.Flag = Field(
@@ -222,11 +189,9 @@ class MaintenanceModel(Model):
     )
 
 
-class SinkModel(Model):
+class SinkModel(LoadModel):
     """The table and how its files are written."""
 
-    table_uri: v.Address = Field(description="The Delta table: a path or an object storage address.")
-    load_type: v.AppendOnly = Field(default="append", description="How rows are written.")
     partition_by: PartitionByModel | None = Field(default=None, description="Partition columns of the table.")
     file_size_mb: v.Whole = Field(
         default=128,
@@ -312,10 +277,25 @@ class TransformModel(Model):
     )
 
 
+Source = Annotated[
+    Annotated[SourceModel, Tag("files")]
+    | Annotated[TableSourceModel, Tag("table")]
+    | Annotated[JdbcSourceModel, Tag("jdbc")]
+    | Annotated[HttpSourceModel, Tag("http")]
+    | Annotated[PythonSourceModel, Tag("python")],
+    Discriminator(tag_of_source),
+]
+Connection = Annotated[
+    Annotated[JdbcConnectionModel, Tag("jdbc")] | Annotated[HttpConnectionModel, Tag("http")],
+    Discriminator(tag_of_connection),
+]
+
+
 class PipelineModel(Model):
     """One or more sources into one table."""
 
-    sources: dict[v.Name, SourceModel] = Field(min_length=1, description="The sources, by name.")
+    step: ClassVar[str] = "<pipeline>"
+    sources: dict[v.Name, Source] = Field(min_length=1, description="The sources, by name.")
     schema_: SchemaModel = Field(
         default_factory=SchemaModel.model_construct, alias="schema", description="The columns."
     )
@@ -384,6 +364,7 @@ class SparkModel(Model):
 class ProjectModel(Model):
     """One configuration file."""
 
+    connections: dict[v.Name, Connection] = Field(default_factory=dict, description="Databases and APIs, by name.")
     pipelines: dict[v.Name, PipelineModel] = Field(min_length=1, description="The pipelines, by name.")
     spark: SparkModel = Field(default_factory=SparkModel.model_construct, description="Where tasks run.")
     global_: GlobalModel = Field(
@@ -398,3 +379,6 @@ class ProjectModel(Model):
         default_factory=ReconcileModel.model_construct, description="Comparing everything in continuous runs."
     )
     metrics: MetricsModel = Field(default_factory=MetricsModel.model_construct, description="Prometheus metrics.")
+    state: StateModel = Field(
+        default_factory=StateModel.model_construct, description="Who else is told the watermarks of columns."
+    )

@@ -1,28 +1,24 @@
-"""Keys that this release does not act on and refuses, and keys of other systems that mean nothing here: two tables
-and what reads them.
+"""Keys that this release does not act on and refuses, keys that another kind of source has, and keys of other systems
+that mean nothing here: tables and what reads them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.config.problems import Problem, problem
+from tidegate.config.source_kinds import is_followed_by_columns
 from tidegate.config.tree import Block, Loc, Scalar, find, path_of
 
-FILES_ONLY = "allowed: file sources ('source_uri')"
-_APPEND = "allowed: 'load_type: append'"
-_COLUMNS = f"column watermarks; {FILES_ONLY}"
-_UNITS = f"time and unit watermarks; {FILES_ONLY}"
+_UNITS = "time and unit watermarks; allowed: 'watermark_columns', or file sources"
+_COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
+_APPEND = "rows of files are appended; allowed: 'load_type: append'"
 
 REFUSED: dict[str, dict[str, str]] = {
-    "": {
-        "connections": f"databases and APIs; {FILES_ONLY}",
-        "state": "other state providers; remove it, positions live in the table's own log",
-    },
+    "": {},
     "pipeline": {},
     "source": {
-        "connection": f"databases and APIs; {FILES_ONLY}",
-        "watermark_columns": _COLUMNS,
         "watermark": _UNITS,
         "secondary_input": _UNITS,
         "work_unit": _UNITS,
@@ -31,24 +27,53 @@ REFUSED: dict[str, dict[str, str]] = {
         "abstinent_period": _UNITS,
         "abstinent_period_days": _UNITS,
         "time_column": _UNITS,
-        "configure": _COLUMNS,
-        "watermark_mode": _COLUMNS,
-        "watermark_operator": _COLUMNS,
-        "null_watermark": _COLUMNS,
-        "safety_lag": _COLUMNS,
-        "filter_expression": "filters on rows; filter in a view over the table",
+        "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
     },
-    "sink": {
-        "merge_keys": f"merging; {_APPEND}",
-        "tie_break": f"merging; {_APPEND}",
-        "replace_by_watermark": f"replacing windows; {_APPEND}",
-        "deduplicate": f"deduplication; {_APPEND}",
-        "scd2_effective_column": f"history tables; {_APPEND}",
-    },
+    "sink": {},
 }
+
+NOT_FOR_FILES: dict[str, dict[str, str]] = {
+    "source": dict.fromkeys(
+        (
+            "watermark_columns",
+            "watermark_mode",
+            "filter_expression",
+            "safety_lag",
+            "null_watermark",
+            "source_timezone",
+            "timezone",
+            "configure",
+            "backward",
+            "table",
+            "query",
+            "function",
+            "records",
+            "pagination",
+        ),
+        _COLUMNS,
+    ),
+    "sink": dict.fromkeys(
+        (
+            "merge_keys",
+            "tie_break",
+            "replace_by_watermark",
+            "max_delete_fraction",
+            "allow_empty_window",
+            "deduplicate",
+            "window_columns",
+            "scd2_effective_column",
+            "scd2_attributes",
+        ),
+        _APPEND,
+    ),
+}
+"""Keys of sources that are followed by columns, and of their tables."""
 
 WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
 """Keys of a source that mean something only with ``use_watermark: true``."""
+
+NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "null_watermark", "backward")
+"""Keys of a source that mean something only with ``watermark_columns``."""
 
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 
@@ -66,49 +91,71 @@ class Notes:
         return any(tuple(loc[: len(done)]) == done for done in self.settled)
 
 
-def take_notes(root: Block) -> Notes:
-    """Refused keys, notices and meaningless keys; the last are removed from ``root``."""
-    notes = Notes()
-    _refuse(root, (), "", notes)
+def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
+    """Refused keys, notices and meaningless keys; the last are removed from ``root``.
+
+    ``settled`` are places that are reported already.
+    """
+    notes = Notes(settled=[*settled])
+    _refuse(root, (), REFUSED[""], notes)
     for name, pipeline in root.blocks("pipelines"):
         where = ("pipelines", name)
-        _refuse(root, where, "pipeline", notes)
-        _refuse(root, (*where, "sink"), "sink", notes)
+        _refuse(root, where, REFUSED["pipeline"], notes)
+        _refuse(root, (*where, "sink"), REFUSED["sink"], notes)
         for source, block in pipeline.blocks("sources"):
-            _take_source(root, (*where, "sources", source), block, notes)
+            at = (*where, "sources", source)
+            if not notes.covers(at):
+                _take_source(root, at, block, notes)
+        if not any(is_followed_by_columns(block) for _, block in pipeline.blocks("sources")):
+            _refuse(root, (*where, "sink"), NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
 
 
-def _refuse(root: Block, where: tuple[str, ...], kind: str, notes: Notes) -> None:
+def _refuse(
+    root: Block, where: tuple[str, ...], keys: Mapping[str, str], notes: Notes, how: str = "not supported yet"
+) -> None:
     block = find(root, where)
     if not isinstance(block, Block):
         return
-    for key, what in REFUSED[kind].items():
+    for key, what in keys.items():
         if block.get(key) is not None:
-            notes.problems.append(problem(root, (*where, key), f"not supported yet: {what}"))
+            notes.problems.append(problem(root, (*where, key), f"{how}: {what}"))
             notes.settled.append((*where, key))
 
 
 def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
     kinds = [key for key in ("use_watermark", "watermark_columns", "watermark") if _given(source, key)]
-    kind = source.text("type")
     if len(kinds) > 1:
         text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
         notes.problems.append(problem(root, (*where, kinds[1]), text))
-    elif "connection" in source:
-        text = f"not supported yet: {REFUSED['source']['connection']}"
-        notes.problems.append(problem(root, (*where, "connection"), text))
-    elif kind is not None and kind in LATER_TYPES:
-        text = f"not supported yet: sources of the type {str(kind)!r}; {FILES_ONLY}"
-        notes.problems.append(problem(root, (*where, "type"), text))
+        notes.settled.append(where)
+        return
+    _refuse(root, where, REFUSED["source"], notes)
+    if kinds == ["watermark"]:
+        notes.settled.append(where)
+    elif is_followed_by_columns(source):
+        _take_column_source(root, where, source, notes)
     else:
-        _refuse(root, where, "source", notes)
-        if not kinds:
+        _refuse(root, where, NOT_FOR_FILES["source"], notes, "not for file sources")
+        if kinds == ["watermark_columns"]:
+            notes.settled.append(where)
+        elif not kinds:
             _note_set(root, where, source, notes)
-        if not kinds or kinds == ["use_watermark"]:
-            return
-    notes.settled.append(where)
+
+
+def _take_column_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+    """Files that are tracked by their paths are another kind of source."""
+    if source.get("use_watermark") is not None:
+        kind = source.text("type")
+        text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
+        notes.problems.append(problem(root, (*where, "use_watermark"), text))
+        notes.settled.append((*where, "use_watermark"))
+    if source.get("watermark_columns") is not None:
+        return
+    for key in NEEDS_COLUMNS:
+        if source.get(key) is not None:
+            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without watermark_columns")
 
 
 def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
@@ -120,9 +167,6 @@ def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) 
     for key in WATERMARK_ONLY:
         if source.get(key) is not None:
             notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
-
-
-LATER_TYPES = ("delta", "iceberg", "parquet", "csv", "json", "excel", "avro", "jdbc", "http")
 
 
 def _given(source: Block, key: str) -> bool:

@@ -12,7 +12,7 @@ from tidegate.config.tree import Block, Loc, Scalar, find, line_of, path_of
 _SECRET_KEY = re.compile(
     r"(?i)passw|passphrase|secret|token|credential|signature|sas_|api[._-]?key|access[._-]?key|private[._-]?key"
 )
-_SECRET_BLOCKS = ("storage_options", "connections", "auth", "headers", "config")
+_SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _ASSIGNED = re.compile(r"(?i)((?:passw\w*|secret\w*|token|sig|\w*key)\s*=\s*)[^&;\s]+")
 MASK = "***"
@@ -59,7 +59,7 @@ def masked(text: str) -> str:
 def shown(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
-    if not isinstance(node, Scalar) or any(_hidden(part) for part in loc):
+    if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
     text = masked(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")

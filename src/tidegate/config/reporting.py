@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.config.keys import accepted_at, allowed_at, fields, homes_of, model_at
+from tidegate.config.keys import accepted_at, allowed_at, fields, homes_of, model_at, without_tags
 from tidegate.config.problems import Problem, nearest, problem, sentence, shown
 from tidegate.config.tree import Block, Loc, Scalar, find
 
@@ -29,9 +29,10 @@ def reported(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | 
 
 
 def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """``loc`` without the marks for keys and for short forms that a scalar stands for."""
+    """``loc`` without the marks for keys and kinds, and for short forms that a scalar stands for."""
     if loc and loc[-1] == "[key]":
         return loc[:-1]
+    loc = without_tags(loc)
     while len(loc) > 1 and isinstance(find(root, loc[:-1]), Scalar):
         loc = loc[:-1]
     return loc
@@ -44,9 +45,9 @@ def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
         return f"{str(loc[-1])!r} {facts['text']}"
     match kind:
         case "extra_forbidden":
-            return _unknown(loc)
+            return _unknown(detail["loc"])
         case "missing":
-            return _missing(loc)
+            return _missing(detail["loc"])
         case "tidegate":
             return f"{value} {facts['text']}"
         case "greater_than_equal":

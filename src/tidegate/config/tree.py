@@ -16,15 +16,16 @@ Loc: TypeAlias = Sequence[str | int]
 class Scalar(str):
     """One value as text, with variables put in; ``raw`` is what the file says, the only form ever shown."""
 
-    __slots__ = ("broken", "line", "raw")
+    __slots__ = ("broken", "line", "quoted", "raw")
     raw: str
     line: int
     broken: bool
+    quoted: bool
 
-    def __new__(cls, value: str, raw: str, line: int, broken: bool = False) -> Self:
+    def __new__(cls, value: str, raw: str, line: int, *, broken: bool = False, quoted: bool = False) -> Self:
         """``broken``: a variable is missing, which is reported already; the value means nothing."""
         made = super().__new__(cls, value)
-        made.raw, made.line, made.broken = raw, line, broken
+        made.raw, made.line, made.broken, made.quoted = raw, line, broken, quoted
         return made
 
 

@@ -328,7 +328,8 @@ def table_properties(value: object) -> dict[str, str]:
     return dict(given)
 
 
-def _one_of(kind: type[Chosen]) -> BeforeValidator:
+def one_of(kind: type[Chosen]) -> BeforeValidator:
+    """One of the values of ``kind``."""
     return BeforeValidator(choice(tuple(each.value for each in kind)))
 
 
@@ -375,24 +376,14 @@ MetadataColumns = Annotated[
     BeforeValidator(columns),
     WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
 ]
-SourceCompression = Annotated[Compression, _one_of(Compression)]
-FileFormat = Annotated[Format, _one_of(Format)]
+SourceCompression = Annotated[Compression, one_of(Compression)]
+FileFormat = Annotated[Format, one_of(Format)]
 Encoding = Annotated[Literal["utf-8"], BeforeValidator(choice(("utf-8",)))]
-Codec = Annotated[ParquetCodec, _one_of(ParquetCodec)]
-Late = Annotated[LateFiles, _one_of(LateFiles)]
-EvolutionMode = Annotated[Evolution, _one_of(Evolution)]
+Codec = Annotated[ParquetCodec, one_of(ParquetCodec)]
+Late = Annotated[LateFiles, one_of(LateFiles)]
+EvolutionMode = Annotated[Evolution, one_of(Evolution)]
 RescuedColumn = Annotated[str, BeforeValidator(rescued), WithJsonSchema({"type": ["string", "boolean"]})]
-NumbersMode = Annotated[Numbers, _one_of(Numbers)]
-BadRecordMode = Annotated[OnBadRecord, _one_of(OnBadRecord)]
+NumbersMode = Annotated[Numbers, one_of(Numbers)]
+BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
 FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
-DeliveryMode = Annotated[Delivery, _one_of(Delivery)]
-AppendOnly = Annotated[
-    Literal["append"],
-    BeforeValidator(
-        choice(
-            ("append",),
-            ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"),
-            "set load_type: append",
-        )
-    ),
-]
+DeliveryMode = Annotated[Delivery, one_of(Delivery)]

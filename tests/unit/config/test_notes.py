@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.config.notes import LATER_TYPES, REFUSED, WATERMARK_ONLY
+from tidegate.config.notes import NOT_FOR_FILES, REFUSED, WATERMARK_ONLY
 from tidegate.specs import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
@@ -42,30 +42,42 @@ def test_a_key_that_would_change_what_is_written_is_refused_by_name(problems: Pr
     assert ("two kinds of watermark" if key in WATERMARKS else "not supported yet: ") in line
 
 
+@pytest.mark.parametrize(("block", "key"), [(block, key) for block, keys in NOT_FOR_FILES.items() for key in keys])
+def test_a_key_of_another_kind_of_source_is_refused_for_files(problems: Problems, block: str, key: str) -> None:
+    (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
+    assert f"{key}: " in line
+    assert ("two kinds of watermark" if key in WATERMARKS else "not for file sources: ") in line
+
+
 def test_two_kinds_of_watermark_at_once_are_named(problems: Problems) -> None:
     (line,) = problems(file(source="watermark_columns: [a]"))
     assert "two kinds of watermark at once (use_watermark, watermark_columns); allowed: one per source" in line
 
 
-@pytest.mark.parametrize("key", WATERMARKS)
-def test_another_kind_of_watermark_is_refused_without_further_problems(problems: Problems, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("watermark", "not supported yet: time and unit"), ("watermark_columns", "not for file sources: give the source")],
+)
+def test_another_kind_of_watermark_is_refused_without_further_problems(
+    problems: Problems, key: str, words: str
+) -> None:
     (line,) = problems(file(source=f"{key}: [a]").replace("      use_watermark: true\n", ""))
-    assert f"source.{key}: not supported yet: " in line
+    assert f"source.{key}: {words}" in line
 
 
-@pytest.mark.parametrize("kind", LATER_TYPES)
-def test_other_types_of_sources_are_refused_by_name(problems: Problems, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["avro", "ndjson"])
+def test_a_format_of_files_is_no_type_of_source(problems: Problems, kind: str) -> None:
     (line,) = problems(file(source=f"type: {kind}"))
-    assert f"source.type: not supported yet: sources of the type '{kind}'; allowed: file sources" in line
+    assert f"source.type: '{kind}' is a format of files; set type: files and format: {kind}" in line
 
 
-def test_a_source_with_a_connection_is_one_problem_whatever_else_it_has(problems: Problems) -> None:
+def test_a_source_with_an_unknown_connection_is_one_problem_whatever_else_it_has(problems: Problems) -> None:
     text = file().replace(
         "      path: in\n      use_watermark: true\n",
         "      connection: c\n      path: /x\n      records: y\n",
     )
     (line,) = problems(text)
-    assert "source.connection: not supported yet: databases and APIs" in line
+    assert "source.connection: there is no connection 'c'; give it a block below 'connections:'" in line
 
 
 @pytest.mark.parametrize("written", ["use_watermark: false", "use_watermark: no", "batch_size: 5"])
@@ -104,7 +116,7 @@ def test_delivery_is_direct_or_staged(problems: Problems, loaded: Load) -> None:
 @pytest.mark.parametrize("word", ["overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"])
 def test_other_load_types_are_refused_by_name(problems: Problems, word: str) -> None:
     (line,) = problems(file(sink=f"load_type: {word}"))
-    assert f"sink.load_type: '{word}' is not supported yet; set load_type: append" in line
+    assert f"sink.load_type: '{word}' is not supported for file sources; set load_type: append" in line
 
 
 def test_keys_that_only_some_commands_use_are_checked(problems: Problems) -> None:

@@ -59,8 +59,7 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_its_lines(problems:
         "did you mean 'int64'?",
         f"pipelines.yml:17: {events}.schema.fields[1].name: 'id' is declared twice; allowed: each column once",
         "pipelines.yml:18: pipelines.events.schema.fields[2]: a list needs items; 'items' is missing",
-        "pipelines.yml:19: pipelines.events.sink.table_uri: is missing; "
-        "the Delta table: a path or an object storage address",
+        "pipelines.yml:19: pipelines.events.sink.table_uri: is missing; the table: a path or an object storage address",
         "pipelines.yml:20: pipelines.events.sink.compression: "
         "'snapy' is not one of snappy, gzip, zstd, lz4, uncompressed; did you mean 'snappy'?",
         "pipelines.yml:21: pipelines.events.sink.lookback: unknown key here; "
@@ -107,7 +106,7 @@ def sink_with(line: str) -> str:
         ("pattern: '[z-a]'", "is not a glob; allowed: text with *, **, ?, [a-z]"),
         ("pattern: /a/*.json", "starts with '/'; allowed: a name, or a path below source_uri"),
         ("exclude: [ok, '[z-a]']", "is not a glob"),
-        ("type: file", "is not one of files; did you mean 'files'?"),
+        ("type: file", "jdbc, http, python; did you mean 'files'?"),
         ("storage_options: [a]", "must be a mapping of names to texts"),
         ("storage_options: {A: [1]}", "must be a mapping of names to texts; A is none"),
         ("partition_filter: {lookback: 1}", "partition_filter.prefix_template: is missing"),
@@ -149,7 +148,7 @@ def test_a_wrong_value_of_a_source_is_one_problem_in_its_line(problems: Problems
         ("part_size_mb: 4", "allowed: 5 or more"),
         ("metadata_columns: [_source_fil]", "holds an unknown column"),
         ("partition_by: date", "must be a mapping"),
-        ("load_type: apend", "is not one of append; did you mean 'append'?"),
+        ("load_type: apend", "merge_overwrite, scd2; did you mean 'append'?"),
         ("tabel_uri: x", "unknown key; did you mean 'table_uri'?"),
         ("partition_filter: {}", "unknown key here; it belongs to 'pipelines.<pipeline>.sources.<source>'"),
     ],

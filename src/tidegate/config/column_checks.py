@@ -1,0 +1,107 @@
+"""What keys of sources that are followed by columns mean together, and with the rest of their pipeline.
+
+Works on the tree, like ``checks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidegate.config.http_checks import connection_problems, request_problems
+from tidegate.config.load_checks import load_problems
+from tidegate.config.problems import Problem, problem
+from tidegate.config.source_kinds import is_followed_by_columns, tag_of_connection
+from tidegate.config.tree import Block, Loc
+from tidegate.config.words import words
+
+_OF_FORMATS = {
+    "csv": ("csv",),
+    "sheet": ("excel",),
+    "lines": ("json",),
+    "pattern": ("parquet", "csv", "json", "excel"),
+}
+_IN_REQUESTS = ("watermark_param_mapping", "watermark_to_param", "watermark_param_location", "watermark_param_format")
+_OF_LINES = ("_source_file", "_source_record")
+
+
+def connections_problems(root: Block) -> Iterator[Problem]:
+    """Problems of connections by themselves."""
+    for name, connection in root.blocks("connections"):
+        if tag_of_connection(connection) == "http":
+            yield from connection_problems(root, ("connections", name), connection)
+
+
+def column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Problems of one pipeline; ``sources`` are those that are not reported already."""
+    followed = {name: block for name, block in sources.items() if is_followed_by_columns(block)}
+    if not followed:
+        yield from _file_sink_problems(root, where, pipeline)
+        return
+    files = [name for name in sources if name not in followed]
+    if files:
+        text = (
+            f"is a source of files, and {next(iter(followed))!r} is not; allowed: a pipeline of its own for each kind"
+        )
+        yield problem(root, (*where, "sources", files[0]), text)
+    for name, source in followed.items():
+        yield from _source_problems(root, (*where, "sources", name), source)
+    yield from _pipeline_problems(root, where, pipeline)
+    yield from load_problems(root, where, pipeline, followed)
+
+
+def _file_sink_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    sink = pipeline.block("sink")
+    kind = sink.text("load_type")
+    if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
+        text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
+        yield problem(root, (*where, "sink", "load_type"), text)
+    if sink.text("format") == "parquet":
+        text = "file sources keep their positions in the log of a Delta table; set format: delta"
+        yield problem(root, (*where, "sink", "format"), text)
+
+
+def _source_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    kind = str(source.text("type"))
+    if kind == "jdbc" and (source.get("table") is None) == (source.get("query") is None):
+        both = source.get("table") is not None
+        text = "given beside 'table'; allowed: one of them" if both else "neither 'table' nor 'query' is given"
+        yield problem(root, (*where, "query") if both else where, text)
+    if kind == "http":
+        yield from request_problems(root, where, source)
+    for key, kinds in _OF_FORMATS.items():
+        if source.get(key) is not None and kind not in kinds and kind in ("delta", "iceberg", *_OF_FORMATS["pattern"]):
+            text = f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only"
+            yield problem(root, (*where, key), text)
+    yield from _configure_problems(root, where, source, kind)
+
+
+def _configure_problems(root: Block, where: Loc, source: Block, kind: str) -> Iterator[Problem]:
+    """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
+    configure = source.block("configure")
+    for key, node in configure.items():
+        if node is not None and source.get(key) is not None:
+            yield problem(root, (*where, "configure", key), "given on the source too; allowed: one of them")
+        if key in (*_IN_REQUESTS, "watermark_split") and kind != "http":
+            text = f"the type of this source is {kind}; allowed: with http only"
+            yield problem(root, (*where, "configure", key), text)
+
+
+def _pipeline_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    """Parts of a pipeline that belong to files."""
+    if pipeline.text("delivery") == "staged":
+        text = "staged, and its sources are no files; allowed: direct"
+        yield problem(root, (*where, "delivery"), text)
+    if pipeline.block("schema").get("rescued") is not None:
+        yield problem(
+            root, (*where, "schema", "rescued"), "rescues what lines of files hold; allowed: with file sources only"
+        )
+    sink = pipeline.block("sink")
+    for name in words(sink.get("metadata_columns")):
+        if name in _OF_LINES:
+            text = f"{str(name)!r} tells of files, and these sources have none; allowed: _ingested_at"
+            yield problem(root, (*where, "sink", "metadata_columns"), text)
+    by = sink.block("partition_by")
+    template = by.text("prefix_template")
+    if template is not None and "=" in template and by.get("column") is None:
+        text = "takes values from the paths of files, and these sources have none; give 'column', or column names alone"
+        yield problem(root, (*where, "sink", "partition_by", "prefix_template"), text)

@@ -1,0 +1,100 @@
+"""What keys of HTTP connections and sources mean together: credentials, pages, bodies, bounds in requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.config.problems import Problem, nearest, problem, sentence
+from tidegate.config.tree import Block, Loc
+from tidegate.config.words import setting, words
+
+_AUTH = {
+    "none": (),
+    "bearer": ("token",),
+    "basic": ("user", "password"),
+    "api_key": ("token",),
+    "oauth2": ("token_url", "client_id", "client_secret"),
+}
+_MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
+_PAGES = {
+    "none": (),
+    "offset": ("param",),
+    "page": ("param",),
+    "cursor": ("param", "next"),
+    "next_link": (),
+}
+_MORE_PAGES = {
+    "offset": ("size_param", "size", "start", "total", "max_pages"),
+    "page": ("size_param", "size", "start", "total", "max_pages"),
+    "cursor": ("size_param", "size", "total", "max_pages"),
+    "next_link": ("size_param", "size", "next", "total", "max_pages"),
+}
+
+
+def connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
+    """Problems of one HTTP connection."""
+    if connection.get("auth") is not None:
+        auth = connection.block("auth")
+        yield from _kind_problems(root, (*where, "auth"), auth, _AUTH, _MORE_AUTH)
+
+
+def request_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    """Problems of one HTTP source."""
+    pages = source.block("pagination")
+    yield from _kind_problems(root, (*where, "pagination"), pages, _PAGES, _MORE_PAGES)
+    if pages.get("size") is not None and pages.get("size_param") is None:
+        text = "is missing; it carries the size to the server"
+        yield problem(root, (*where, "pagination", "size_param"), text)
+    posts = source.text("method") == "POST"
+    for key in ("body", "idempotent"):
+        if source.get(key) is not None and not posts:
+            yield problem(root, (*where, key), "is about POST; set method: POST, or remove it")
+    yield from _bound_problems(root, where, source, posts=posts)
+
+
+def _kind_problems(
+    root: Block,
+    where: Loc,
+    block: Block,
+    needs: dict[str, tuple[str, ...]],
+    more: dict[str, tuple[str, ...]],
+) -> Iterator[Problem]:
+    """Keys that a kind needs and does not have, and keys of other kinds."""
+    kind = str(block.text("type") or "none")
+    if kind not in needs:
+        return
+    for key in needs[kind]:
+        if block.get(key) is None:
+            yield problem(root, (*where, key), f"is missing; {kind} needs it")
+    others = {key for keys in (*needs.values(), *more.values()) for key in keys}
+    for key in block:
+        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.get(key) is not None:
+            yield problem(root, (*where, key), f"means nothing with type {kind}; remove it, or set another type")
+
+
+def _bound_problems(root: Block, where: Loc, source: Block, *, posts: bool) -> Iterator[Problem]:
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    mapping = setting(source, "watermark_param_mapping")
+    mapped = [str(column) for column in mapping] if isinstance(mapping, Block) else []
+    at = (*where, *_place(source, "watermark_param_mapping"))
+    for column in mapped:
+        if column not in columns:
+            known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
+            text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
+            yield problem(root, (*at, column), text)
+    if mapped and source.text("watermark_mode") != "tuple":
+        missing = [column for column in columns if column not in mapped]
+        if missing:
+            text = f"leaves out {', '.join(missing)}, whose new rows the server would not send; allowed: all or none"
+            yield problem(root, at, text)
+    if setting(source, "watermark_param_location") == "body" and not posts:
+        text = "body, and the method is GET; set method: POST, or params"
+        yield problem(root, (*where, *_place(source, "watermark_param_location")), text)
+    split = setting(source, "watermark_split")
+    if split is not None and split != "1" and not (mapped and setting(source, "watermark_to_param") is not None):
+        text = "needs both bounds in each request: watermark_param_mapping and watermark_to_param"
+        yield problem(root, (*where, *_place(source, "watermark_split")), text)
+
+
+def _place(source: Block, key: str) -> tuple[str, ...]:
+    return (key,) if source.get(key) is not None else ("configure", key)

@@ -1,0 +1,140 @@
+"""What a load strategy needs: keys, watermarks, look-back, a table of its own; and which keys belong to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidegate.config.problems import Problem, nearest, problem, sentence
+from tidegate.config.tree import Block, Loc
+from tidegate.config.words import is_on, looks_back, words
+
+MERGES = ("merge_upsert", "merge_overwrite", "scd2")
+WHOLE = ("overwrite", "full_load")
+_OF_LOADS = {
+    "merge_keys": MERGES,
+    "replace_by_watermark": ("merge_overwrite",),
+    "deduplicate": ("append",),
+    "scd2_effective_column": ("scd2",),
+    "scd2_attributes": ("scd2",),
+    "tie_break": ("append", "merge_upsert", "scd2"),
+}
+_OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
+_OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
+
+
+def load_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
+    sink = pipeline.block("sink")
+    kind = str(sink.text("load_type") or "append")
+    at = (*where, "sink")
+    yield from _key_problems(root, at, sink, kind)
+    if is_on(sink, "replace_by_watermark"):
+        yield from _window_problems(root, where, sources)
+    elif kind == "append":
+        yield from _append_problems(root, where, sink, sources)
+    yield from _column_problems(root, where, pipeline, sources)
+    if kind in WHOLE and len(sources) > 1:
+        text = f"{kind} replaces the whole table, and the pipeline has several sources; allowed: one"
+        yield problem(root, (*at, "load_type"), text)
+    if sink.text("format") == "parquet":
+        yield from _parquet_problems(root, at, sink, kind)
+
+
+def _key_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:
+    if kind in MERGES and not words(sink.get("merge_keys")):
+        yield problem(root, (*at, "merge_keys"), f"is missing; {kind} needs the columns that tell rows apart")
+    for key, kinds in _OF_LOADS.items():
+        given = is_on(sink, key) if key == "replace_by_watermark" else bool(words(sink.get(key)))
+        if given and kind not in kinds:
+            text = f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}"
+            yield problem(root, (*at, key), text)
+    for key in _OF_WINDOWS:
+        if sink.get(key) is not None and not is_on(sink, "replace_by_watermark"):
+            text = "is about replaced windows; set replace_by_watermark: true, or remove it"
+            yield problem(root, (*at, key), text)
+
+
+def _window_problems(root: Block, where: Loc, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Replacing by watermark deletes what lies in the window and does not come back."""
+    if len(sources) > 1:
+        text = "replaces all rows of a window, and the pipeline has several sources; allowed: one"
+        yield problem(root, (*where, "sink", "replace_by_watermark"), text)
+    for name, source in sources.items():
+        at = (*where, "sources", name)
+        if not words(source.get("watermark_columns")):
+            yield problem(root, (*at, "watermark_columns"), "is missing; replace_by_watermark needs it")
+        elif not looks_back(root, source):
+            text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
+            yield problem(root, (*at, "backward"), text)
+        if source.text("watermark_mode") == "tuple":
+            text = "tuple, and a cursor has no window; replace_by_watermark needs watermark_mode: any"
+            yield problem(root, (*at, "watermark_mode"), text)
+
+
+def _append_problems(root: Block, where: Loc, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Appending writes what is read again once more."""
+    for name, source in sources.items():
+        at = (*where, "sources", name)
+        if not words(source.get("watermark_columns")):
+            text = "is missing: each run would append everything again; give it, or another load_type than append"
+            yield problem(root, (*at, "watermark_columns"), text)
+        elif looks_back(root, source) and not words(sink.get("deduplicate")):
+            text = (
+                "look-back reads rows again, and append would write them twice; set load_type: merge_upsert or "
+                "merge_overwrite, or give deduplicate: [keys]"
+            )
+            yield problem(root, (*at, _place_of_look_back(source)), text)
+        if source.text("null_watermark") == "include":
+            text = (
+                "include reads such rows each time, and append would write them again; allowed: with merge or replace"
+            )
+            yield problem(root, (*at, "null_watermark"), text)
+
+
+def _place_of_look_back(source: Block) -> str:
+    """The key that gives a source its look-back."""
+    own = [key for key in source if key.startswith("backward")]
+    return own[0] if own else "configure" if "configure" in source else "connection"
+
+
+def _column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Columns that a table cannot have, or that no source has."""
+    sink = pipeline.block("sink")
+    transformed = any(pipeline.block("transform").get(key) is not None for key in ("sql", "python"))
+    followed = {str(word) for source in sources.values() for word in words(source.get("watermark_columns"))}
+    for column in sink.block("window_columns"):
+        at = (*where, "sink", "window_columns", column)
+        if column not in followed:
+            text = sentence(f"{column!r} is no watermark column", nearest(column, followed))
+            yield problem(root, at, text)
+        elif not transformed:
+            yield problem(root, at, "columns keep their names without a transform; remove it")
+    declared = _declared(pipeline)
+    for key in () if transformed or not declared else ("merge_keys", "tie_break", "deduplicate", "scd2_attributes"):
+        for word in words(sink.get(key)):
+            if word.lower() not in declared:
+                text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
+                yield problem(root, (*where, "sink", key), text)
+
+
+def _declared(pipeline: Block) -> dict[str, str]:
+    fields = pipeline.block("schema").get("fields")
+    items = fields if isinstance(fields, list) else []
+    names = [str(item.text("name") or "") for item in items if isinstance(item, Block)]
+    return {name.lower(): name for name in names}
+
+
+def _parquet_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:
+    """A folder of Parquet files has no log: no merge by rows, and the position lives with a provider."""
+    state = root.block("state")
+    if state.text("provider") not in ("file", "sql"):
+        text = "parquet has no log that keeps the watermark; set state: {provider: file | sql, url: …}"
+        yield problem(root, (*at, "format"), text)
+    if kind not in ("append", *WHOLE) and not (kind == "merge_overwrite" and is_on(sink, "replace_by_watermark")):
+        text = f"parquet cannot be merged into by {kind}; allowed: append, overwrite, replace_by_watermark"
+        yield problem(root, (*at, "format"), text)
+    if words(sink.get("deduplicate")):
+        yield problem(root, (*at, "deduplicate"), "needs a Delta table; remove it, or set format: delta")
+    for key in _OF_DELTA:
+        if sink.get(key) is not None:
+            yield problem(root, (*at, key), "is about Delta tables, and the format is parquet; remove it")
