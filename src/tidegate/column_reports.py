@@ -13,9 +13,9 @@ from tidegate.reports import Report
 class ColumnSourcePlan(Report):
     """What a run would ask one column source for.
 
-    ``stored`` is the watermark by column, as text, ``effective`` where the read begins after look-back; both are empty on
-    a first run. ``predicate`` is the condition in the language of the source, None where everything is read. The upper
-    bounds are fixed by the run: ``cap`` says how.
+    ``stored`` is the watermark by column, as text, ``effective`` where the read begins after look-back; both are empty
+    on a first run. ``predicate`` is the condition in the language of the source. The upper bounds are fixed by the run:
+    ``cap`` says how.
     """
 
     pipeline: str
@@ -27,7 +27,7 @@ class ColumnSourcePlan(Report):
     position: int
     stored: Mapping[str, str | None]
     effective: Mapping[str, str | None]
-    predicate: str | None
+    predicate: str
     full: bool
     cap: str
     window: bool = False

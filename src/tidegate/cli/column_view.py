@@ -22,7 +22,7 @@ def column_section(plan: ColumnSourcePlan) -> Iterator[Block]:
 
 def _facts(plan: ColumnSourcePlan) -> Iterator[tuple[str, Cell]]:
     yield "source", Cell(f"{plan.kind}: {plan.source_uri}")
-    yield "would read", Cell(plan.predicate or "everything", Style.STRONG)
+    yield "would read", Cell(plan.predicate, Style.STRONG)
     yield "up to", Cell(plan.cap)
     window = ", and replace the window" if plan.window else ""
     yield "would load by", Cell(f"{plan.load_type}{window}")

@@ -337,11 +337,11 @@ class SourceFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReadFixed(Event):
-    """The rows of a column source that are read now: ``asked`` is the condition, ``None`` for everything."""
+    """The rows of a column source that are read now: ``asked`` is the condition in the language of the source."""
 
     name: ClassVar[str] = "read_fixed"
     level: ClassVar[str] = "info"
-    asked: str | None
+    asked: str
     load_type: str
 
 

@@ -55,7 +55,7 @@ def _reading_words(event: Event) -> str:
             then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
         case events.ReadFixed():
-            return f"reading {event.asked or 'everything'}, to {event.load_type}"
+            return f"reading {event.asked} ({event.load_type})"
         case events.RowsLeftOut():
             return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns})"
         case events.ChunkFinished():

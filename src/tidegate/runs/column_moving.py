@@ -36,9 +36,9 @@ def set_columns(
     place = place.moving_both()
     opened, before = _opened(place)
     stored: Watermark = {} if before is None else before.values
-    parsed = {name: parsed(name, text, stored.get(name)) for name, text in values.items()}
+    wanted = {name: parsed(name, text, stored.get(name)) for name, text in values.items()}
     kept = frozenset() if before is None else before.inclusive - set(values)
-    after = ColumnState({**stored, **parsed}, kept | (set(values) if inclusive else set()), now)
+    after = ColumnState({**stored, **wanted}, kept | (set(values) if inclusive else set()), now)
     return _moved(place, opened, before, after, "watermark set", confirm)
 
 

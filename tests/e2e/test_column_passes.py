@@ -1,0 +1,114 @@
+"""Column sources through whole passes, without Spark: what is new is appended, once, with the watermark that covers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.column_lake import ColumnLake
+from tidegate import plan, reset_watermark, set_watermark, show_watermarks, status, watermark_history
+from tidegate.errors import TidegateError
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ColumnLake:
+    lake = ColumnLake(tmp_path)
+    lake.arrive({"id": 1}, {"id": 2})
+    return lake
+
+
+def test_only_rows_above_the_watermark_are_appended(lake: ColumnLake) -> None:
+    assert lake.run().sources[0].rows == 2
+    lake.arrive({"id": 3}, {"id": 2})
+    report = lake.run()
+    assert (report.ok, report.sources[0].rows, report.sources[0].watermark) == (True, 1, "id=3")
+    lake.assert_exactly_once([1, 2, 3])
+
+
+def test_a_pass_that_finds_nothing_commits_nothing(lake: ColumnLake) -> None:
+    lake.run()
+    report = lake.run().sources[0]
+    assert (report.commits, report.rows, report.state, report.table_version) == (0, 0, "Idle", 0)
+
+
+def test_rows_without_a_watermark_are_left_out_and_told(lake: ColumnLake) -> None:
+    lake.arrive({"id": None, "note": "?"})
+    report = lake.run().sources[0]
+    assert (report.rows, report.skipped) == (2, (("null_watermark", 1),))
+    assert [event.count for event in lake.seen if event.name == "rows_left_out"] == [1]  # type: ignore[attr-defined]
+
+
+def test_rows_without_a_watermark_stop_a_source_that_says_so(lake: ColumnLake) -> None:
+    lake.source_settings = {"null_watermark": "error"}
+    lake.arrive({"id": None})
+    (source,) = lake.run().sources
+    assert source.error is not None
+    assert "null in every watermark column (id)" in source.error
+    assert source.commits == 0
+
+
+def test_a_plan_shows_the_condition_and_touches_nothing(lake: ColumnLake) -> None:
+    lake.run()
+    before = sorted(lake.root.rglob("*"))
+    (planned,) = plan(lake.config)
+    assert (planned.to_json()["predicate"], planned.to_json()["stored"]) == ("WHERE `id` > 2", {"id": "2"})
+    assert sorted(lake.root.rglob("*")) == before
+
+
+def test_status_and_watermark_tell_the_recorded_value(lake: ColumnLake) -> None:
+    lake.run()
+    (state,), (view,) = status(lake.config), show_watermarks(lake.config, "orders")
+    assert (state.watermark, state.version, state.tracking) == ("id=2", 1, "columns")
+    assert (view.value, view.partitions) == ('{"id": 2}', {"id": "2"})
+
+
+def test_the_history_has_every_position_with_its_watermark(lake: ColumnLake) -> None:
+    lake.run()
+    lake.arrive({"id": 7})
+    lake.run()
+    (history,) = watermark_history(lake.config, "orders")
+    assert [(each.position, each.rows, each.watermark) for each in history.positions] == [
+        (2, 1, '{"id": 7}'),
+        (1, 2, '{"id": 2}'),
+    ]
+
+
+def test_a_watermark_moved_up_passes_rows_over(lake: ColumnLake) -> None:
+    lake.run()
+    lake.arrive({"id": 3}, {"id": 4})
+    move = set_watermark(lake.config, "orders", values={"id": "3"})
+    assert (move.applied, move.before, move.after) == (True, "id=2", "id=3")
+    lake.run()
+    lake.assert_exactly_once([1, 2, 4])
+
+
+def test_an_inclusive_watermark_reads_its_own_value_again(lake: ColumnLake) -> None:
+    lake.run()
+    lake.arrive({"id": 3}, {"id": 4})
+    set_watermark(lake.config, "orders", values={"id": "3"}, inclusive=True)
+    lake.run()
+    lake.assert_exactly_once([1, 2, 3, 4])
+
+
+def test_a_forgotten_watermark_reads_everything_again(lake: ColumnLake) -> None:
+    lake.run()
+    move = reset_watermark(lake.config, "orders")
+    assert any("in the table twice" in note for note in move.notes)
+    lake.run()
+    lake.assert_exactly_once([1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [({"id": "x"}, "is not a value of column 'id'"), ({"nr": "1"}, "is not a watermark column")]
+)
+def test_a_value_that_does_not_fit_is_refused(lake: ColumnLake, values: dict[str, str], told: str) -> None:
+    lake.run()
+    with pytest.raises(TidegateError, match=told):
+        set_watermark(lake.config, "orders", values=values)
+
+
+def test_a_source_of_columns_has_no_path_as_its_watermark(lake: ColumnLake) -> None:
+    lake.run()
+    with pytest.raises(TidegateError, match="something else"):
+        set_watermark(lake.config, "orders", to="date=1/a")
