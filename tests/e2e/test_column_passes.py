@@ -1,4 +1,4 @@
-"""Column sources through whole passes, without Spark: what is new is appended, once, with the watermark that covers it."""
+"""Column sources through whole passes, without Spark: what is new is appended once, with its watermark."""
 
 from __future__ import annotations
 

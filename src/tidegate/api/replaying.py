@@ -35,9 +35,9 @@ def replay_range(
 ) -> ColumnReplayReport:
     """Read ``start <= value < end`` of a column source again and replace what its table has there.
 
-    Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one commit;
-    an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case. With
-    ``save_watermark`` production goes on at the end of the contiguous finished chunks.
+    Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one
+    commit; an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case.
+    With ``save_watermark`` production goes on at the end of the contiguous finished chunks.
     """
     from tidegate.runs.column_replay import ColumnReplay
     from tidegate.runs.stopping import stops_on_signals

@@ -56,8 +56,9 @@ def set_watermark(
     """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
 
     A source that is followed by columns takes ``values`` instead, by column as text; with ``inclusive`` the next read
-    takes rows at these values, too. The position is committed by the ordinary protocol and no row is touched: files below a watermark that moved up
-    are never read, files above one that moved down are read again. ``CommitLost`` when another run was first.
+    takes rows at these values, too. The position is committed by the ordinary protocol and no row is touched: files
+    below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
+    another run was first.
     """
     from tidegate.runs.looking import place_named
     from tidegate.runs.moving import move_watermark, target_of

@@ -1,8 +1,8 @@
-"""Replay of a column source: a range of values is read again, chunk by chunk, and takes the place of what the table has.
+"""Replay of a column source: a range of values is read again, in chunks, and takes the place of what the table has.
 
 A replay is a source of its own beside the production one: its position in the table's log is the record of finished
-chunks, and the rows of a chunk are committed together with it. So a crash repeats no chunk and forgets none, also not an
-empty one, whatever the production watermark is. That one moves only when asked to, after the chunk that allows it.
+chunks, and the rows of a chunk are committed together with it. So a crash repeats no chunk and forgets none, also not
+an empty one, whatever the production watermark is. That one moves only when asked to, after the chunk that allows it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ _POLL_SECONDS = 0.25
 class SparkArrowLane:
     """Runs units on Spark; starts the session when the first wave needs it.
 
-    ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it needs.
+    ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it
+    needs.
     """
 
     def __init__(

@@ -12,7 +12,10 @@ NULL = "null"
 
 
 def parsed(column: str, text: str, stored: Value | None) -> Value | None:
-    """The value of ``column`` that ``text`` means, None for ``null``: of the stored value's kind, else of the first kind that it looks like."""
+    """The value of ``column`` that ``text`` means, None for ``null``.
+
+    It is of the stored value's kind, else of the first kind that it looks like.
+    """
     if text == NULL:
         return None
     if stored is not None:
