@@ -14,6 +14,7 @@ from tidegate.column_specs import ColumnSource, Load, LoadType, NullWatermark, V
 from tidegate.errors import WatermarkError
 from tidegate.planning.column_plan import ColumnPlan as ColumnPlan
 from tidegate.planning.column_plan import Fixed as Fixed
+from tidegate.planning.replay_handover import chunk_columns
 from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
@@ -121,10 +122,7 @@ class _Planning:
 
     def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
         """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
-        if column is not None:
-            columns: tuple[str, ...] = (column,)
-        else:
-            columns = self._columns[:1] if self._is_cursor else self._columns
+        columns = chunk_columns(self._source, column)
         if not columns:
             raise WatermarkError(
                 f"{self._name}: a replay needs a column that its bounds belong to", "name chunk_column"

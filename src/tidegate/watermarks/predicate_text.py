@@ -121,7 +121,8 @@ class _Tuple:
         parts = [[self._cursor(">", self._lowers), *self._nulls]] if self._lowers else []
         if self._nulls or not (self._lowers or self._uppers or self._only_null):
             return parts
-        return [*parts, *([f"{name} IS NOT NULL"] for name in self._names[1:])]
+        implied = 1 if self._lowers or not self._only_null else 0
+        return [*parts, *([f"{name} IS NOT NULL"] for name in self._names[implied:])]
 
     def caps(self) -> list[Part]:
         if self._only_null:

@@ -1,0 +1,96 @@
+"""From a replay back to production: where the watermark stands after chunks were read again.
+
+Production goes on with the value at which the finished chunks end, that value included. A watermark is never lowered,
+and never set above rows that nobody has read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate.column_specs import ColumnSource, Load, Value, Watermark, WatermarkMode
+from tidegate.errors import WatermarkError
+from tidegate.watermarks.chunks import ReplayConfig
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import is_above
+
+
+def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
+    """The columns that the bounds of a replay belong to: the named one, the first of a cursor, or all of them."""
+    if column is not None:
+        return (column,)
+    return source.watermark_columns[:1] if source.mode is WatermarkMode.TUPLE else source.watermark_columns
+
+
+def check_handover(
+    name: str,
+    source: ColumnSource,
+    load: Load,
+    state: ColumnState | None,
+    replay: ReplayConfig,
+    *,
+    skip_gap: bool = False,
+) -> None:
+    """Refuse a replay after which production could not go on: rows would be left out or read by both."""
+    stored = (state or ColumnState()).values
+    columns = chunk_columns(source, replay.chunk_column)
+    _check_columns(name, source, load, columns)
+    below = [each for each in columns if (value := stored.get(each)) is None or is_above(replay.start, value)]
+    if below and not skip_gap:
+        raise WatermarkError(
+            f"{name}: the replay starts at {replay.start}, above the watermark of {_listed(stored, below)}: the rows"
+            " between were never read",
+            "start at the watermark or below; or, if they are not wanted, use --skip-gap",
+        )
+    passed = [each for each in columns if _is_passed(stored.get(each), replay.end)]
+    ahead = [each for each in columns if each not in passed]
+    if passed and ahead:
+        raise WatermarkError(
+            f"{name}: the replay ends at {replay.end}, above the watermark of {_listed(stored, passed)} and not above"
+            f" that of {_listed(stored, ahead)}: rows new by the one and old by the other would be left out",
+            "end above both, or do not save the watermark",
+        )
+
+
+def handed_over(
+    source: ColumnSource, state: ColumnState | None, column: str | None, end: Value, now: datetime
+) -> ColumnState:
+    """The state after everything up to ``end`` was read; unchanged as long as a watermark lies there or above."""
+    before = state or ColumnState()
+    columns = chunk_columns(source, column)
+    if not all(_is_passed(before.values.get(each), end) for each in columns):
+        return before
+    cursor = source.watermark_columns if source.mode is WatermarkMode.TUPLE else ()
+    values = {**before.values, **dict.fromkeys(cursor), **dict.fromkeys(columns, end)}
+    return replace(before, values=values, inclusive=before.inclusive | set(columns), updated=now)
+
+
+def _check_columns(name: str, source: ColumnSource, load: Load, columns: tuple[str, ...]) -> None:
+    foreign = [each for each in columns if each not in source.watermark_columns]
+    if foreign or not columns:
+        raise WatermarkError(
+            f"{name}: {', '.join(foreign) or 'no column'} is not a watermark column, so that the end of the replay says"
+            " nothing about the watermark",
+            "replay without saving the watermark, or by a watermark column",
+        )
+    is_cursor = source.mode is WatermarkMode.TUPLE
+    if is_cursor and columns != source.watermark_columns[:1]:
+        raise WatermarkError(
+            f"{name}: {columns[0]} is not the first column of the cursor {', '.join(source.watermark_columns)}",
+            "replay by the first column, or without saving the watermark",
+        )
+    if not is_cursor and len(columns) < len(source.watermark_columns) and not load.type.is_idempotent:
+        raise WatermarkError(
+            f"{name}: after a replay by {columns[0]} alone, rows that are new by another watermark column would be"
+            " appended again",
+            "replay by all watermark columns: leave chunk_column out; or do not save the watermark",
+        )
+
+
+def _is_passed(stored: Value | None, end: Value) -> bool:
+    return stored is None or is_above(end, stored)
+
+
+def _listed(stored: Watermark, columns: list[str]) -> str:
+    return ", ".join(f"{each} ({stored.get(each, 'nothing stored')})" for each in columns)
