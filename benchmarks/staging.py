@@ -156,7 +156,8 @@ def main() -> None:
     given = parser.parse_args()
     units, entries = (200, 30) if given.quick else (given.units, given.entries)
     print(report.machine(), flush=True)
-    for found in (many_units(units), on_a_log_of(10), on_a_log_of(entries)):
+    for measure, size in ((many_units, units), (on_a_log_of, 10), (on_a_log_of, entries)):
+        found = measure(size)
         print("  ".join(f"{name}: {value}" for name, value in found.items() if value is not None), flush=True)
 
 

@@ -237,7 +237,7 @@ class TableCareReport(Report):
     """What was done for a table, or would be with ``dry_run``.
 
     ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left
-    the table more than ``retention_hours`` ago.
+    the table more than ``retention_hours`` ago. ``table_version`` is that of the table afterwards.
     """
 
     pipeline: str

@@ -16,7 +16,7 @@ from deltalake.schema import Field, PrimitiveType
 
 import tidegate
 from support.lake import FIELDS, Lake
-from tidegate.errors import SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
+from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
@@ -151,7 +151,7 @@ class TestWiden:
             ("nothing", "int64", "there is no column 'nothing'"),
             ("event.x", "int64", "which has no fields"),
             ("id", "struct", "name the field inside"),
-            ("id", "bigint", "'bigint' is not a type - one of string"),
+            ("id", "bigint", "'bigint' is not a type; allowed: string"),
         ],
     )
     def test_what_cannot_be_widened_is_named(self, lake: Lake, column: str, to: str, words: str) -> None:
@@ -298,8 +298,10 @@ class TestOverwrite:
 
     def test_other_modes_never_replace(self, lake: Lake) -> None:
         good(lake)
-        with pytest.raises(TidegateError, match="schema_evolution is `merge`"):
+        with pytest.raises(ConfigError, match="schema_evolution is `merge`") as caught:
             tidegate.replace_schema(lake.config, "events")
+        assert caught.value.exit_code == 2
+        assert "set `schema_evolution: overwrite` first" in str(caught.value)
 
 
 def log_entry(lake: Lake, version: int) -> list[str]:
@@ -407,7 +409,7 @@ class TestTransforms:
 
     def test_they_are_not_replaced_by_what_is_read(self, lake: Lake) -> None:
         lake.pipeline_settings = {"transform": {"sql": "select id from source"}, **OVERWRITE}
-        with pytest.raises(TidegateError, match="those of a transform"):
+        with pytest.raises(ConfigError, match="those of a transform"):
             tidegate.replace_schema(lake.config, "events")
 
     def test_doctor_does_not_compare_them_either(self, lake: Lake) -> None:

@@ -20,11 +20,12 @@ def render_care(report: TableCareReport) -> Page:
             verb = "became" if done else "would become"
             before = f"{count(report.files_before, 'small file')} ({size(report.bytes_before)})"
             text = f"{before} {verb} {count(report.files_after, 'file')}{after}"
+        case "vacuum" if not report.files_before:
+            text = f"nothing to remove: no file that is still there left the table over {report.retention_hours} h ago"
         case "vacuum":
             verb = "removed" if done else "would remove"
-            text = (
-                f"{verb} {count(report.files_before, 'file')} that left the table over {report.retention_hours} h ago"
-            )
+            removed = f"{count(report.files_before, 'file')} ({size(report.bytes_before)})"
+            text = f"{verb} {removed} that left the table over {report.retention_hours} h ago"
         case "checkpoint":
             text = f"checkpoint written {taken}" if done else "would write a checkpoint"
     return (Line(Cell(text, Style.GOOD if done else Style.STRONG)), Line(Cell(where), "table"))

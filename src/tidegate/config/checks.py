@@ -19,6 +19,7 @@ from tidegate.config.state_checks import state_problems
 from tidegate.config.tree import Block, Items, Loc, Scalar, find
 from tidegate.config.words import words
 from tidegate.schema.names import RESCUED
+from tidegate.table_properties import why_not
 
 Absolute = Callable[[str], str]
 
@@ -33,6 +34,7 @@ def together(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> 
         yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
         yield from _column_problems(root, where, pipeline)
         yield from _dead_letter_problems(root, where, pipeline, absolute)
+        yield from _property_problems(root, where, pipeline)
         for source, block in pipeline.blocks("sources"):
             if not is_followed_by_columns(block):
                 yield from _format_problems(root, (*where, "sources", source), block)
@@ -84,6 +86,14 @@ def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Ab
     if letters and table and absolute(letters) == absolute(table):
         text = "is the table itself; allowed: a place of its own"
         yield problem(root, (*where, "error_handling", "dlq_path"), text)
+
+
+def _property_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    """Each property of the table that a configuration may not set."""
+    for key, value in pipeline.block("sink").block("table_properties").items():
+        reason = why_not(str(key), str(value)) if isinstance(value, Scalar) and not value.broken else None
+        if reason is not None:
+            yield problem(root, (*where, "sink", "table_properties", key), f"cannot be set here; {reason}")
 
 
 def _format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:

@@ -32,7 +32,6 @@ from tidegate.specs import (
     Options,
     ParquetCodec,
 )
-from tidegate.table_properties import why_not
 
 Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -319,13 +318,8 @@ def listening(value: object) -> str:
 
 
 def table_properties(value: object) -> dict[str, str]:
-    """Properties of a Delta table, each one that a configuration may set."""
-    given = options(value)
-    for key, wanted in given.items():
-        reason = why_not(key, wanted)
-        if reason is not None:
-            raise refusal(f"{key!r} cannot be set here", reason)
-    return dict(given)
+    """Properties of a Delta table; which of them may be set is looked at elsewhere, so that all are told at once."""
+    return dict(options(value))
 
 
 def one_of(kind: type[Chosen]) -> BeforeValidator:

@@ -38,7 +38,7 @@ def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) ->
     """The file, if for this reason it is not read on and becomes a dead letter."""
     match reason, progress:
         case Reason.GIVEN_UP, Failed():
-            yield GivenUp(slice_of(file, progress), f"failed {progress.attempts} times: {progress.reason}")
+            yield GivenUp(slice_of(file, progress), f"failed {progress.how_often}: {progress.reason}")
         case Reason.CHANGED, Failed() | RecordsRead():
             told = f"changed after {progress.records} of its lines were committed"
             yield GivenUp(slice_of(file, progress), told, Stage.CHANGED)

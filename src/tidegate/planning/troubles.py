@@ -53,7 +53,7 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
     match reason:
         case Reason.GIVEN_UP if isinstance(progress, Failed):
             return (
-                f"{path} failed {progress.attempts} times and goes to the dead letters:"
+                f"{path} failed {progress.how_often} and goes to the dead letters:"
                 f" {progress.reason}; `tidegate dlq retry` reads it again"
             )
         case Reason.CHANGED:

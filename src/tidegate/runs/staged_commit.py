@@ -43,6 +43,7 @@ from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept, Restored
 from tidegate.state.pending import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
 from tidegate.state.store import PositionStore
+from tidegate.state.table import Snapshot
 
 TRIES_AGAINST_OTHERS = 20
 YOUNG = timedelta(minutes=10)
@@ -92,6 +93,7 @@ class TableCommitter:
         )
         self._opened: Opened | None = None
         self._sources: dict[SourceKey, Opened] = {}
+        self._snapshot: Snapshot | None = None
         self._settled: frozenset[SourceKey] = frozenset()
         self._metas_of_units: set[str] = set()
         self._careful = False
@@ -122,11 +124,13 @@ class TableCommitter:
         """One look and, if there is anything to take, one commit; whether to look again."""
         if self._opened is not None and not self._opened.unpaid and list_pending(self._store).is_empty:
             return False
+        self._snapshot = None
         opened = self.open()
         pending = list_pending(self._store)
         failpoint("staging.commit.listed")
         self._look_at_age(pending)
         folds = self._folds(pending, recorded_positions(opened))
+        self._snapshot = None
         before = set(opened.data_files).union(*(fold.opened.data_files for fold in folds.values()))
         gathering = Gathering(self._store, folds, TableColumns(opened), self._max_files, self._careful, paths=before)
         gathering.units(pending)
@@ -164,7 +168,13 @@ class TableCommitter:
     def _open(self, positions: PositionStore, before: Opened | None, accept: Sequence[Accept] = ()) -> Opened:
         if before is not None and positions.is_current(before):
             return before
-        return positions.open(accept)
+        return positions.open_at(self._newest(), accept)
+
+    def _newest(self) -> Snapshot | None:
+        """The newest snapshot: within a round the one that was loaded last, as long as nothing was committed since."""
+        if self._snapshot is None or not self.positions.is_newest(self._snapshot.facts.version):
+            self._snapshot = self.positions.site.delta.snapshot()
+        return self._snapshot
 
     def _folds(self, pending: Pending, recorded: Mapping[str, Sequence[int]]) -> dict[SourceKey, SourceFold]:
         """Every source with units that wait, opened; one that cannot be opened keeps no other from moving."""

@@ -90,10 +90,12 @@ class Care:
             )
         table = self._table
         snapshot = table.snapshot(f"VACUUM delta.`{table.uri}` RETAIN {hours} HOURS")
-        removed = table.vacuum(snapshot, hours, dry_run=dry_run)
+        left = table.left_files(snapshot, hours)
+        version = table.vacuum(snapshot, hours) if left and not dry_run else snapshot.facts.version
         return replace(
-            self._report("vacuum", dry_run, snapshot.facts.version),
-            files_before=len(removed),
+            self._report("vacuum", dry_run, version),
+            files_before=len(left),
+            bytes_before=sum(file.size for file in left),
             retention_hours=hours,
             seconds=time.monotonic() - started,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.errors import SchemaMismatch, StorageUnavailable, TableError, TidegateError
+from tidegate.errors import ConfigError, SchemaMismatch, StorageUnavailable, TableError, TidegateError
 from tidegate.runs.columns import known_fields, whole_columns, with_rescued
 from tidegate.runs.place import Place
 from tidegate.runs.schema_looking import change_of
@@ -50,9 +50,9 @@ def widen(place: Place, column: str, type_name_: str, confirm: Confirm) -> Table
 
 def _type(name: str) -> pa.DataType:
     if name in CONTAINERS:
-        raise TidegateError(f"{name!r} cannot be widened to", "name the field inside: --column user.age")
+        raise ConfigError((f"{name!r} cannot be widened to; name the field inside: --column user.age",))
     if name not in SCALARS and decimal_of(name) is None:
-        raise TidegateError(f"{name!r} is not a type", f"one of {', '.join(SCALARS)}, decimal(p,s)")
+        raise ConfigError((f"{name!r} is not a type; allowed: {', '.join(SCALARS)}, decimal(p,s)",))
     return scalar_type(name)
 
 
@@ -134,15 +134,12 @@ def replace_columns(place: Place, confirm: Confirm) -> TableRewrite:
     started = time.monotonic()
     pipeline = place.pipeline
     if pipeline.schema.evolution is not Evolution.OVERWRITE:
-        raise TidegateError(
-            f"{pipeline.name}: schema_evolution is `{pipeline.schema.evolution.value}`, so its table is never replaced",
-            "set `schema_evolution: overwrite` first",
-        )
+        mode = pipeline.schema.evolution.value
+        text = f"schema_evolution is `{mode}`, so its table is never replaced; set `schema_evolution: overwrite` first"
+        raise ConfigError((f"{pipeline.name}: {text}",))
     if pipeline.transform is not None:
-        raise TidegateError(
-            f"{pipeline.name}: the columns of its table are those of a transform, which only a run knows",
-            "write into another table",
-        )
+        text = "the columns of its table are those of a transform, which only a run knows; write into another table"
+        raise ConfigError((f"{pipeline.name}: {text}",))
     opened = place.positions.open()
     snapshot = place.positions.site.delta.snapshot()
     fields = known_fields(place, None)

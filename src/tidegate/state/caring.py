@@ -6,19 +6,22 @@ Only tables that the library honours are touched; for all others the error has t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegate.errors import TableError, UnsupportedTable
+from tidegate.errors import ObjectMissing, TableError, UnsupportedTable
 from tidegate.state.delta import DeltaLakeTable, DeltaSnapshot, no_hooks
 from tidegate.state.features import check_table
 from tidegate.state.rewriting import ActiveFile
 
 if TYPE_CHECKING:
     from tidegate.specs import Location
-    from tidegate.storage.port import ObjectStore
+    from tidegate.storage.port import ObjectInfo, ObjectStore
+
+_HEADS = 16
 
 
 class CaredTable:
@@ -28,6 +31,7 @@ class CaredTable:
         if location.uri.startswith("memory:"):
             raise TableError(f"table {location.uri} is in memory only", "care for tables on disk or in object storage")
         self.uri = location.uri
+        self._store = store
         self._delta = DeltaLakeTable(location, store)
 
     def snapshot(self, statement: str) -> DeltaSnapshot:
@@ -49,8 +53,21 @@ class CaredTable:
             rows = snapshot.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
         return tuple(_active(row, snapshot.facts.partition_columns) for row in rows)
 
-    def vacuum(self, snapshot: DeltaSnapshot, retention_hours: int, *, dry_run: bool) -> tuple[str, ...]:
-        """Remove files that left the table longer ago than that; never one that the log does not name as removed."""
+    def left_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
+        """The files that left the table longer ago than that and are still there.
+
+        The log names them long after they are removed, so each is looked for.
+        """
+        named = self._vacuum(snapshot, retention_hours, dry_run=True)
+        with ThreadPoolExecutor(_HEADS, "head") as pool:
+            return tuple(found for found in pool.map(self._there, named) if found is not None)
+
+    def vacuum(self, snapshot: DeltaSnapshot, retention_hours: int) -> int:
+        """Remove them; never one that the log does not name as removed. The version that the table has then."""
+        self._vacuum(snapshot, retention_hours, dry_run=False)
+        return int(snapshot.table.version())
+
+    def _vacuum(self, snapshot: DeltaSnapshot, retention_hours: int, *, dry_run: bool) -> list[str]:
         with snapshot.mapped("vacuum"):
             found = snapshot.table.vacuum(
                 retention_hours=retention_hours,
@@ -59,7 +76,13 @@ class CaredTable:
                 post_commithook_properties=no_hooks(),
                 full=False,
             )
-        return tuple(sorted({str(path) for path in found}))
+        return sorted({str(path) for path in found})
+
+    def _there(self, path: str) -> ObjectInfo | None:
+        try:
+            return self._store.head(path)
+        except ObjectMissing:
+            return None
 
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version."""

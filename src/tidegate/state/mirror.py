@@ -47,8 +47,10 @@ class Mirror:
             "written_at": self.written_at,
             "open_letters": self.letters,
         }
+        import orjson
+
         content = {**self.state, "delta_version": self.delta_version, "tidegate": about}
-        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Mirror:

@@ -37,10 +37,15 @@ class Accept(StrEnum):
     PENDING = "pending"
 
 
-def open_position(site: Site, accept: Collection[Accept] = (), *, read_only: bool = False) -> Opened:
-    """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written."""
+def open_position(
+    site: Site, accept: Collection[Accept] = (), *, read_only: bool = False, snapshot: Snapshot | None = None
+) -> Opened:
+    """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written.
+
+    ``snapshot`` is the newest one, for whoever has it already.
+    """
     pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
-    snapshot = checked_snapshot(site)
+    snapshot = checked_snapshot(site, snapshot)
     version = position(site, snapshot)
     _check_nothing_pending(site, [signal.seq for signal in pending if signal.seq > version])
     if version == 0 and (trace := traces.forgotten(site.store, site.key, snapshot)):
@@ -73,9 +78,9 @@ def position(site: Site, snapshot: Snapshot | None) -> int:
     return 0 if snapshot is None else snapshot.transaction_version(site.key.app_id) or 0
 
 
-def checked_snapshot(site: Site) -> Snapshot | None:
+def checked_snapshot(site: Site, newest: Snapshot | None = None) -> Snapshot | None:
     """OPEN 1: the newest snapshot, of a table that some lane may append to."""
-    snapshot = site.delta.snapshot()
+    snapshot = newest or site.delta.snapshot()
     if snapshot is not None:
         lane_reasons(snapshot.facts, site.uri)
     return snapshot

@@ -20,7 +20,7 @@ from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.pace import Pace, utc_now
 from tidegate.state.site import Payer, Site
-from tidegate.state.table import DeltaTablePort
+from tidegate.state.table import DeltaTablePort, Snapshot
 from tidegate.state.winner import Winner
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ class PositionStore:
         """
         return opening.open_position(self.site, accept, read_only=read_only)
 
+    def open_at(self, snapshot: Snapshot | None, accept: Collection[Accept] = ()) -> Opened:
+        """OPEN by a snapshot whose version ``is_newest``, for whoever opens several positions of one table."""
+        return opening.open_position(self.site, accept, snapshot=snapshot)
+
     def ladder(self, usable: Usable) -> Ladder:
         """What is left of a position that ``open`` cannot read; reads only."""
         return climb(self.site, usable)
@@ -118,10 +122,12 @@ class PositionStore:
 
         Planning from a position that is not current costs work, never rows: COMMIT looks again.
         """
-        if opened.table_version < 0 or opened.unpaid:
-            return False
+        return opened.table_version >= 0 and not opened.unpaid and self.is_newest(opened.table_version)
+
+    def is_newest(self, table_version: int) -> bool:
+        """Whether no version follows this one, which the table has."""
         try:
-            self.site.store.head(entry_path(opened.table_version + 1))
+            self.site.store.head(entry_path(table_version + 1))
         except ObjectMissing:
             return True
         return False

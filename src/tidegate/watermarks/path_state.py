@@ -62,6 +62,15 @@ class Failed:
     etag: str | None = None
     records: int = 0
 
+    @property
+    def how_often(self) -> str:
+        """``attempts`` in words.
+
+        >>> Failed(1, "bad", 7).how_often, Failed(3, "bad", 7).how_often
+        ('once', '3 times')
+        """
+        return "once" if self.attempts == 1 else f"{self.attempts} times"
+
 
 Unfinished = RecordsRead | Failed
 FileProgress = Finished | RecordsRead | Failed

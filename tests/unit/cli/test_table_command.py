@@ -22,8 +22,8 @@ def run(*arguments: str) -> tuple[Result, StandIn]:
     [
         (["optimize"], "40 small files (64 MiB) became 1 file (32 MiB) in"),
         (["optimize", "--dry-run"], "40 small files (64 MiB) would become 1 file\n"),
-        (["vacuum"], "removed 40 files that left the table over 168 h ago"),
-        (["vacuum", "--dry-run"], "would remove 40 files that left"),
+        (["vacuum"], "removed 40 files (64 MiB) that left the table over 168 h ago"),
+        (["vacuum", "--dry-run"], "would remove 40 files (64 MiB) that left"),
         (["checkpoint"], "checkpoint written in"),
         (["checkpoint", "--dry-run"], "would write a checkpoint"),
     ],

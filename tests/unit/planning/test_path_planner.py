@@ -73,6 +73,12 @@ def test_a_file_that_was_given_up_is_named_with_its_reason() -> None:
     assert (given_up.slice.path, given_up.reason) == ("d/a", "failed 3 times: line 7: not JSON")
 
 
+def test_a_file_that_is_tried_only_once_failed_once() -> None:
+    state = PathState(files={"d/a": Failed(1, "bad", 100)})
+    (given_up,) = over(replace(OF, max_attempts=1), state, SAME).given_up
+    assert given_up.reason == "failed once: bad"
+
+
 def test_of_many_troubles_three_are_named_and_the_rest_counted() -> None:
     names = [f"d/{number}" for number in range(5)]
     plan = over(OF, PathState(files={name: Failed(3, "bad", 100) for name in names}), *files(*names))
