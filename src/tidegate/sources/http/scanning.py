@@ -1,7 +1,7 @@
 """Finds the records in an answer while it arrives: never more than one record and the rest of the answer in memory.
 
-The structure is read off the brackets and commas outside strings, many bytes at a time; what lies inside a record is not
-looked at. The answer without its records stays, for what it tells besides them.
+The structure is read off the brackets and commas outside strings, many bytes at a time; what lies inside a record is
+not looked at. The answer without its records stays, for what it tells besides them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Scanner:
         self._in_list = False
         self._rest = bytearray()
         self._element = bytearray()
-        self._names: list[bytes] = []
+        self._names: dict[int, bytes] = {}
         self._string_begin = 0
         self._open_string = False
 
@@ -102,11 +102,13 @@ class Scanner:
         run = places - last_other
         self._odd_backslash = bool(len(content)) and bool(run[-1] & 1)
         before = np.where(quotes > 0, run[quotes - 1], -1 - start)
-        return quotes[before & 1 == 0]
+        unescaped: Positions = quotes[before & 1 == 0]
+        return unescaped
 
     def _inside(self, quotes: Positions, places: Positions) -> npt.NDArray[np.bool_]:
         """Which places lie inside strings."""
-        return (np.searchsorted(quotes, places) + self._in_string) & 1 == 1
+        inside: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + self._in_string) & 1 == 1
+        return inside
 
     def _walk(self, chunk: bytes, places: list[int], level_of: dict[int, int]) -> None:
         begin = 0
@@ -124,9 +126,9 @@ class Scanner:
             begin = place
             if sign == _QUOTE:
                 self._note_string()
-            elif sign == _COLON:
-                del self._names[level - 1 :]
-                self._names.append(bytes(self._rest[self._string_begin :]).strip())
+            elif sign == _COLON and level <= len(self._path):
+                self._names = {outer: name for outer, name in self._names.items() if outer < level}
+                self._names[level] = bytes(self._rest[self._string_begin :])
             elif sign == _OPEN_LIST and level == len(self._path) and self._is_here():
                 self._rest += b"["
                 begin = place + 1
@@ -143,10 +145,8 @@ class Scanner:
 
     def _is_here(self) -> bool:
         """Whether a list that begins here is the one of the records."""
-        if len(self._names) < len(self._path):
-            return False
         try:
-            here = tuple(orjson.loads(name) for name in self._names[: len(self._path)])
+            here = tuple(orjson.loads(self._names.get(level, b"null")) for level in range(1, len(self._path) + 1))
         except orjson.JSONDecodeError as error:
             raise NotAnswer(f"not JSON ({error})") from error
         if here == self._path and self.is_found:

@@ -35,7 +35,8 @@ class Shapes:
                 if known <= MOST_KEYS and self._adds(item, f"{path}\0{key}"):
                     new = True
         elif isinstance(value, list):
-            new = any([self._adds(item, f"{path}\0\0") for item in value]) or new
+            for item in value:
+                new = self._adds(item, f"{path}\0\0") or new
         return new
 
     def _is_new(self, path: str, kind: str) -> bool:

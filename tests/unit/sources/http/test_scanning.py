@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.sources.http.scanning import CutOff, NotAnswer, Scanner
@@ -17,6 +17,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
+SIZES = st.sampled_from([1, 2, 7, 60])
+FEW = settings(deadline=None, max_examples=30)
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=4)
 
 
@@ -30,7 +32,8 @@ def scanned(content: bytes, path: str, size: int) -> tuple[list[Any], Any, Scann
     return [json.loads(line) for line in found], rest, scanner
 
 
-@given(st.lists(OBJECTS, max_size=5), OBJECTS, OBJECTS, st.integers(1, 9), st.sampled_from([None, 1]))
+@FEW
+@given(st.lists(OBJECTS, max_size=5), OBJECTS, OBJECTS, SIZES, st.sampled_from([None, 1]))
 def test_whatever_the_answer_and_its_pieces(
     records: list[Any], before: dict[str, Any], after: dict[str, Any], size: int, indent: int | None
 ) -> None:
@@ -42,11 +45,13 @@ def test_whatever_the_answer_and_its_pieces(
     assert rest == {**answer, "data": {**inner, "items": []}}
 
 
-@given(st.lists(OBJECTS, max_size=5), st.integers(1, 9))
+@FEW
+@given(st.lists(OBJECTS, max_size=5), SIZES)
 def test_an_answer_that_is_the_list(records: list[Any], size: int) -> None:
     assert scanned(json.dumps(records).encode(), "", size)[:2] == (records, [])
 
 
+@FEW
 @given(st.lists(OBJECTS, min_size=1, max_size=3), st.data())
 def test_an_answer_that_ends_anywhere_is_cut_off(records: list[Any], data: st.DataObject) -> None:
     content = json.dumps({"data": records}).encode()
@@ -78,4 +83,5 @@ def test_what_is_no_answer(content: bytes, reason: str) -> None:
 )
 def test_a_list_of_that_name_elsewhere_is_not_it(content: bytes) -> None:
     found, rest, scanner = scanned(content, "data", 3)
+    assert scanned(b'[{"a": 1, "b": [{}]}]', "a.b", 3)[2].is_found is False
     assert (found, scanner.is_found, rest) == ([], False, json.loads(content))
