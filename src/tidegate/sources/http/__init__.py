@@ -1,0 +1,1 @@
+"""Records of HTTP APIs: what is asked, how it is sent, and what of the answers is believed."""

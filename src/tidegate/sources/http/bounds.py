@@ -1,0 +1,195 @@
+"""What a server is asked for: the bounds of a read as parameters, and the parts of a range that is divided.
+
+The server is trusted to leave out, never to be exact: records above and below are left out again by their values.
+So a record exactly on a bound that was sent belongs to one read only, whichever way the server takes its bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from tidegate.column_specs import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
+from tidegate.errors import SourceError
+from tidegate.sources.http.formats import TINY, instant, rounded_down, rounded_up, written
+from tidegate.specs import SchemaSpec
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request for a stretch of the range: its parameters, and which records are its own.
+
+    Those with ``after`` < value <= ``upto`` in ``column`` are; without a bound that side is open. Records with null
+    belong to the first part.
+    """
+
+    values: tuple[tuple[str, str | int], ...] = ()
+    column: str | None = None
+    after: Value | None = None
+    upto: Value | None = None
+
+
+def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, ...]:
+    """The requests of one read, before pagination; one, unless the range is divided."""
+    read = http_read(source)
+    params, zone = read.watermark, source.source_timezone
+    ranges = _mapped(params, rows)
+    lower = _lower(params, ranges, zone) if _can_be_sent(rows) else ()
+    upper = next((each.upper for each in ranges if each.upper is not None), None)
+    if params.to_param is None:
+        return (Part(lower),)
+    last = _sent_upper(upper, params, zone, now, ranges)
+    whole = Part((*lower, *(() if last is None else ((params.to_param, last),))))
+    cuts = _cuts(params, ranges, upper, zone, now) if lower else ()
+    if not cuts:
+        return (whole,)
+    column = ranges[0].column
+    name, first = lower[0]
+    begins = [first, *(written(cut, params.format, zone) for cut in cuts)]
+    ends = [*(_above(cut, params, zone) for cut in cuts), last]
+    inner = [None, *cuts, None]
+    return tuple(
+        Part(((name, begin), (params.to_param, end)), column, after, upto)
+        for begin, end, after, upto in zip(begins, ends, inner, inner[1:], strict=False)
+        if end is not None
+    )
+
+
+def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, Value]:
+    """The greatest values a read at ``now`` may give, for columns declared as times; nothing without ``to_param``.
+
+    The server is asked until a moment that its format can tell; the cap is the last value before that moment, since
+    records of that very moment may still come, and the server may or may not count them in.
+    """
+    read = http_read(source)
+    if read.watermark.to_param is None:
+        return {}
+    sent = rounded_down(now, read.watermark.format, source.source_timezone)
+    declared = {field.name: field.type for field in schema.fields}
+    caps: dict[str, Value] = {}
+    for column in read.watermark.mapping:
+        if declared.get(column) == "timestamp":
+            caps[column] = sent.astimezone(UTC) - TINY
+        elif declared.get(column) == "date":
+            caps[column] = written_day(sent, source.source_timezone) - _DAY
+    return caps
+
+
+def written_day(moment: datetime, zone: str) -> date:
+    """The day of ``moment`` in ``zone``."""
+    return date.fromisoformat(str(written(moment, "date", zone)))
+
+
+def described(source: ColumnSource, rows: RowFilter) -> str:
+    """The request in words, for plans: nothing secret is in it."""
+    read = http_read(source)
+    known = parts(source, rows, datetime.now(UTC))
+    has_cap = any(each.upper is not None for each in rows.ranges)
+    shown = [
+        " ".join(
+            f"{name}=<now>"
+            if name == read.watermark.to_param and not has_cap and part is known[-1]
+            else f"{name}={value}"
+            for name, value in part.values
+        )
+        for part in known
+    ]
+    asked = " | ".join(each for each in shown if each) or "everything"
+    where = "body" if read.watermark.location == "body" else "query"
+    return f"{read.method} {source.uri}: {asked}" + (f" in the {where}" if asked != "everything" else "")
+
+
+def http_read(source: ColumnSource) -> HttpRead:
+    """What is read, of a source that is an API."""
+    if not isinstance(source.read, HttpRead):
+        raise SourceError(f"source {source.name!r} is no HTTP API", "give it `type: http`")
+    return source.read
+
+
+def _mapped(params: WatermarkParams, rows: RowFilter) -> list[ColumnRange]:
+    return [each for each in rows.ranges if each.column in params.mapping]
+
+
+def _can_be_sent(rows: RowFilter) -> bool:
+    """Whether lower bounds leave out only what is not wanted: not where another column wants every value."""
+    return rows.mode is WatermarkMode.TUPLE or all(each.lower is not None for each in rows.ranges)
+
+
+def _lower(params: WatermarkParams, ranges: list[ColumnRange], zone: str) -> tuple[tuple[str, str | int], ...]:
+    return tuple(
+        (params.mapping[each.column], written(each.lower.value, params.format, zone))
+        for each in ranges
+        if each.lower is not None
+    )
+
+
+def _sent_upper(
+    bound: Bound | None, params: WatermarkParams, zone: str, now: datetime, ranges: list[ColumnRange]
+) -> str | int | None:
+    if bound is not None and bound.inclusive:
+        return _above(bound.value, params, zone)
+    if bound is not None:
+        return rounded_up(bound.value, params.format, zone)
+    counted = any(each.lower is not None and isinstance(each.lower.value, int | float | Decimal) for each in ranges)
+    if counted and not params.format.startswith("timestamp"):
+        return None
+    return written(rounded_down(now, params.format, zone), params.format, zone)
+
+
+def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
+    """A text above ``value``, so that a record exactly there is given also where the server leaves out the bound."""
+    match value:
+        case bool() | str():
+            return written(value, params.format, zone)
+        case datetime():
+            next_second = value + TINY
+            if next_second.microsecond:
+                next_second = next_second.replace(microsecond=0) + timedelta(seconds=1)
+            return rounded_up(next_second, params.format, zone)
+        case date():
+            return rounded_up(value + _DAY, params.format, zone)
+        case int() | float() | Decimal():
+            return written(value + 1, params.format, zone)
+        case _:
+            return written(value, params.format, zone)
+
+
+def _cuts(
+    params: WatermarkParams, ranges: list[ColumnRange], upper: Bound | None, zone: str, now: datetime
+) -> tuple[Value, ...]:
+    """The values at which the range is divided; none where it cannot be."""
+    if params.split < 2:
+        return ()
+    if len(ranges) != 1:
+        raise SourceError(
+            f"split: {params.split} needs exactly one column in watermark_param_mapping, not {len(ranges)}",
+            "map the one column that the server filters by, or leave out split",
+        )
+    low = ranges[0].lower
+    if low is None:
+        return ()
+    begin, end = low.value, now if upper is None else upper.value
+    if isinstance(begin, datetime) and isinstance(end, datetime):
+        return _moments(begin, end, params.split, zone)
+    if isinstance(begin, date) and isinstance(end, date) and not isinstance(begin, datetime):
+        last = end.date() if isinstance(end, datetime) else end
+        return tuple(begin + timedelta(days=days) for days in _steps((last - begin).days, params.split))
+    if isinstance(begin, int) and isinstance(end, int):
+        return tuple(begin + step for step in _steps(end - begin, params.split))
+    return ()
+
+
+def _moments(begin: datetime, end: datetime, count: int, zone: str) -> tuple[Value, ...]:
+    """Whole seconds between two moments, with the awareness of the first."""
+    seconds = int((instant(end, zone) - instant(begin, zone)).total_seconds())
+    first = begin.replace(microsecond=0)
+    return tuple(first + timedelta(seconds=step) for step in _steps(seconds, count))
+
+
+def _steps(length: int, count: int) -> tuple[int, ...]:
+    """Where a length is cut into so many pieces of at least one."""
+    return tuple(sorted({length * number // count for number in range(1, count)} - {0, length}) if length > 1 else ())

@@ -1,0 +1,153 @@
+"""One page of records: taken from an answer as a whole, and believed only if the answer is what it should be.
+
+A page is kept on disk where it is large, until its end has come: half a page is never given on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import httpx
+
+from tidegate.column_specs import HttpRead
+from tidegate.errors import SourceError
+from tidegate.sources.http.requests import shown
+from tidegate.sources.http.scanning import CutOff, NotAnswer, Scanner
+from tidegate.sources.http.sending import TryAgain
+
+_IN_MEMORY = 8 * 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+_MEGABYTE = 1024 * 1024
+_ERRORS = ("error", "errors")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The records of one answer, one per line, and what the answer tells besides them."""
+
+    count: int
+    rest: Any
+    link: str | None
+    digest: bytes
+    size: int
+    _lines: IO[bytes] = field(repr=False, compare=False)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The records in blocks of whole lines; the page is gone afterwards."""
+        with self._lines as lines:
+            lines.seek(0)
+            while block := lines.read(_BLOCK_BYTES):
+                yield block + lines.readline() if not block.endswith(b"\n") else block
+
+    def close(self) -> None:
+        """Forget the records."""
+        self._lines.close()
+
+    def value(self, path: str) -> Any:
+        """What lies at ``path``, None where nothing does."""
+        return value_at(self.rest, path)
+
+
+def page_of(response: httpx.Response, read: HttpRead) -> Page:
+    """The page in an answer with a good status.
+
+    Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
+    """
+    where = shown(str(response.url))
+    _check_type(response, where)
+    lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
+    digest = hashlib.sha256()
+
+    def found(record: bytes) -> None:
+        lines.write(record + b"\n")
+        digest.update(record)
+
+    scanner = Scanner(tuple(read.records.split(".")) if read.records else (), found)
+    try:
+        size = _scanned(response, scanner, read, where)
+        rest = scanner.finish()
+    except BaseException as error:
+        lines.close()
+        if isinstance(error, CutOff):
+            raise TryAgain("the answer ends in the middle") from error
+        if isinstance(error, NotAnswer):
+            raise SourceError(f"{where}: {error}", "see what the server sends") from error
+        raise
+    page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
+    try:
+        _check_content(page, scanner, read, where)
+    except SourceError:
+        page.close()
+        raise
+    return page
+
+
+def value_at(data: Any, path: str) -> Any:
+    """What lies at a path of names with dots, None where nothing does.
+
+    >>> value_at({"paging": {"next": "abc"}}, "paging.next")
+    'abc'
+    """
+    for name in path.split(".") if path else ():
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data
+
+
+def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
+    size = 0
+    for chunk in response.iter_bytes(_CHUNK_BYTES):
+        size += len(chunk)
+        if size > read.max_response_mb * _MEGABYTE:
+            raise SourceError(
+                f"{where}: an answer of more than {read.max_response_mb} MB",
+                "ask for smaller pages (pagination.size), or allow more with max_response_mb",
+            )
+        scanner.feed(chunk)
+    return size
+
+
+def _check_type(response: httpx.Response, where: str) -> None:
+    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind and not (kind.endswith(("/json", "+json"))):
+        raise SourceError(
+            f"{where}: the answer is {kind}, not JSON", "check url and path; a page for people often tells of a login"
+        )
+
+
+def _check_content(page: Page, scanner: Scanner, read: HttpRead, where: str) -> None:
+    """An answer that tells an error, or has no list of records, is none, whatever its status."""
+    for path in (read.error,) if read.error else _ERRORS:
+        told = value_at(page.rest, path)
+        if told:
+            raise SourceError(f"{where}: the answer tells an error in {path!r}: {_short(told)}", "see what it says")
+    if scanner.is_found:
+        return
+    name = f"at {read.records!r}" if read.records else "at the top"
+    value = value_at(page.rest, read.records)
+    if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
+        return
+    keys = f"; its keys are {', '.join(map(str, page.rest))}" if isinstance(page.rest, Mapping) else ""
+    raise SourceError(
+        f"{where}: the answer has no list of records {name} but {_kind(value)}{keys}"[:500],
+        "name the path of the list in `records`",
+    )
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return "an object" if isinstance(value, Mapping) else f"the value {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    return str(value)[:200]
+
+
+def _next_link(response: httpx.Response) -> str | None:
+    """The next page by the ``Link`` header."""
+    return response.links.get("next", {}).get("url")

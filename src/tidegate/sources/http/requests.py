@@ -1,0 +1,82 @@
+"""Requests as values: where, with which parameters and which body; nothing secret is in them.
+
+Credentials are added where a request is sent, and only for the server they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from tidegate.column_specs import HttpRead
+from tidegate.errors import ConfigError
+from tidegate.sources.http.bounds import Part
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``params`` take the place of parameters of the same name in ``url``."""
+
+    method: str
+    url: str
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    body: Mapping[str, object] | None = None
+
+    def with_values(self, values: Mapping[str, str | int], location: str) -> Request:
+        """The same with more parameters, in the query or in the body."""
+        if location == "body":
+            return replace(self, body=body_of(self.body, values))
+        return replace(self, params={**self.params, **values})
+
+    def following(self, link: str) -> Request:
+        """The request of a link in the answer to this one; it carries its own parameters."""
+        return replace(self, url=urljoin(self.url, link), params={})
+
+
+def request_of(read: HttpRead, part: Part) -> Request:
+    """The first request of one part of a read."""
+    parsed = urlsplit(read.url)
+    if parsed.scheme not in _PORTS or not parsed.hostname:
+        raise ConfigError((f"url: {shown(read.url)!r} is no address of an HTTP server; begin it with https://",))
+    if parsed.username or parsed.password:
+        raise ConfigError((f"url: {shown(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",))
+    url = f"{read.url.rstrip('/')}/{read.path.lstrip('/')}" if read.path else read.url
+    request = Request(read.method.upper(), url, dict(read.params), read.body)
+    return request.with_values(dict(part.values), read.watermark.location)
+
+
+def origin(url: str) -> tuple[str, str, int | None]:
+    """What credentials belong to: scheme, host and port."""
+    parsed = urlsplit(url)
+    return parsed.scheme, (parsed.hostname or "").lower(), parsed.port or _PORTS.get(parsed.scheme)
+
+
+def shown(url: str) -> str:
+    """An address for messages: without user, password, parameters and fragment."""
+    parsed = urlsplit(url)
+    port = f":{parsed.port}" if parsed.port else ""
+    return urlunsplit((parsed.scheme, f"{parsed.hostname or ''}{port}", parsed.path, "", ""))
+
+
+def body_of(base: Mapping[str, object] | None, values: Mapping[str, object]) -> dict[str, object] | None:
+    """The body with values put in; a dot in a name goes one level down."""
+    if base is None and not values:
+        return None
+    body: dict[str, object] = dict(base or {})
+    for name, value in values.items():
+        _put(body, name.split("."), value)
+    return body
+
+
+def _put(target: dict[str, object], path: list[str], value: object) -> None:
+    head, *rest = path
+    if not rest:
+        target[head] = value
+        return
+    inner = target.get(head)
+    below: dict[str, object] = dict(inner) if isinstance(inner, Mapping) else {}
+    target[head] = below
+    _put(below, rest, value)

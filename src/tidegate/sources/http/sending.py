@@ -1,0 +1,228 @@
+"""Sends requests: paced, with credentials for their own server only, again where that may help.
+
+What an answer holds is taken while it arrives, as part of the try: an answer that breaks off in the middle is asked for
+again as a whole. POST and other methods that change something are repeated only where that is declared harmless.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+from urllib.parse import urljoin
+
+import httpx
+
+from tidegate.column_specs import HttpRead
+from tidegate.errors import SourceError
+from tidegate.sources.http.auth import Authentication, Credentials
+from tidegate.sources.http.pacing import Pace
+from tidegate.sources.http.requests import Request, origin, shown
+
+Received = TypeVar("Received")
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 10
+_TOO_MANY = 429
+_UNAUTHORIZED = 401
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_EXCERPT = 200
+
+
+class TryAgain(Exception):
+    """This try failed in a way that another may not; ``after`` seconds, where the server says so."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Sender:
+    """One connection pool to one API; counts what it sent."""
+
+    def __init__(
+        self,
+        read: HttpRead,
+        pace: Pace,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.requests = 0
+        self.repeated = 0
+        self._read = read
+        self._home = origin(read.url)
+        self._pace = pace
+        self._sleep = sleep
+        self._now = now
+        self._chance = chance
+        self._authentication = Authentication(read.auth, self._ask_token)
+        _quiet_logs()
+        self._client = httpx.Client(timeout=read.timeout_secs, follow_redirects=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def fetched(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+        """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
+        return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+
+    def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
+        retries = self._read.retries
+        for number in range(retries.attempts + 1):
+            try:
+                return attempt()
+            except TryAgain as failure:
+                if method not in _HARMLESS and not self._read.idempotent:
+                    raise SourceError(
+                        f"{method} {where} failed: {failure}; it is not repeated",
+                        "if the server may get it twice without harm, declare it: idempotent: true",
+                    ) from failure
+                if number == retries.attempts:
+                    raise SourceError(
+                        f"{method} {where} failed {number + 1} times, at last: {failure}",
+                        "see what the server says, or allow more with retries.attempts",
+                    ) from failure
+                self._wait(number, failure, f"{method} {where}")
+                self.repeated += 1
+        raise AssertionError("unreachable")
+
+    def _wait(self, number: int, failure: TryAgain, what: str) -> None:
+        retries = self._read.retries
+        if failure.after is not None and failure.after > retries.max_wait_secs:
+            raise SourceError(
+                f"{what} failed: {failure}; the server asks to wait {failure.after:.0f} s",
+                f"run again later, or allow that with retries.max_wait_secs (now {retries.max_wait_secs:g})",
+            ) from failure
+        backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
+        self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
+
+    def _once(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+        try:
+            with self._answer(request) as response:
+                self._check(response, request)
+                return receive(response)
+        except httpx.TimeoutException as error:
+            raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise TryAgain(f"the connection failed ({type(error).__name__}: {self._clean(str(error))})") from error
+
+    @contextmanager
+    def _answer(self, request: Request) -> Iterator[httpx.Response]:
+        """The answer behind redirects, with one new token where the first was refused."""
+        url, refreshed = request.url, False
+        params = dict(request.params)
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = self._sent(request, url, params)
+            try:
+                if response.status_code in _REDIRECTS and "location" in response.headers:
+                    url, params = self._redirected(request, response, url), {}
+                    continue
+                if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.forget():
+                    refreshed = True
+                    continue
+                yield response
+                return
+            finally:
+                response.close()
+        raise SourceError(f"{shown(request.url)} redirects in a circle", "check the address")
+
+    def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
+        at_home = origin(url) == self._home
+        own = self._authentication.credentials() if at_home else Credentials()
+        headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
+        address = httpx.URL(url).copy_merge_params({**params, **own.params})
+        built = self._client.build_request(request.method, address, headers=headers, json=request.body)
+        if not at_home:
+            built.headers.pop("cookie", None)
+        self._pace.wait()
+        self.requests += 1
+        return self._client.send(built, stream=True)
+
+    def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
+        target = urljoin(url, response.headers["location"])
+        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin(target) == self._home):
+            return target
+        raise SourceError(
+            f"{request.method} {shown(url)} is redirected to {shown(target)}",
+            "name the address where the server takes the request",
+        )
+
+    def _check(self, response: httpx.Response, request: Request) -> None:
+        status = response.status_code
+        if status == _TOO_MANY or status >= 500:
+            raise TryAgain(f"status {status}", self._retry_after(response))
+        if status < 200 or status >= 300:
+            raise SourceError(
+                f"{request.method} {shown(str(response.url))} answered {status}: {self._excerpt(response)}",
+                _REMEDIES.get(status, "see what the server says"),
+            )
+
+    def _retry_after(self, response: httpx.Response) -> float | None:
+        text = response.headers.get("retry-after", "").strip()
+        if text.isdigit():
+            return float(text)
+        try:
+            return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
+        except (ValueError, TypeError):
+            return None
+
+    def _excerpt(self, response: httpx.Response) -> str:
+        """The beginning of an answer, for messages; secrets that it repeats are hidden."""
+        taken = b""
+        for chunk in response.iter_bytes(_EXCERPT * 4):
+            taken += chunk
+            if len(taken) >= _EXCERPT * 4:
+                break
+        return self._clean(" ".join(taken.decode("utf-8", "replace").split()))[:_EXCERPT] or "(empty)"
+
+    def _clean(self, text: str) -> str:
+        for secret in (*self._authentication.secrets(), *self._read.headers.values()):
+            text = text.replace(secret, "***")
+        return text
+
+    def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
+        """A token; asking for one may be repeated."""
+
+        def attempt() -> Any:
+            self._pace.wait()
+            self.requests += 1
+            try:
+                response = self._client.post(url, headers={"Accept": "application/json", **headers}, data=form)
+            except httpx.TransportError as error:
+                raise TryAgain(f"the connection failed ({type(error).__name__})") from error
+            if response.status_code == _TOO_MANY or response.status_code >= 500:
+                raise TryAgain(f"status {response.status_code}", self._retry_after(response))
+            return response
+
+        response = self._trying("GET", shown(url), attempt)
+        try:
+            token = response.json()["access_token"] if response.status_code == 200 else None
+        except (ValueError, KeyError, TypeError):
+            token = None
+        if not isinstance(token, str):
+            raise SourceError(
+                f"{shown(url)} gave no token (status {response.status_code})",
+                "check client_id, client_secret and scope",
+            )
+        return token
+
+
+_REMEDIES = {
+    401: "check the credentials in `auth`",
+    403: "check what the credentials allow",
+    404: "check url and path",
+}
+
+
+def _quiet_logs() -> None:
+    """The library tells every address it asks, parameters included; those may hold keys."""
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,276 @@
+"""Reads an HTTP API in Spark tasks: the range is divided among them, each record is asked for once.
+
+What was fetched is kept on the executors before anything else is done with it, so that nothing is asked for twice and
+the rows of one batch never differ; nothing of it goes through the driver. Credentials travel inside the tasks' code and
+appear in no plan.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from tidegate import errors
+from tidegate.column_specs import ColumnSource, Value, WatermarkMode
+from tidegate.errors import SourceError, TidegateError
+from tidegate.sink.record_blocks import Columns, RecordBlocks
+from tidegate.sources.http.bounds import Part, http_read, parts, upper
+from tidegate.sources.http.fetching import Block, Counts, Fetch, blocks
+from tidegate.sources.reading import Seen
+from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.watermarks.dialects import Dialect, quoted
+from tidegate.watermarks.predicate_text import null_predicate, predicate
+from tidegate.watermarks.row_filter import Bound, RowFilter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_BLOCKS = "told string, part int, page int, first int, lines binary"
+
+
+@dataclass(slots=True)
+class HttpTold:
+    """What a read did: requests, pages and records of all tasks, and fields that no column takes."""
+
+    requests: int = 0
+    repeated: int = 0
+    pages: int = 0
+    records: int = 0
+    largest: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    inferred: tuple[str, ...] = ()
+
+
+class HttpReader:
+    """One API source; ``told`` tells of the last read."""
+
+    fixed_first = False
+
+    def __init__(self, session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> None:
+        self._session = session
+        self._source = source
+        self._schema = schema
+        self._now = now
+        self._batch: tuple[tuple[Part, ...], DataFrame] | None = None
+        self.told = HttpTold()
+
+    def upper(self, now: datetime) -> Mapping[str, Value]:
+        """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
+        return upper(self._source, self._schema, now)
+
+    def greatest(self, rows: RowFilter) -> Seen:
+        """The greatest values of the batch that :meth:`read` gives for the same rows, fetched once for both."""
+        from pyspark.sql import functions as f
+
+        batch = self._records(rows)
+        columns = [f.col(quoted(name, Dialect.SPARK)) for name in rows.columns]
+        nulls = null_predicate(rows, Dialect.SPARK)
+        if nulls is None:
+            return Seen()
+        matching = _matching(batch, rows)
+        if rows.mode is WatermarkMode.TUPLE:
+            whole = reduce(and_, (column.isNotNull() for column in columns))
+            best = matching.where(whole).agg(f.max(f.struct(*columns)).alias("best")).select("best.*")
+        else:
+            best = matching.agg(
+                *(f.max(column).alias(name) for name, column in zip(rows.columns, columns, strict=True))
+            )
+        (values,) = best.toArrow().to_pylist()
+        return Seen(values, batch.where(nulls).count())
+
+    def read(self, rows: RowFilter) -> DataFrame:
+        """The records that match, with the declared or inferred columns; fetched when this returns."""
+        return _matching(self._records(rows), rows)
+
+    def _records(self, rows: RowFilter) -> DataFrame:
+        """Every record that the server gave; the same request is not made twice."""
+        asked = parts(self._source, rows, self._now)
+        if self._batch is None or self._batch[0] != asked:
+            self._batch = (asked, self._fetched(asked, rows))
+        return self._batch[1]
+
+    def _fetched(self, asked: tuple[Part, ...], rows: RowFilter) -> DataFrame:
+        fetch = Fetch(http_read(self._source), asked)
+        slots = self._session.range(0, fetch.slots, 1, fetch.slots)
+        self.told = HttpTold()
+        if self._schema.fields:
+            return self._typed(slots, _Fetching(fetch), fetch, self._schema.fields)
+        kept = self._kept(slots.mapInArrow(_Task(_keep, _Fetching(fetch)), _BLOCKS))
+        fields = self._inferred(kept, rows)
+        return self._typed(kept, _Kept(), fetch, fields)
+
+    def _typed(
+        self, frame: DataFrame, origin: _Fetching | _Kept, fetch: Fetch, fields: tuple[FieldSpec, ...]
+    ) -> DataFrame:
+        """The records as rows with columns; raises for one that does not fit."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from tidegate.schema.types import arrow_schema
+
+        if self._schema.rescued is not None:
+            fields = (*fields, FieldSpec(self._schema.rescued, "string"))
+        columns = Columns(fields, self._schema, fetch.parts, self._source.uri)
+        row = pa.struct(list(arrow_schema(fields)))
+        wanted = from_arrow_schema(pa.schema([("told", pa.string()), ("row", row)]))
+        kept = self._kept(frame.mapInArrow(_Task(_decode, origin, columns), wanted))
+        return kept.where("told is null").select("row.*")
+
+    def _kept(self, frame: DataFrame) -> DataFrame:
+        """``frame``, carried out once; raises the error that a task told."""
+        from pyspark import StorageLevel
+
+        from tidegate.spark.arrow_lane import cause
+
+        try:
+            kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+            told = [row["told"] for row in kept.where("told is not null").select("told").collect()]
+        except Exception as error:
+            raise SourceError(
+                f"{self._source.uri}: Spark gave up on a task: {cause(error)}", "nothing of this read is kept"
+            ) from error
+        for text in told:
+            self._note(json.loads(text))
+        return kept
+
+    def _note(self, data: Mapping[str, Any]) -> None:
+        if "error" in data:
+            raise errors.from_json(data)
+        told = self.told
+        for name in ("requests", "repeated", "pages", "records"):
+            setattr(told, name, getattr(told, name) + data.get(name, 0))
+        told.largest = max(told.largest, data.get("largest", 0))
+        told.unknown.update(data.get("unknown", {}))
+
+    def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
+        """Columns that hold every record; each watermark column is there, also where it has no value."""
+        from tidegate.schema.infer import agreeing, look
+
+        telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
+        fields: tuple[FieldSpec, ...] = ()
+        if telling:
+            found = look(
+                [[bytes(row["line"]) for row in telling]],
+                coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8,
+                rescued=self._schema.rescued is not None,
+            )
+            fields = agreeing(found).fields
+            self.told.inferred = tuple(f"{each.path}: {each.type}" for each in found.report)
+        known = {each.name for each in fields}
+        missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]
+        return (*fields, *missing)
+
+
+def _matching(frame: DataFrame, rows: RowFilter) -> DataFrame:
+    """The rows that are wanted: what the server gave besides them is left out."""
+    missing = [name for name in rows.columns if name not in frame.columns]
+    if missing:
+        raise SourceError(
+            f"the records have no column {missing[0]!r}, which is a watermark; they have {', '.join(frame.columns)}",
+            "declare it in schema.fields, or correct watermark_columns",
+        )
+    wanted = predicate(rows, Dialect.SPARK)
+    return frame if wanted is None else frame.where(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetching:
+    """Blocks by requests; what comes in are numbers of slots."""
+
+    fetch: Fetch
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[Block]:
+        for batch in batches:
+            for slot in batch.column(0).to_pylist():
+                yield from blocks(self.fetch, slot, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Blocks that were kept before."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[Block]:
+        for batch in batches:
+            for told, part, page, first, lines in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if told is None:
+                    yield Block(part, page, first, lines)
+
+
+class _Task:
+    """A function for ``mapInArrow`` with what it needs, packed so that it can be read nowhere on the way."""
+
+    def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
+        self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work, needs = pickle.loads(zlib.decompress(self._payload))
+        yield from work(batches, *needs)
+
+
+def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Iterator[pa.RecordBatch]:
+    """Blocks as they are, one per row; the last row tells what was done, or the error."""
+    import pyarrow as pa
+
+    kinds = {"told": pa.string(), "part": pa.int32(), "page": pa.int32(), "first": pa.int32(), "lines": pa.binary()}
+    schema = pa.schema(list(kinds.items()))
+    counts = Counts()
+    try:
+        for block in origin(batches, counts):
+            row = {"part": block.part, "page": block.page, "first": block.first, "lines": block.lines}
+            yield pa.RecordBatch.from_pylist([row], schema)
+        told: Mapping[str, object] = asdict(counts)
+    except TidegateError as error:
+        told = errors.to_json(error)
+    yield pa.RecordBatch.from_pylist([{"told": json.dumps(told)}], schema)
+
+
+def _decode(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """Records as rows; the last row tells what was done, or the error."""
+    import pyarrow as pa
+
+    decoder, counts = RecordBlocks(columns), Counts()
+    schema = pa.schema([("told", pa.string()), ("row", pa.struct(list(decoder.schema)))])
+    try:
+        for block in origin(batches, counts):
+            rows = decoder.rows(block)
+            if len(rows):
+                yield pa.record_batch([pa.nulls(len(rows), pa.string()), rows.to_struct_array()], schema=schema)
+        told: Mapping[str, object] = asdict(counts) | {"unknown": dict(decoder.unknown)}
+    except TidegateError as error:
+        told = errors.to_json(error)
+    yield pa.RecordBatch.from_pylist([{"told": json.dumps(told)}], schema)
+
+
+def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records that tell something about the columns which no other of the task does."""
+    import pyarrow as pa
+
+    from tidegate.sources.http.shapes import Shapes
+
+    shapes = Shapes()
+    for block in _Kept()(batches, Counts()):
+        telling = [found for line in block.lines.splitlines() if (found := shapes.telling(line)) is not None]
+        yield pa.record_batch([pa.array(telling, pa.binary())], names=["line"])
+
+
+def _type_of(bound: Bound | None) -> str:
+    """The type of a column that has no value yet, by its watermark."""
+    match None if bound is None else bound.value:
+        case bool():
+            return "boolean"
+        case int():
+            return "int64"
+        case float() | Decimal():
+            return "float64"
+        case _:
+            return "string"

@@ -1,0 +1,187 @@
+"""What a server is asked for, and that a record exactly on a bound is read once, whichever way the server takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+
+from servers.api import Api, between
+from support.http_reads import fetched, read_of
+from tidegate.column_specs import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
+from tidegate.errors import SourceError
+from tidegate.sources.http.bounds import Part, described, parts, upper
+from tidegate.sources.http.requests import body_of, request_of
+from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.watermarks.predicate_text import matches
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+NOW = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
+STORED = datetime(2026, 4, 2, 7, tzinfo=UTC)
+
+
+def source(*columns: str, zone: str = "UTC", **watermark: object) -> ColumnSource:
+    params = WatermarkParams(**watermark)  # type: ignore[arg-type]  # any of its settings
+    return ColumnSource("items", HttpRead("https://a.example", "/v1", watermark=params), columns, source_timezone=zone)
+
+
+def above(column: str, value: Value, **more: object) -> RowFilter:
+    return RowFilter((ColumnRange(column, Bound(value), **more),))  # type: ignore[arg-type]  # any of its settings
+
+
+def one(source: ColumnSource, rows: RowFilter) -> Mapping[str, str | int]:
+    (part,) = parts(source, rows, NOW)
+    return dict(part.values)
+
+
+def test_the_stored_value_is_sent_and_until_when() -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until")
+    assert one(flow, above("at", STORED)) == {
+        "since": "2026-04-02T07:00:00+00:00",
+        "until": "2026-04-03T09:15:30+00:00",
+    }
+    assert one(source("at", mapping={"at": "since"}), above("at", STORED)) == {"since": "2026-04-02T07:00:00+00:00"}
+
+
+def test_a_first_read_asks_for_everything_until_now() -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until")
+    assert one(flow, RowFilter((ColumnRange("at"),))) == {"until": "2026-04-03T09:15:30+00:00"}
+
+
+def test_numbers_are_sent_as_they_are() -> None:
+    flow = source("id", mapping={"id": "after"}, to_param="to")
+    assert one(flow, above("id", 17)) == {"after": 17}
+    assert one(flow, above("id", Decimal("1.50"))) == {"after": "1.50"}
+    assert one(flow, above("id", 17, upper=Bound(40, inclusive=True))) == {"after": 17, "to": 41}
+    assert one(flow, above("id", 17, upper=Bound(40))) == {"after": 17, "to": 40}
+    assert one(source("id", mapping={"id": "after"}, to_param="to", format="timestamp"), above("id", 17)) == {
+        "after": 17,
+        "to": 1775207730,
+    }
+
+
+def test_a_bound_is_not_sent_where_another_column_wants_every_value() -> None:
+    flow = source("a", "b", mapping={"a": "since_a", "b": "since_b"})
+    both = RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2))))
+    assert one(flow, both) == {"since_a": 1, "since_b": 2}
+    never_seen = RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", any_value=True)))
+    assert one(flow, never_seen) == {}
+    cursor = RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b")), WatermarkMode.TUPLE)
+    assert one(flow, cursor) == {"since_a": 1}
+
+
+def test_parameters_go_into_the_query_or_the_body() -> None:
+    part = Part((("filter.since", 5), ("until", "x")))
+    read = HttpRead("https://a.example/", "/v1", method="post", params={"a": "1"}, body={"filter": {"kind": "k"}})
+    request = request_of(replace(read, watermark=WatermarkParams(location="body")), part)
+    assert (request.method, request.url) == ("POST", "https://a.example/v1")
+    assert (request.params, request.body) == ({"a": "1"}, {"filter": {"kind": "k", "since": 5}, "until": "x"})
+    request = request_of(read, part)
+    assert (request.params, request.body) == ({"a": "1", "filter.since": 5, "until": "x"}, {"filter": {"kind": "k"}})
+    assert body_of(None, {}) is None
+
+
+DECLARED = SchemaSpec(fields=(FieldSpec("at", "timestamp"), FieldSpec("day", "date"), FieldSpec("text", "string")))
+
+
+@pytest.mark.parametrize(
+    ("format", "cap"),
+    [
+        ("iso", datetime(2026, 4, 3, 9, 15, 29, 999999, tzinfo=UTC)),
+        ("timestamp", datetime(2026, 4, 3, 9, 15, 29, 999999, tzinfo=UTC)),
+        ("%Y-%m-%dT%H:%M", datetime(2026, 4, 3, 9, 14, 59, 999999, tzinfo=UTC)),
+        ("date", datetime(2026, 4, 2, 23, 59, 59, 999999, tzinfo=UTC)),
+    ],
+)
+def test_what_is_saved_lies_before_what_was_asked_for(format: str, cap: datetime) -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until", format=format)
+    saved = upper(flow, DECLARED, NOW)
+    assert saved == {"at": cap}
+    capped = above("at", STORED, upper=Bound(cap, inclusive=True))
+    assert one(flow, capped)["until"] == one(flow, above("at", STORED))["until"]
+
+
+def test_days_are_capped_by_the_last_whole_one_and_text_is_not() -> None:
+    flow = source("day", "text", mapping={"day": "since", "text": "x"}, to_param="until", zone="Asia/Tokyo")
+    late = datetime(2026, 4, 3, 16, tzinfo=UTC)
+    assert upper(flow, DECLARED, late) == {"day": date(2026, 4, 3)}
+    assert upper(source("at", mapping={"at": "since"}), DECLARED, NOW) == {}
+
+
+@pytest.mark.parametrize("inclusive", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("format", ["timestamp", "timestamp_ms"])
+def test_until_now_loses_and_doubles_nothing(api: Api, inclusive: tuple[bool, bool], format: str) -> None:
+    """Records keep coming while the server is asked again and again, also in the second that is being asked for."""
+    unit = 1 if format == "timestamp" else 1000
+    records: list[dict[str, int]] = []
+    api.routes["/items"] = between(records, "at", inclusive=inclusive)
+    params = WatermarkParams({"at": "since"}, "until", format=format)
+    flow = ColumnSource("items", read_of(api, watermark=params), ("at",))
+    taken: list[int] = []
+    saved: datetime | None = None
+    for step in range(8):
+        now = NOW + timedelta(milliseconds=700 * step)
+        records += [{"id": len(records), "at": int(now.timestamp() * unit)}]
+        cap = upper(flow, DECLARED, now)["at"]
+        rows = RowFilter((ColumnRange("at", saved and Bound(saved), Bound(cap, inclusive=True)),))
+        found = fetched(read_of(api, watermark=params), *parts(flow, rows, now))
+        moments = {each["id"]: datetime.fromtimestamp(each["at"] / unit, UTC) for each in found}
+        records += [{"id": len(records), "at": int(now.timestamp() * unit)}]
+        taken += [key for key, moment in moments.items() if matches(rows, {"at": moment})]
+        assert isinstance(cap, datetime)
+        saved = cap
+    assert saved is not None
+    final = [each["id"] for each in records if datetime.fromtimestamp(each["at"] / unit, UTC) <= saved]
+    assert sorted(taken) == final
+    assert len(final) > 8
+
+
+@pytest.mark.parametrize("inclusive", [(True, True), (False, False)])
+def test_a_divided_range_covers_every_value_once(api: Api, inclusive: tuple[bool, bool]) -> None:
+    records = [{"id": number} for number in range(100)]
+    api.routes["/items"] = between(records, "id", inclusive=inclusive)
+    params = WatermarkParams({"id": "since"}, "until", split=4)
+    read = read_of(api, watermark=params)
+    asked = parts(ColumnSource("items", read, ("id",)), above("id", 9, upper=Bound(90, inclusive=True)), NOW)
+    assert [(part.after, part.upto) for part in asked] == [(None, 29), (29, 49), (49, 69), (69, None)]
+    taken = []
+    for part in asked:
+        low, high = part.after or 9, part.upto or 90
+        taken += [each["id"] for each in fetched(read, part) if low < each["id"] <= high]
+    assert sorted(taken) == list(range(10, 91))
+
+
+def test_times_and_days_are_divided_evenly() -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until", split=3)
+    cuts = parts(flow, above("at", STORED, upper=Bound(STORED + timedelta(hours=3))), NOW)
+    assert [part.upto for part in cuts] == [STORED + timedelta(hours=1), STORED + timedelta(hours=2), None]
+    assert all(left.upto == right.after for left, right in pairwise(cuts))
+    assert dict(cuts[1].values) == {"since": "2026-04-02T08:00:00+00:00", "until": "2026-04-02T09:00:01+00:00"}
+    days = parts(replace(flow), above("at", date(2026, 4, 1), upper=Bound(date(2026, 4, 4))), NOW)
+    assert [part.upto for part in days] == [date(2026, 4, 2), date(2026, 4, 3), None]
+
+
+def test_what_cannot_be_divided_is_asked_for_at_once() -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until", split=3)
+    assert len(parts(flow, RowFilter((ColumnRange("at"),)), NOW)) == 1
+    assert len(parts(flow, above("at", "text"), NOW)) == 1
+    assert len(parts(flow, above("at", 5, upper=Bound(6)), NOW)) == 1
+    two = source("a", "b", mapping={"a": "x", "b": "y"}, to_param="until", split=3)
+    with pytest.raises(SourceError, match="split: 3 needs exactly one column"):
+        parts(two, RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2)))), NOW)
+
+
+def test_a_plan_tells_the_request() -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until")
+    assert described(flow, above("at", STORED)) == (
+        "GET https://a.example/v1: since=2026-04-02T07:00:00+00:00 until=<now> in the query"
+    )
+    assert described(source(), RowFilter()) == "GET https://a.example/v1: everything"
+    body = source("id", mapping={"id": "since"}, to_param="until", location="body", split=2)
+    assert described(body, above("id", 2, upper=Bound(8))) == (
+        "GET https://a.example/v1: since=2 until=6 | since=5 until=8 in the body"
+    )

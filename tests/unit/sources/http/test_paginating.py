@@ -1,0 +1,189 @@
+"""Four kinds of pages, and everything that looks like an end without being one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servers.api import Answer, Api, Asked, by_cursor, by_link, by_offset, by_page, whole
+from support.http_reads import ROWS, fetched, read_of
+from tidegate.column_specs import Pagination, PaginationKind, WatermarkParams
+from tidegate.errors import ConfigError, SourceError
+
+OFFSET = Pagination(PaginationKind.OFFSET, "offset", "limit", 10)
+PAGE = Pagination(PaginationKind.PAGE, "page", "limit", 10)
+CURSOR = Pagination(PaginationKind.CURSOR, "after", next="paging.next")
+LINK = Pagination(PaginationKind.NEXT_LINK, next="next")
+
+
+def test_one_answer_without_pages(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    assert fetched(read_of(api)) == ROWS
+
+
+def test_offsets_go_on_until_an_empty_page(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    assert fetched(read_of(api, pagination=OFFSET)) == ROWS
+    assert [(each.params["offset"], each.params["limit"]) for each in api.asked] == [
+        (offset, "10") for offset in ("0", "10", "20", "25")
+    ]
+
+
+def test_a_total_saves_the_request_for_the_empty_page(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, total="total")
+    assert fetched(read_of(api, pagination=told)) == ROWS
+    assert len(api.asked) == 3
+
+
+@pytest.mark.parametrize("route", [by_offset, by_page])
+def test_a_server_that_gives_fewer_than_asked_for_does_not_cut_the_read(api: Api, route: Any) -> None:
+    api.routes["/items"] = route(ROWS, most=7)
+    kind = OFFSET if route is by_offset else PAGE
+    assert fetched(read_of(api, pagination=kind)) == ROWS
+
+
+def test_pages_are_counted_from_where_the_server_begins(api: Api) -> None:
+    api.routes["/items"] = by_page(ROWS)
+    assert fetched(read_of(api, pagination=PAGE)) == ROWS
+    assert [each.params["page"] for each in api.asked] == ["1", "2", "3", "4"]
+    second = Pagination(PaginationKind.PAGE, "page", "limit", 10, start=2)
+    assert fetched(read_of(api, pagination=second)) == ROWS[10:]
+
+
+def test_cursors_are_followed_to_the_last(api: Api) -> None:
+    api.routes["/items"] = by_cursor(ROWS, 10)
+    assert fetched(read_of(api, pagination=CURSOR)) == ROWS
+    assert "after" not in api.asked[0].params
+    assert len(api.asked) == 3
+
+
+def test_an_empty_page_with_a_cursor_is_not_the_end(api: Api) -> None:
+    answers = {None: ([], "a"), "a": (ROWS[:1], "b"), "b": ([], "c"), "c": (ROWS[1:], "")}
+
+    def route(asked: Asked) -> Answer:
+        data, following = answers[asked.params.get("after")]
+        return Answer({"data": data, "paging": {"next": following}})
+
+    api.routes["/items"] = route
+    assert fetched(read_of(api, pagination=CURSOR)) == ROWS
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_links_are_followed_to_the_last(api: Api, is_absolute: bool) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, api.url if is_absolute else "")
+    assert fetched(read_of(api, pagination=LINK, params={"since": "5"})) == ROWS
+    assert [dict(each.params) for each in api.asked] == [{"since": "5"}, {"from": "10"}, {"from": "20"}]
+
+
+def test_links_in_the_header_are_followed(api: Api) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, in_header=True)
+    read = read_of(api, pagination=Pagination(PaginationKind.NEXT_LINK), records="")
+    assert fetched(read) == ROWS
+
+
+def test_pages_in_the_body(api: Api) -> None:
+    def route(asked: Asked) -> Answer:
+        begin = asked.body["page"]["offset"]
+        return Answer({"data": ROWS[begin : begin + asked.body["page"]["limit"]]})
+
+    api.routes["/items"] = route
+    paging = Pagination(PaginationKind.OFFSET, "page.offset", "page.limit", 10)
+    body = {"page": {"sort": "id"}, "q": "all"}
+    read = read_of(
+        api, method="post", idempotent=True, body=body, pagination=paging, watermark=WatermarkParams(location="body")
+    )
+    assert fetched(read) == ROWS
+    assert api.asked[1].body == {"page": {"sort": "id", "offset": 10, "limit": 10}, "q": "all"}
+    assert body == {"page": {"sort": "id"}, "q": "all"}
+
+
+def test_more_pages_than_allowed_are_an_error_and_not_an_end(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    two = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, max_pages=2)
+    with pytest.raises(SourceError, match=r"more than 2 pages.*max_pages"):
+        fetched(read_of(api, pagination=two))
+
+
+def test_as_many_pages_as_allowed_are_enough(api: Api) -> None:
+    api.routes["/items"] = by_cursor(ROWS, 10)
+    three = Pagination(PaginationKind.CURSOR, "after", next="paging.next", max_pages=3)
+    assert fetched(read_of(api, pagination=three)) == ROWS
+
+
+def test_endless_pages_end_at_the_limit(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": asked.params["page"]}]})
+    endless = Pagination(PaginationKind.PAGE, "page", max_pages=5)
+    with pytest.raises(SourceError, match="more than 5 pages"):
+        fetched(read_of(api, pagination=endless))
+    assert len(api.asked) == 5
+
+
+def test_a_server_that_ignores_the_page_is_noticed(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS[:10])
+    with pytest.raises(SourceError, match="page 2: its records are those of an earlier page"):
+        fetched(read_of(api, pagination=OFFSET))
+
+
+def test_a_page_that_comes_again_later_is_noticed(api: Api) -> None:
+    def route(asked: Asked) -> Answer:
+        number = int(asked.params["page"]) % 3
+        return Answer({"data": ROWS[number * 5 : number * 5 + 5]})
+
+    api.routes["/items"] = route
+    with pytest.raises(SourceError, match="page 4: its records"):
+        fetched(read_of(api, pagination=PAGE))
+
+
+def test_a_repeated_cursor_is_noticed(api: Api) -> None:
+    cursors = iter(["a", "b", "a"])
+    numbers = iter(range(9))
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": next(numbers)}], "paging": {"next": next(cursors)}})
+    with pytest.raises(SourceError, match="page 3: the cursor 'a' came before"):
+        fetched(read_of(api, pagination=CURSOR))
+
+
+def test_a_link_to_itself_is_noticed_without_showing_its_parameters(api: Api) -> None:
+    numbers = iter(range(9))
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": next(numbers)}], "next": "/items?key=canary"})
+    with pytest.raises(SourceError, match="the next link '/items' came before") as raised:
+        fetched(read_of(api, pagination=LINK))
+    assert "canary" not in str(raised.value)
+
+
+def test_a_total_that_changes_fails_the_read(api: Api) -> None:
+    totals = iter([25, 26])
+    served = by_offset(ROWS)
+    api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": next(totals)})
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, total="total")
+    with pytest.raises(SourceError, match="changed from 25 to 26"):
+        fetched(read_of(api, pagination=told))
+
+
+@pytest.mark.parametrize("total", [24, 30])
+def test_another_number_of_records_than_the_total_fails_the_read(api: Api, total: int) -> None:
+    served = by_offset(ROWS)
+    api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": total})
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
+    with pytest.raises(SourceError, match=f"25 records came of the {total}"):
+        fetched(read_of(api, pagination=told))
+
+
+def test_a_total_that_is_not_there_fails_the_read(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="meta.total")
+    with pytest.raises(SourceError, match=r"no number of all records at 'meta.total' but 'None'"):
+        fetched(read_of(api, pagination=told))
+
+
+def test_a_cursor_that_is_no_text_fails_the_read(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS, "paging": {"next": {"a": 1}}})
+    with pytest.raises(SourceError, match="the cursor is no text"):
+        fetched(read_of(api, pagination=CURSOR))
+
+
+def test_a_cursor_needs_to_know_where_it_is(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    with pytest.raises(ConfigError, match="cursor needs `next`"):
+        fetched(read_of(api, pagination=Pagination(PaginationKind.CURSOR, "after")))

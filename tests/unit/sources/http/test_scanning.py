@@ -1,0 +1,87 @@
+"""Records are found in answers that arrive in pieces of any size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.sources.http.scanning import CutOff, NotAnswer, Scanner
+
+TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],: \n\t\u00e9\u4e2d'), max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+SIZES = st.sampled_from([1, 2, 7, 60])
+FEW = settings(deadline=None, max_examples=30)
+OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=4)
+
+
+def scanned(content: bytes, path: str, size: int) -> tuple[list[Any], Any, Scanner]:
+    found: list[bytes] = []
+    scanner = Scanner(tuple(path.split(".")) if path else (), found.append)
+    for begin in range(0, len(content), size):
+        scanner.feed(content[begin : begin + size])
+    rest = scanner.finish()
+    assert not any(b"\n" in line for line in found)
+    return [json.loads(line) for line in found], rest, scanner
+
+
+@FEW
+@given(st.lists(OBJECTS, max_size=5), OBJECTS, OBJECTS, SIZES, st.sampled_from([None, 1]))
+def test_whatever_the_answer_and_its_pieces(
+    records: list[Any], before: dict[str, Any], after: dict[str, Any], size: int, indent: int | None
+) -> None:
+    inner = {**before, "items": records, "more": after}
+    answer = {**after, "data": inner, "x": before}
+    content = json.dumps(answer, ensure_ascii=False, indent=indent).encode()
+    found, rest, scanner = scanned(content, "data.items", size)
+    assert (found, scanner.count, scanner.is_found) == (records, len(records), True)
+    assert rest == {**answer, "data": {**inner, "items": []}}
+
+
+@FEW
+@given(st.lists(OBJECTS, max_size=5), SIZES)
+def test_an_answer_that_is_the_list(records: list[Any], size: int) -> None:
+    assert scanned(json.dumps(records).encode(), "", size)[:2] == (records, [])
+
+
+@FEW
+@given(st.lists(OBJECTS, min_size=1, max_size=3), st.data())
+def test_an_answer_that_ends_anywhere_is_cut_off(records: list[Any], data: st.DataObject) -> None:
+    content = json.dumps({"data": records}).encode()
+    with pytest.raises(CutOff):
+        scanned(content[: data.draw(st.integers(0, len(content) - 1))], "data", 7)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"data": [1, 2]}', "record 1 is no object: '1'"),
+        (b'{"data": [{}, null]}', "record 2 is no object: 'null'"),
+        (b'{"data": [{}, ]}', "record 2 is no object"),
+        (b'{"data": [{"a": "x\ny"}]}', "control character"),
+        (b'{"data": [{}], "data": [{}]}', "'data' twice"),
+        (b'{"data": [{}}, {}]', "do not match"),
+        (b'{"data": [{}]} x', "not JSON"),
+        (b'{"data": [{}] "x"}', "not JSON"),
+        (b"<p>hello", "not JSON"),
+    ],
+)
+def test_what_is_no_answer(content: bytes, reason: str) -> None:
+    with pytest.raises(NotAnswer, match=reason):
+        scanned(content, "data", 5)
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"a": [[{"data": [{}]}]]}', b'{"data": {"data": [{}]}}', b'[{"data": [{}]}]', b"7"]
+)
+def test_a_list_of_that_name_elsewhere_is_not_it(content: bytes) -> None:
+    found, rest, scanner = scanned(content, "data", 3)
+    assert scanned(b'[{"a": 1, "b": [{}]}]', "a.b", 3)[2].is_found is False
+    assert (found, scanner.is_found, rest) == ([], False, json.loads(content))

@@ -1,0 +1,293 @@
+"""Requests on a bad line: what is repeated, how long is waited, and what is never sent elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import pairwise
+
+import pytest
+
+from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
+from support.http_reads import ROWS, fetched, read_of
+from tidegate.column_specs import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
+from tidegate.errors import ConfigError, SourceError
+from tidegate.locations import Options, Secret
+from tidegate.sources.http.fetching import Counts
+from tidegate.sources.http.pacing import Pace, slot_count
+
+BUSY = Answer({"message": "busy"}, 503)
+BEARER = HttpAuth(AuthKind.BEARER, token=Secret("canary"))
+
+
+@pytest.fixture
+def other() -> Iterator[Api]:
+    with running() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(b"", 500),
+        BUSY,
+        Answer(b"", 429),
+        Answer(is_reset=True),
+        Answer({"data": ROWS}, cut=20),
+        Answer({"data": ROWS}, cut=20, is_hidden=True),
+        Answer({"data": ROWS}, cut=40, is_zipped=True, is_hidden=True),
+        Answer(b"", is_hidden=True),
+    ],
+    ids=["500", "503", "429", "reset", "cut", "cut without a length", "cut and zipped", "empty"],
+)
+def test_a_bad_answer_is_asked_for_again_and_no_record_comes_twice(api: Api, fault: Answer) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    api.faults["/items"].extend([fault, fault])
+    counts = Counts()
+    paging = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, total="total")
+    assert fetched(read_of(api, pagination=paging), counts=counts) == ROWS
+    assert (counts.requests, counts.repeated, counts.pages, counts.records) == (5, 2, 3, 25)
+
+
+def test_a_slow_answer_is_asked_for_again(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    api.faults["/items"].append(Answer({"data": ROWS}, wait=0.5))
+    assert fetched(read_of(api, timeout_secs=0.15)) == ROWS
+    assert len(api.asked) == 2
+
+
+def test_tries_come_to_an_end(api: Api) -> None:
+    api.routes["/items"] = lambda asked: BUSY
+    with pytest.raises(SourceError, match="/items failed 4 times, at last: status 503"):
+        fetched(read_of(api))
+    assert len(api.asked) == 4
+
+
+def test_a_server_that_is_not_there_is_told(api: Api) -> None:
+    read = read_of(api, url="http://127.0.0.1:9")
+    with pytest.raises(SourceError, match=r"http://127.0.0.1:9/items failed 4 times, at last: the connection failed"):
+        fetched(read)
+
+
+def test_waits_grow_and_stay_below_the_limit(api: Api) -> None:
+    api.routes["/items"] = lambda asked: BUSY
+    waits: list[float] = []
+    with pytest.raises(SourceError):
+        fetched(read_of(api, retries=Retries(6, 1.0, 8.0)), waits=waits)
+    limits = [1, 2, 4, 8, 8, 8]
+    assert all(limit / 2 <= wait <= limit for wait, limit in zip(waits, limits, strict=True)), waits
+
+
+def test_the_server_says_how_long_to_wait(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=40), usegmt=True)
+    api.faults["/items"].append(Answer(b"", 429, {"Retry-After": "7"}))
+    api.faults["/items"].append(Answer(b"", 503, {"Retry-After": moment}))
+    waits: list[float] = []
+    assert fetched(read_of(api), waits=waits) == ROWS
+    assert waits[0] == 7
+    assert 20 < waits[1] <= 40
+
+
+def test_a_wait_over_the_limit_is_an_error(api: Api) -> None:
+    api.faults["/items"].append(Answer(b"", 429, {"Retry-After": "3600"}))
+    waits: list[float] = []
+    with pytest.raises(SourceError, match=r"asks to wait 3600 s.*max_wait_secs \(now 60\)"):
+        fetched(read_of(api, retries=Retries()), waits=waits)
+    assert (waits, len(api.asked)) == ([], 1)
+
+
+def test_a_refusal_is_not_repeated(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"message": "no such account"}, 400)
+    with pytest.raises(SourceError, match=r"answered 400: .*no such account"):
+        fetched(read_of(api))
+    assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize("fault", [BUSY, Answer(b"", 429), Answer(is_reset=True), Answer({"data": ROWS}, cut=9)])
+def test_a_post_is_sent_once_unless_it_is_harmless(api: Api, fault: Answer) -> None:
+    api.routes["/items"] = whole(ROWS)
+    api.faults["/items"].append(fault)
+    with pytest.raises(SourceError, match=r"it is not repeated - .*idempotent: true"):
+        fetched(read_of(api, method="POST", body={"q": 1}))
+    assert len(api.asked) == 1
+    api.faults["/items"].append(fault)
+    assert fetched(read_of(api, method="POST", body={"q": 1}, idempotent=True)) == ROWS
+    assert [each.body for each in api.asked] == [{"q": 1}] * 3
+
+
+def only_with(header: str, value: str) -> dict[str, object]:
+    return {"routes": lambda asked: Answer({"data": ROWS}) if asked.headers.get(header) == value else Answer({}, 401)}
+
+
+def test_who_asks_is_told_in_four_ways(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    encoded = base64.b64encode(b"me:canary").decode()
+    ways = [
+        (BEARER, "authorization", "Bearer canary"),
+        (HttpAuth(AuthKind.BASIC, user="me", password=Secret("canary")), "authorization", f"Basic {encoded}"),
+        (HttpAuth(AuthKind.API_KEY, token=Secret("canary"), name="X-Key"), "x-key", "canary"),
+    ]
+    for auth, header, value in ways:
+        assert fetched(read_of(api, auth=auth)) == ROWS
+        assert api.asked[-1].headers[header] == value
+    key = HttpAuth(AuthKind.API_KEY, token=Secret("canary"), name="key", place="params")
+    assert fetched(read_of(api, auth=key, params={"a": "1"})) == ROWS
+    assert api.asked[-1].params == {"a": "1", "key": "canary"}
+
+
+def oauth(api: Api, lives: int) -> HttpAuth:
+    """A server whose tokens are good for so many requests."""
+    issued: list[int] = []
+
+    def token(asked: Asked) -> Answer:
+        issued.append(lives)
+        return Answer({"access_token": f"token-{len(issued)}", "expires_in": 3600})
+
+    def items(asked: Asked) -> Answer:
+        if not issued or asked.headers.get("authorization") != f"Bearer token-{len(issued)}" or not issued[-1]:
+            return Answer({"message": "expired"}, 401)
+        issued[-1] -= 1
+        return by_offset(ROWS)(asked)
+
+    api.routes |= {"/token": token, "/items": items}
+    secret = Secret("canary +/")
+    return HttpAuth(AuthKind.OAUTH2, token_url=f"{api.url}/token", client_id="me", client_secret=secret, scope="read")
+
+
+def test_a_token_is_asked_for_once_and_again_when_it_is_refused(api: Api) -> None:
+    paging = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
+    assert fetched(read_of(api, auth=oauth(api, 3), pagination=paging)) == ROWS
+    tokens = api.to("/token")
+    assert (len(tokens), len(api.to("/items"))) == (2, 6)
+    assert tokens[0].body == {"grant_type": "client_credentials", "scope": "read"}
+    user, _, password = base64.b64decode(tokens[0].headers["authorization"].split()[1]).decode().partition(":")
+    assert (user, password) == ("me", "canary+%2B%2F")
+
+
+def test_a_second_refusal_ends_the_read(api: Api) -> None:
+    with pytest.raises(SourceError, match="answered 401") as raised:
+        fetched(read_of(api, auth=oauth(api, 0)))
+    assert (len(api.to("/token")), len(api.to("/items"))) == (2, 2)
+    assert "canary" not in str(raised.value)
+
+
+def test_a_token_that_is_not_given_ends_the_read(api: Api) -> None:
+    auth = oauth(api, 1)
+    api.routes["/token"] = lambda asked: Answer({"error": "invalid_client", "echo": "canary +/"}, 401)
+    with pytest.raises(SourceError, match=r"/token gave no token \(status 401\)") as raised:
+        fetched(read_of(api, auth=auth))
+    assert "canary" not in str(raised.value)
+
+
+def test_a_fixed_token_is_not_tried_twice(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"you": asked.headers["authorization"]}, 401)
+    with pytest.raises(SourceError, match=r"answered 401: .*\*\*\*.*check the credentials") as raised:
+        fetched(read_of(api, auth=BEARER))
+    assert len(api.asked) == 1
+    assert "canary" not in str(raised.value)
+
+
+def carried(asked: Asked) -> str:
+    """Everything a request tells."""
+    return f"{asked.params} {asked.headers} {asked.body}"
+
+
+AUTHS = [
+    BEARER,
+    HttpAuth(AuthKind.API_KEY, token=Secret("canary")),
+    HttpAuth(AuthKind.API_KEY, token=Secret("canary"), name="key", place="params"),
+]
+
+
+@pytest.mark.parametrize("auth", AUTHS, ids=["bearer", "header", "parameter"])
+def test_a_link_to_another_host_gets_no_credentials(api: Api, other: Api, auth: HttpAuth) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, other.url)
+    other.routes["/items"] = by_link(ROWS, 10)
+    paging = Pagination(PaginationKind.NEXT_LINK, next="next")
+    read = read_of(api, auth=auth, pagination=paging, headers=Options({"X-Tenant": "canary"}))
+    assert fetched(read) == ROWS
+    assert "canary" in carried(api.asked[0])
+    assert len(other.asked) == 2
+    assert not any("canary" in carried(each) for each in other.asked)
+
+
+@pytest.mark.parametrize("auth", AUTHS, ids=["bearer", "header", "parameter"])
+def test_a_redirect_to_another_host_gets_no_credentials(api: Api, other: Api, auth: HttpAuth) -> None:
+    elsewhere = f"{other.url}/here?a=1"
+    api.routes["/items"] = lambda asked: Answer(
+        b"", 302, {"Location": elsewhere, "Set-Cookie": "session=canary; Path=/"}
+    )
+    other.routes["/here"] = whole(ROWS)
+    read = read_of(api, auth=auth, headers=Options({"X-Tenant": "canary"}))
+    assert fetched(read) == fetched(read) == ROWS
+    assert [dict(each.params) for each in other.asked] == [{"a": "1"}] * 2
+    assert not any("canary" in carried(each) for each in other.asked)
+
+
+def test_a_redirect_on_the_same_host_keeps_the_credentials(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b"", 308, {"Location": "/moved?x=1"})
+    api.routes["/moved"] = whole(ROWS)
+    assert fetched(read_of(api, auth=BEARER)) == ROWS
+    assert api.to("/moved")[0].headers["authorization"] == "Bearer canary"
+
+
+def test_a_circle_of_redirects_is_an_error(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b"", 302, {"Location": "/items"})
+    with pytest.raises(SourceError, match="redirects in a circle"):
+        fetched(read_of(api))
+
+
+@pytest.mark.parametrize("status", [302, 307])
+def test_a_post_is_not_handed_to_another_host(api: Api, other: Api, status: int) -> None:
+    api.routes["/items"] = lambda asked: Answer(b"", status, {"Location": f"{other.url}/here"})
+    with pytest.raises(SourceError, match="is redirected to"):
+        fetched(read_of(api, method="POST", body={"password": "canary"}, idempotent=True))
+    assert other.asked == []
+
+
+def test_addresses_with_credentials_are_refused_without_showing_them(api: Api) -> None:
+    with pytest.raises(ConfigError, match="holds credentials") as raised:
+        fetched(read_of(api, url="https://me:canary@example.com"))
+    assert "canary" not in str(raised.value)
+    with pytest.raises(ConfigError, match="no address of an HTTP server"):
+        fetched(read_of(api, url="ftp://example.com"))
+
+
+def test_requests_are_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("httpx").setLevel(logging.NOTSET)
+    caplog.set_level(logging.DEBUG)
+    api.routes["/items"] = whole(ROWS)
+    key = HttpAuth(AuthKind.API_KEY, token=Secret("canary"), name="key", place="params")
+    assert fetched(read_of(api, auth=key)) == ROWS
+    assert "canary" not in caplog.text
+
+
+def test_no_window_has_more_requests_than_the_limit() -> None:
+    for requests, parts, parallelism in [(10, 1, None), (10, 3, None), (10, 10, None), (3, 40, None), (7, 40, 5)]:
+        limit = RateLimit(requests, 2.0)
+        slots = slot_count(limit, parts, parallelism)
+        assert slots <= min(requests, parts, parallelism or parts)
+        begun: list[float] = []
+        for slot in range(slots):
+            clock = [slot * 0.013]
+            pace = Pace(
+                limit, slots, clock=lambda clock=clock: clock[0], sleep=lambda s, c=clock: c.__setitem__(0, c[0] + s)
+            )
+            for _ in range(2 * requests):
+                pace.wait()
+                begun.append(clock[0])
+        begun.sort()
+        assert all(later - first >= 2.0 - 1e-9 for first, later in zip(begun, begun[requests:], strict=False))
+        assert begun[0] > 0
+
+
+def test_the_limit_holds_for_repeated_requests_too(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    api.faults["/items"].extend([BUSY, BUSY])
+    paging = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
+    assert fetched(read_of(api, pagination=paging, rate_limit=RateLimit(20, 1.0))) == ROWS
+    assert all(later.at - first.at > 0.04 for first, later in pairwise(api.asked))
