@@ -8,7 +8,16 @@ from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, agreed, load, open_places, pipelines_of, places_of, spark_lane
+from tidegate.api.opening import (
+    Config,
+    agreed,
+    load,
+    open_column_places,
+    open_places,
+    pipelines_of,
+    places_of,
+    spark_lane,
+)
 from tidegate.corrections import ReplayReport
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports import Adoption, Check
@@ -27,7 +36,12 @@ def recover(
     """
     from tidegate.runs.recovering import recover as recover_place
 
-    places = places_of(config, pipeline, source)
+    project = load(config, pipeline=pipeline)
+    if columns := open_column_places(project, pipeline, source):
+        from tidegate.runs.column_recovering import recover_columns
+
+        return tuple(check for place in columns for check in recover_columns(place, accept))
+    places = places_of(project, pipeline, source)
     return tuple(check for place in places for check in recover_place(place, accept))
 
 

@@ -25,6 +25,7 @@ from tidegate.state.ladder import Ladder, Rung
 from tidegate.state.opened import Opened
 from tidegate.state.opening import Accept
 from tidegate.state.rebuilding import finished_files
+from tidegate.state.store import PositionStore
 from tidegate.state.winner import StateUnreadable, Winner
 from tidegate.watermarks.codec import is_newer
 from tidegate.watermarks.covering import covered
@@ -68,7 +69,7 @@ def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) 
     return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
 
 
-def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
+def stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
     """What a person decided to pass; staged units that wait are planned again on top of the recovered position."""
     return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
@@ -76,7 +77,7 @@ def _stops(choices: Collection[Choice]) -> tuple[Accept, ...]:
 def _accepted(place: Place, choices: frozenset[Choice]) -> Check:
     name = str(place.key)
     try:
-        opened = place.positions.open(_stops(choices))
+        opened = place.positions.open(stops(choices))
         if opened.state is None:
             return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
         state = _restored(place, opened, rebuild=Choice.SET in choices)
@@ -84,7 +85,7 @@ def _accepted(place: Place, choices: frozenset[Choice]) -> Check:
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
     accepted = ", ".join(each for each in Choice if each in choices)
-    return Check(name, "ok", f"accepted ({accepted}): {_told(opened, after)}")
+    return Check(name, "ok", f"accepted ({accepted}): {told(opened, after)}")
 
 
 def _restored(place: Place, opened: Opened, *, rebuild: bool) -> SourceState:
@@ -98,11 +99,18 @@ def _restored(place: Place, opened: Opened, *, rebuild: bool) -> SourceState:
 
 
 def _record(place: Place, opened: Opened, state: Mapping[str, object]) -> Opened:
-    change = Change(state=state, embedded=place.tracker.embedded(state), action="recover")
-    return place.positions.commit(opened, change)
+    return record(place.positions, opened, state, place.tracker.embedded(state))
 
 
-def _told(opened: Opened, after: Opened) -> str:
+def record(
+    positions: PositionStore, opened: Opened, state: Mapping[str, object], embedded: Mapping[str, object] | None = None
+) -> Opened:
+    """Commit a state without any rows; ``embedded`` is the part of it for the log, all of it where none is given."""
+    return positions.commit(opened, Change(state=state, embedded=embedded or state, action="recover"))
+
+
+def told(opened: Opened, after: Opened) -> str:
+    """What recording a position anew did."""
     recorded = f"position {opened.version} recorded anew as {after.version}, table version {after.table_version}"
     return f"{recorded}; no row was touched"
 
@@ -179,23 +187,23 @@ class _Unreadable:
             return None
 
     def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
-        opened = self._place.positions.open_rebuilt(ladder, winner, _stops(self._choices))
+        opened = self._place.positions.open_rebuilt(ladder, winner, stops(self._choices))
         after = _record(self._place, opened, dict(winner.state))
-        return (Check(self._name, "ok", f"went on from the mirror: {_told(opened, after)}"), *self._warned(opened))
+        return (Check(self._name, "ok", f"went on from the mirror: {told(opened, after)}"), *self._warned(opened))
 
     def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
         doubles = self._could_double(rebuilt)
-        opened = self._place.positions.open_rebuilt(ladder, rebuilt.winner, _stops(self._choices))
+        opened = self._place.positions.open_rebuilt(ladder, rebuilt.winner, stops(self._choices))
         after = _record(self._place, opened, self._place.tracker.encode(rebuilt.state))
-        told = Check(self._name, "ok", f"went on from {_basis(rebuilt)}: {_told(opened, after)}")
-        return (told, *doubles, *self._warned(opened))
+        gone_on = Check(self._name, "ok", f"went on from {_basis(rebuilt)}: {told(opened, after)}")
+        return (gone_on, *doubles, *self._warned(opened))
 
     def _warned(self, opened: Opened) -> tuple[Check, ...]:
         return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)
 
     def _explained(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
         head = Check(self._name, "fail", error.problem, self._way_on(ladder, rebuilt))
-        rungs = tuple(_rung_check(self._name, rung) for rung in ladder.rungs)
+        rungs = tuple(rung_check(self._name, rung) for rung in ladder.rungs)
         shown = Check(f"{self._name} mirror", "ok" if ladder.mirror else "warn", ladder.mirror_found)
         doubles = () if rebuilt is None else self._could_double(rebuilt)
         return (head, *rungs, shown, *doubles)
@@ -245,7 +253,8 @@ def _since(rungs: Sequence[Rung], version: int) -> Iterator[tuple[int, tuple[Cov
         yield version, rung.coverage
 
 
-def _rung_check(name: str, rung: Rung) -> Check:
+def rung_check(name: str, rung: Rung) -> Check:
+    """Whether one position of the ladder can be gone on from."""
     return Check(f"{name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
 
 

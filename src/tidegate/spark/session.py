@@ -75,9 +75,14 @@ def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> d
         chosen |= _DELTA
     wanted = (*((DELTA,) if delta else ()), *packages)
     if wanted:
-        jars = dict.fromkeys(str(jar) for coordinate in wanted for jar in fetch(coordinate))
+        jars = dict.fromkeys(jar for each in wanted for jar in _jars(each))
         chosen["spark.jars"] = ",".join(jars)
     return chosen | dict(spec.config)
+
+
+def _jars(wanted: str) -> tuple[str, ...]:
+    """The files of a Maven coordinate; a file is itself."""
+    return (wanted,) if wanted.endswith(".jar") else tuple(str(jar) for jar in fetch(wanted))
 
 
 def active_session() -> SparkSession | None:
