@@ -15,6 +15,7 @@
     ├── BadRecord                  1   a source file holds something that is not a record of the schema
     ├── LimitReached               1   more bad records or failed files in a run than error_handling allows
     ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
+    ├── WatermarkError             5   values of a watermark column that cannot be compared, kept or lowered
     ├── TableError                 5   the table cannot take what we would write
     │   ├── UnsupportedTable           features or properties outside the allow-list
     │   ├── RowsRefused                Spark did not write the rows: a constraint, or a transform that failed
@@ -122,6 +123,12 @@ class LimitReached(TidegateError):
 
 class StateError(TidegateError):
     """The recorded position cannot be trusted; nothing was written."""
+
+    exit_code = 5
+
+
+class WatermarkError(TidegateError):
+    """A value of a watermark column cannot be compared, kept or lowered; nothing was written."""
 
     exit_code = 5
 

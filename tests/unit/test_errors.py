@@ -13,6 +13,7 @@ SAMPLES = [
     errors.ConfigError(("one", "two")),
     errors.BadRecord("d=1/a.ndjson", 7, "not an object"),
     errors.AccessDenied("s3://lake/x: denied", "check the keys"),
+    errors.WatermarkError("1 and 'a' cannot be compared", "give the column its former type"),
     errors.CommitLost("somebody was first"),
 ]
 

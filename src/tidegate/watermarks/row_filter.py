@@ -25,13 +25,15 @@ class ColumnRange:
     """What is wanted of one column.
 
     ``any_value``: no value was ever seen, so that whatever is not null is new. Without bounds and
-    without it, the column wants every row.
+    without it, the column wants every row. ``only_null`` is the cap of a column of which no value was seen when the
+    read was fixed: a value that appears since belongs to the next read.
     """
 
     column: str
     lower: Bound | None = None
     upper: Bound | None = None
     any_value: bool = False
+    only_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)

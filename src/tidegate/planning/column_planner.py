@@ -1,0 +1,275 @@
+"""Planning a column source: where the read begins, and, once the source was asked, where it ends.
+
+The end is fixed before anything is read. So what is written is what the watermark covers, even if the source moves
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tidegate.column_specs import ColumnSource, Load, LoadType, NullWatermark, Value, Watermark, WatermarkMode
+from tidegate.errors import WatermarkError
+from tidegate.planning.column_plan import ColumnPlan as ColumnPlan
+from tidegate.planning.column_plan import Fixed as Fixed
+from tidegate.watermarks.chunks import Chunk
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
+from tidegate.watermarks.look_back import check_zone, lowered
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.watermarks.serializer import is_watermark_empty
+from tidegate.watermarks.windows import SourceRuntime
+
+
+def plan_columns(
+    pipeline: str,
+    source: ColumnSource,
+    load: Load,
+    state: ColumnState | None,
+    position: int,
+    now: datetime,
+    *,
+    chunk: Chunk | None = None,
+    chunk_column: str | None = None,
+) -> ColumnPlan:
+    """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
+    planning = _Planning(f"{pipeline}/{source.name}", source, load, state or ColumnState(), now)
+    plan = ColumnPlan(
+        pipeline,
+        source.name,
+        position,
+        now,
+        stored=planning.stored,
+        reads=planning.unbounded(),
+        source_timezone=source.source_timezone,
+    )
+    if chunk is not None:
+        reads = planning.chunk(chunk, chunk_column)
+        return replace(plan, reads=reads, chunk=chunk, effective=dict.fromkeys(reads.columns, chunk.low))
+    if planning.is_full:
+        return replace(plan, full=True, notes=tuple(planning.notes()))
+    caps = planning.lag_caps()
+    return replace(
+        plan,
+        effective=planning.effective(),
+        reads=planning.reads().capped({each: Bound(value, inclusive=True) for each, value in caps.items()}),
+        lag_caps=caps,
+        lag_until=planning.lag_until,
+        window=planning.is_window,
+        notes=tuple(planning.notes()),
+    )
+
+
+def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed:
+    """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
+    before = state or ColumnState()
+    if plan.chunk is not None:
+        runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
+        return Fixed(plan.reads, before, runtime, replace(plan.reads, extra=None))
+    columns = plan.reads.columns
+    is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
+    reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
+    for each in columns[:1] if is_cursor else columns:
+        reached[each] = _within_lag(plan, reached[each])
+    after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
+    rows = _capped(plan.reads, after.values)
+    is_empty = bool(columns) and all(value is None for value in reached.values())
+    return Fixed(
+        rows,
+        after,
+        SourceRuntime(
+            plan.stored if before.values else None, plan.effective, {each: after.values.get(each) for each in columns}
+        ),
+        replace(rows, extra=None) if plan.window else None,
+        nothing=is_empty and not plan.window and plan.reads.nulls is not NullWatermark.INCLUDE,
+    )
+
+
+class _Planning:
+    """The decisions about one source."""
+
+    def __init__(self, name: str, source: ColumnSource, load: Load, state: ColumnState, now: datetime) -> None:
+        self._name = name
+        self._source = source
+        self._load = load
+        self._state = state
+        self._now = now
+        self._columns = source.watermark_columns
+        self._is_cursor = source.mode is WatermarkMode.TUPLE
+        self.stored: dict[str, Value | None] = {
+            each: state.values[each] for each in self._columns if each in state.values
+        }
+        self.is_full = not self._columns or load.type.reads_everything
+        self._is_first = is_watermark_empty(self.stored)
+        self.lag_until = None if source.safety_lag is None else now.astimezone(UTC) - source.safety_lag
+
+    @property
+    def is_window(self) -> bool:
+        """Whether both ends of the range are known, so that what lies in it can be replaced."""
+        known = not self._is_first and all(each in self.stored for each in self._columns)
+        return self._load.replace_by_watermark and known and not self._is_cursor
+
+    def unbounded(self) -> RowFilter:
+        """Every row, as the first read has it."""
+        source = self._source
+        nulls = source.null_watermark
+        if self.is_full and nulls is NullWatermark.EXCLUDE:
+            nulls = NullWatermark.INCLUDE
+        return RowFilter(tuple(map(ColumnRange, self._columns)), source.mode, nulls, source.filter_expression)
+
+    def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
+        """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
+        if column is not None:
+            columns: tuple[str, ...] = (column,)
+        else:
+            columns = self._columns[:1] if self._is_cursor else self._columns
+        if not columns:
+            raise WatermarkError(
+                f"{self._name}: a replay needs a column that its bounds belong to", "name chunk_column"
+            )
+        for each in columns:
+            self._check_chunk(each, chunk)
+        low, high = Bound(chunk.low, inclusive=True), Bound(chunk.high)
+        return RowFilter(tuple(ColumnRange(each, low, high) for each in columns), extra=self._source.filter_expression)
+
+    def reads(self) -> RowFilter:
+        """What is new; the state says so."""
+        rows = self.unbounded()
+        if self._is_first:
+            return rows
+        self._check_later_columns()
+        ranges = self._cursor_ranges() if self._is_cursor else tuple(map(self._range, self._columns))
+        return replace(rows, ranges=ranges)
+
+    def effective(self) -> dict[str, Value | None]:
+        """Where the read begins, by column."""
+        if not self._is_cursor:
+            return {each: self._lowered(each, value) for each, value in self.stored.items()}
+        bounds = {each.column: each.lower for each in self._cursor_ranges()}
+        return {each: bound.value for each, bound in bounds.items() if bound is not None}
+
+    def lag_caps(self) -> dict[str, Value]:
+        """The latest value that is read, for columns known to hold times; never below what was read already."""
+        if self.lag_until is None:
+            return {}
+        known = self._columns[:1] if self._is_cursor else self._columns
+        caps = {}
+        for column in known:
+            value = self.stored.get(column)
+            cap = None if value is None else _moment_like(value, self.lag_until, self._source.source_timezone)
+            if value is not None and cap is not None:
+                caps[column] = cap if is_above(cap, value) else value
+        return caps
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know about this read."""
+        look_back = self._source.look_back
+        if self.is_full:
+            if self._columns:
+                yield f"{self._load.type} reads everything each time; the watermark is kept for show"
+            return
+        if look_back.closing_day and (look_back.days or look_back.hours):
+            yield "days and hours of the look-back have no effect beside closing_day"
+        if not self._is_first:
+            for column in self._later_columns():
+                yield f"{column} is new among the watermark columns: every row with a value in it is read again"
+        gone = sorted(set(self._state.values) - set(self._columns))
+        if gone:
+            yield f"the watermark of {', '.join(gone)} is kept, but not used: not among watermark_columns"
+        if self.lag_until is not None:
+            yield f"rows later than {self.lag_until.isoformat()} wait for a later run (safety_lag)"
+
+    def _cursor_ranges(self) -> tuple[ColumnRange, ...]:
+        """The stored cursor; with look-back its first column alone."""
+        cursor = self._state.cursor(self._columns)
+        ranges = {each: ColumnRange(each) for each in self._columns}
+        first = self._columns[0]
+        if not self._source.look_back.is_off and cursor:
+            low = self._lowered(first, cursor[0])
+            ranges[first] = ColumnRange(first, None if low is None else Bound(low, inclusive=True))
+            return tuple(ranges.values())
+        for number, (column, value) in enumerate(zip(self._columns, cursor, strict=False), start=1):
+            is_last_known = number == len(cursor) and (number < len(self._columns) or column in self._state.inclusive)
+            ranges[column] = ColumnRange(column, Bound(value, inclusive=is_last_known))
+        return tuple(ranges.values())
+
+    def _range(self, column: str) -> ColumnRange:
+        low = self._lowered(column, self.stored.get(column))
+        if low is None:
+            return ColumnRange(column, any_value=True)
+        inclusive = column in self._state.inclusive or not self._source.look_back.is_off
+        return ColumnRange(column, Bound(low, inclusive))
+
+    def _lowered(self, column: str, value: Value | None) -> Value | None:
+        if value is None:
+            return None
+        try:
+            return lowered(value, self._source.look_back, self._now, self._source.source_timezone)
+        except WatermarkError as error:
+            raise WatermarkError(f"{self._name}, watermark column {column!r}: {error.problem}", error.remedy) from None
+
+    def _later_columns(self) -> list[str]:
+        return [each for each in self._columns if each not in self.stored]
+
+    def _check_later_columns(self) -> None:
+        later = self._later_columns()
+        if later and self._load.type is LoadType.APPEND:
+            raise WatermarkError(
+                f"{self._name}: {', '.join(later)} was added to watermark_columns after rows had been read by"
+                f" {', '.join(self.stored)}; whatever has a value in it would be appended again",
+                f"say from which value on rows are new: `tidegate watermark set` with a value for {', '.join(later)}",
+            )
+
+    def _check_chunk(self, column: str, chunk: Chunk) -> None:
+        value = self._state.values.get(column)
+        if value is not None and not are_comparable(value, chunk.low):
+            raise WatermarkError(
+                f"{self._name}: the replay's bounds {described(chunk.low)} do not fit column {column!r}, whose"
+                f" watermark is {described(value)}",
+                "give bounds of that kind, or name the column they belong to with chunk_column",
+            )
+
+
+def _capped(rows: RowFilter, values: Watermark) -> RowFilter:
+    """The rows up to the new watermark; a column without one must be null, or its rows would be read twice."""
+    known = {each: Bound(value, inclusive=True) for each in rows.columns if (value := values.get(each)) is not None}
+    capped = rows.capped(known)
+    ranges = tuple(each if each.column in known else replace(each, only_null=True) for each in capped.ranges)
+    return replace(capped, ranges=ranges)
+
+
+def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
+    """The seen value, unless it is one that others cannot be compared with: as text, 9 lies above 10."""
+    if value is not None and not is_finite(value):
+        raise WatermarkError(
+            f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",
+            "leave such rows out with filter_expression",
+        )
+    if isinstance(value, str) and not plan.full and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+        raise WatermarkError(
+            f"{plan.pipeline}/{plan.source}: watermark column {column!r} holds numbers as text, such as {value!r},"
+            " which do not sort as numbers",
+            "make it a number: declare its type in the schema, or cast it in a query",
+        )
+    return value
+
+
+def _within_lag(plan: ColumnPlan, value: Value | None) -> Value | None:
+    """The value, or the latest that safety_lag allows."""
+    if value is None or plan.lag_until is None:
+        return value
+    cap = _moment_like(value, plan.lag_until, plan.source_timezone)
+    return cap if cap is not None and is_above(value, cap) else value
+
+
+def _moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
+    """The moment as a value of the same kind; None for kinds that are no points in time."""
+    kind = kind_of(value)
+    if kind not in TEMPORAL:
+        return None
+    if kind == "datetime":
+        return moment
+    local = moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None)
+    return local if kind == "datetime_naive" else local.date()

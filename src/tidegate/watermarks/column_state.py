@@ -1,0 +1,97 @@
+"""The state of a column source: the greatest value seen per watermark column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tidegate.column_specs import Value, Watermark
+from tidegate.errors import WatermarkError
+from tidegate.watermarks.column_values import greatest, is_above
+from tidegate.watermarks.serializer import INCLUSIVE, WatermarkSerializer, without_inclusive
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnState:
+    """How far a source is read.
+
+    A column with None was observed and had no value so far; a column that is missing was never observed. At
+    ``inclusive`` columns the next read begins with the value itself: rows that have it were not read.
+    """
+
+    values: Watermark = field(default_factory=dict)
+    inclusive: frozenset[str] = frozenset()
+    updated: datetime | None = None
+
+    def text(self) -> str:
+        """What providers keep; equal states give equal text."""
+        reserved = {INCLUSIVE: sorted(self.inclusive)} if self.inclusive else {}
+        return WatermarkSerializer.serialize({**self.values, **reserved})
+
+    @classmethod
+    def of_text(cls, text: str | None, updated: datetime | None = None) -> ColumnState:
+        """The state of a text; ``WatermarkError`` for one that is damaged or has no single value per column."""
+        values, inclusive = without_inclusive(WatermarkSerializer.deserialize(text) or {})
+        for column, value in values.items():
+            if isinstance(value, dict | list):
+                raise WatermarkError(
+                    f"the watermark of column {column!r} is {value!r}, not one value",
+                    "set it with `tidegate watermark set`; nothing was written",
+                )
+        return cls(values, inclusive & values.keys(), updated)
+
+    def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
+        """The state after a read in which ``seen`` were the greatest values: never backwards, null replaces nothing.
+
+        A column stays inclusive until a row at its value or above was read.
+        """
+        values = {**self.values, **{each: self._greater(each, value) for each, value in seen.items()}}
+        reached = {each for each in self.inclusive if self._is_reached(each, seen.get(each))}
+        return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
+
+    def advanced_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
+        """The same where all ``columns`` together are one cursor, and ``seen`` is the greatest one."""
+        if seen.get(columns[0]) is None or not self._is_cursor_reached(columns, seen):
+            return replace(self, values={**dict.fromkeys(columns), **self.values}, updated=now)
+        values = {**self.values, **{each: seen.get(each) for each in columns}}
+        return replace(self, values=values, inclusive=self.inclusive - set(columns), updated=now)
+
+    def cursor(self, columns: Sequence[str]) -> tuple[Value, ...]:
+        """The stored cursor: the values of the first columns up to one that has none or is inclusive."""
+        found: list[Value] = []
+        for column in columns:
+            value = self.values.get(column)
+            if value is None:
+                break
+            found.append(value)
+            if column in self.inclusive:
+                break
+        return tuple(found)
+
+    def _greater(self, column: str, value: Value | None) -> Value | None:
+        try:
+            return greatest(self.values.get(column), value)
+        except WatermarkError as error:
+            raise _named(column, error) from None
+
+    def _is_reached(self, column: str, value: Value | None) -> bool:
+        stored = self.values.get(column)
+        return value is not None and (stored is None or not is_above(stored, value))
+
+    def _is_cursor_reached(self, columns: Sequence[str], seen: Mapping[str, Value | None]) -> bool:
+        """Whether the seen cursor is not below the stored one."""
+        for column, stored in zip(columns, self.cursor(columns), strict=False):
+            value = seen.get(column)
+            try:
+                if value is None or is_above(stored, value):
+                    return False
+                if is_above(value, stored):
+                    return True
+            except WatermarkError as error:
+                raise _named(column, error) from None
+        return True
+
+
+def _named(column: str, error: WatermarkError) -> WatermarkError:
+    return WatermarkError(f"watermark column {column!r}: {error.problem}", error.remedy)
