@@ -116,6 +116,12 @@ def write_schema(
     return pa.schema([_widened(field, known.get(field.name)) for field in kept])
 
 
+def as_required(columns: pa.Schema, table: pa.Schema | None) -> pa.Schema:
+    """``columns``, required where ``table`` requires them and nullable elsewhere: whoever writes looks at the rows."""
+    required = {field.name for field in table or () if not field.nullable}
+    return pa.schema([field.with_nullable(field.name not in required) for field in columns])
+
+
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     """True when every value of ``narrow`` is a value of ``wide``, exactly."""
     if narrow in _INTEGER_DIGITS:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.schema.evolution import write_schema
+from tidegate.schema.evolution import as_required, write_schema
 from tidegate.schema.types import plain_schema
 from tidegate.sink.allocation import keep_memory
 from tidegate.sink.greatest import Greatest
@@ -95,8 +95,7 @@ def row_task(
     ``SchemaMismatch`` where they do not fit. A work area keeps the columns as they are.
     """
     by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
-    required = {each.name for each in table or () if not each.nullable}
-    rows = pa.schema([each.with_nullable(each.name not in required) for each in plain_schema(columns)])
+    rows = as_required(plain_schema(columns), table)
     keys = Partitioning(by, rows)
     if work is None:
         files = write_schema(rows, table, pipeline.schema.evolution, keys.columns)

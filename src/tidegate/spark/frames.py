@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
+from tidegate.schema.evolution import as_required
 from tidegate.sink.work_rows import WorkRows
 from tidegate.spark.arrow_lane import cause
 from tidegate.specs import ParquetCodec, TransformSpec
@@ -41,68 +42,51 @@ class SparkFrame:
         self._pipeline = rows.pipeline
         self._table = _path(rows.pipeline.sink.table.uri)
         self._partitioned_by = rows.partitioned_by
-        read = _read(_own(session), rows)
+        read = read_rows(_own(session), rows)
         transform = rows.pipeline.transform
         self._frame = read if transform is None else transformed(read, transform, rows.pipeline.name)
         self._columns = rows.columns if transform is None else self._computed()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
-        import pyarrow
-
-        if self._pipeline.transform is None or table is None:
-            return self._columns
-        required = {field.name for field in table if not field.nullable}
-        return pyarrow.schema([each.with_nullable(each.name not in required) for each in self._columns])
+        return self._columns if self._pipeline.transform is None else as_required(self._columns, table)
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
-        """Append the rows; see :class:`~tidegate.state.frames.Frame`."""
+        """Write the rows; see :class:`~tidegate.state.frames.Frame`."""
+        try:
+            self._save(note, table, new_columns=new_columns)
+        except TidegateError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         ((app_id, version),) = note.transactions.items()
-        frame = self._frame if table is None else _fitted(self._frame, table)
+        frame = self._frame if table is None else fitted(self._frame, table)
         writer = (
             frame.write.format("delta")
             .mode("append")
             .option("txnAppId", app_id)
             .option("txnVersion", version)
             .option("userMetadata", note.user_metadata)
-            .option("compression", _codec(self._pipeline.sink.compression))
+            .option("compression", codec_of(self._pipeline.sink.compression))
         )
         if new_columns:
             writer = writer.option("mergeSchema", "true")
         if table is None and self._partitioned_by:
             writer = writer.partitionBy(*self._partitioned_by)
-        try:
-            writer.save(self._table)
-        except Exception as error:
-            raise self._failure(error) from error
+        writer.save(self._table)
 
     def _computed(self) -> pa.Schema:
-        """The columns of the transform's result; each must have a name of its own and a type."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import NullType, VariantType
-
-        schema = self._frame.schema
-        twice = [name for name, count in Counter(each.name.lower() for each in schema).items() if count > 1]
-        if twice:
-            raise self._mismatch(f"gives the column {twice[0]!r} twice", "give each column a name of its own")
-        untyped = [each.name for each in schema if isinstance(each.dataType, NullType)]
-        if untyped:
-            raise self._mismatch(f"gives the column {untyped[0]!r} no type", "cast it, such as: cast(null as string)")
-        variants = [each.name for each in schema if isinstance(each.dataType, VariantType)]
-        if variants:
-            raise self._mismatch(f"gives {variants[0]!r}, a variant, which no lane writes", "cast it, or keep the text")
-        missing = [name for name in self._partitioned_by if name not in schema.names]
+        """The columns of the transform's result; the partition columns must be among them."""
+        columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
+        missing = [name for name in self._partitioned_by if name not in columns.names]
         if missing:
-            raise self._mismatch(
-                f"does not give the partition column {missing[0]!r}", "select it, or change sink.partition_by"
+            raise SchemaMismatch(
+                f"{self._pipeline.name}: {self._pipeline.transform} does not give the partition column {missing[0]!r}",
+                "select it, or change sink.partition_by",
             )
-        try:
-            return to_arrow_schema(schema, timezone="UTC")
-        except Exception as error:
-            raise self._mismatch(f"gives a type that no table can hold ({telling_line(error)})", "cast it") from error
-
-    def _mismatch(self, problem: str, remedy: str) -> SchemaMismatch:
-        return SchemaMismatch(f"{self._pipeline.name}: {self._pipeline.transform} {problem}", remedy)
+        return columns
 
     def _failure(self, error: Exception) -> TableError:
         transform = self._pipeline.transform
@@ -111,6 +95,34 @@ class SparkFrame:
         if is_contested(error):
             return TableError(problem, "try again")
         return RowsRefused(problem, "nothing was committed and the position is unchanged; correct that and run again")
+
+
+def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
+    """The columns of ``frame``; each must have a name of its own and a type that tables have.
+
+    ``made_by`` is for the message of :class:`SchemaMismatch`.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import NullType, VariantType
+
+    twice = [name for name, count in Counter(each.name.lower() for each in frame.schema).items() if count > 1]
+    if twice:
+        raise SchemaMismatch(f"{made_by} gives the column {twice[0]!r} twice", "give each column a name of its own")
+    for each in frame.schema:
+        if isinstance(each.dataType, NullType):
+            raise SchemaMismatch(
+                f"{made_by} gives the column {each.name!r} no type", "cast it, such as: cast(null as string)"
+            )
+        if isinstance(each.dataType, VariantType):
+            raise SchemaMismatch(
+                f"{made_by} gives {each.name!r}, a variant, which no lane writes", "cast it, or keep the text"
+            )
+    try:
+        return to_arrow_schema(frame.schema, timezone="UTC")
+    except Exception as error:
+        raise SchemaMismatch(
+            f"{made_by} gives a type that no table can hold ({telling_line(error)})", "cast it"
+        ) from error
 
 
 def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> DataFrame:
@@ -169,7 +181,7 @@ def _own(session: SparkSession) -> SparkSession:
     return own
 
 
-def _read(session: SparkSession, rows: WorkRows) -> DataFrame:
+def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
     """The decoded rows, with their types; values of partition directories are parsed to theirs."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -178,10 +190,10 @@ def _read(session: SparkSession, rows: WorkRows) -> DataFrame:
         return session.createDataFrame([], schema)
     work = _path(rows.work.uri)
     paths = [f"{work}/{each}" for each in rows.files]
-    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(_quoted, schema.names))
+    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quoted, schema.names))
 
 
-def _fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
+def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     """``frame`` with the table's types where those are wider; nested columns are Delta's own business."""
     from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -191,17 +203,17 @@ def _fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     columns = []
     for field in frame.schema:
         kind = wanted.get(field.name, field.dataType)
-        column = col(_quoted(field.name))
+        column = col(quoted(field.name))
         differs = kind != field.dataType and isinstance(kind, AtomicType)
         columns.append(column.cast(kind).alias(field.name) if differs else column)
     return frame.select(*columns)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _codec(codec: ParquetCodec) -> str:
+def codec_of(codec: ParquetCodec) -> str:
     return "lz4_raw" if codec is ParquetCodec.LZ4 else codec.value
 
 

@@ -159,6 +159,7 @@ class _Attempt:
         self._brings_columns = False
         self._settings = 0
         self._sent = False
+        self._wrote_nothing_at: int | None = None
         self._unclear = False
         self._problem: BaseException | None = None
 
@@ -342,6 +343,8 @@ class _Attempt:
             failpoint("state.commit.before")
             with self._alone():
                 self._write(snapshot, note)
+            if self.frame is not None and snapshot is not None:
+                self._wrote_nothing_at = snapshot.facts.version
             failpoint("state.commit.after")
         except Exception as error:
             self._problem = error
@@ -351,9 +354,13 @@ class _Attempt:
         return alone(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
-        """The one commit: a new table, more files, or other rows in the place of some."""
+        """The one commit: a new table, more files, or other rows in the place of some.
+
+        A statement of Spark that came back and left no entry in the log found nothing to do in this version of the
+        table: then the position moves alone.
+        """
         delta, replacement, frame = self.site.delta, self._replacement, self.frame
-        if frame is not None:
+        if frame is not None and (snapshot is None or snapshot.facts.version != self._wrote_nothing_at):
             table = None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
             frame.write(note, table, new_columns=self._brings_columns)
         elif snapshot is None:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
+from tidegate.column_specs import ColumnSource, Load, LoadType
+from tidegate.errors import TableError
 from tidegate.sink.batches import Batch
-from tidegate.spark.frames import SparkFrame
+from tidegate.spark.loading.frames import LoadFrame
+from tidegate.spark.loading.keys import Keys
+from tidegate.spark.loading.scd2 import Versions
+from tidegate.spark.loading.strategies import (
+    Append,
+    Deduplicated,
+    KeyOverwrite,
+    Overwrite,
+    ReplaceWindow,
+    Strategy,
+    Upsert,
+)
+from tidegate.spark.loading.windows import Guard, TableWindow
 from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -14,10 +28,47 @@ if TYPE_CHECKING:
 
 def load_frame(
     session: SparkSession, batch: Batch, *, window: RowFilter | None = None, chunk: bool = False
-) -> SparkFrame:
+) -> LoadFrame:
     """The rows of ``batch`` as they wait for their commit, by the pipeline's transform and load strategy.
 
     ``window`` has the bounds of the read, for strategies that look at the same part of the table; ``chunk``: it is one
     of a replay, which takes the place of what the table has there.
     """
-    raise NotImplementedError
+    owner = f"{batch.pipeline.name}/{batch.source.name}"
+    return LoadFrame(session, batch, strategy_of(batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk))
+
+
+def strategy_of(
+    load: Load, source: ColumnSource, owner: str, window: RowFilter | None = None, *, chunk: bool = False
+) -> Strategy:
+    """How the rows of a read with these bounds get into the table; ``owner`` is for messages."""
+    part = None if window is None else TableWindow(window, owner, load.window_columns, source.source_timezone)
+    guard = Guard(owner, load.max_delete_fraction, load.allow_empty_window)
+    order = tuple(load.window_columns.get(name, name) for name in source.watermark_columns)
+
+    def keys(names: tuple[str, ...]) -> Keys:
+        return Keys(names, owner, order, source.mode, load.tie_break)
+
+    match load.type:
+        case LoadType.APPEND if chunk and part is not None:
+            return ReplaceWindow(part, guard)
+        case LoadType.APPEND if load.deduplicate:
+            return Deduplicated(keys(load.deduplicate), part)
+        case LoadType.APPEND:
+            return Append()
+        case LoadType.OVERWRITE | LoadType.FULL_LOAD:
+            if chunk:
+                raise TableError(
+                    f"{owner}: a chunk of a replay cannot be loaded by {load.type.value}: that replaces the table",
+                    "run the pipeline: each run reads everything",
+                )
+            return Overwrite()
+        case LoadType.MERGE_UPSERT:
+            return Upsert(keys(load.merge_keys))
+        case LoadType.MERGE_OVERWRITE:
+            replaces = part if chunk or load.replace_by_watermark else None
+            return KeyOverwrite(keys(load.merge_keys), replaces, guard)
+        case LoadType.SCD2:
+            return Versions(keys(load.merge_keys), load.scd2_effective_column, load.scd2_attributes)
+        case _:
+            assert_never(load.type)

@@ -1,0 +1,211 @@
+"""``scd2``: every version of a row is kept, with the time from which and until which it held.
+
+All versions of the keys in the batch, those of the table and the new ones, make one line of time per key. A new version
+that says the same as the one before it is left out; one at a time that the table has already takes that one's values;
+any other is put at its place, wherever that is, and ends the version before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.spark.loading.keys import Keys, column, equal_keys, inserted, updated
+from tidegate.spark.loading.target import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+VALID_FROM, VALID_TO, IS_CURRENT = "__valid_from", "__valid_to", "__is_current"
+_KNOWN, _CORRECTS, _BEFORE, _NEXT, _ENDS = (
+    f"__tidegate_{name}" for name in ("known", "corrects", "before", "next", "ends")
+)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions by key. ``effective`` is the column that says when one began, else it is the latest watermark.
+
+    ``attributes`` make a version by their change; where none are named, all columns but keys and watermarks do.
+    """
+
+    keys: Keys
+    effective: str | None = None
+    attributes: tuple[str, ...] = ()
+    looks_twice = True
+
+    def columns(self, rows: pa.Schema) -> pa.Schema:
+        """Those of the rows, then the times of a version and whether it is the last one."""
+        import pyarrow
+
+        moment = pyarrow.timestamp("us", tz="UTC")
+        kinds = {VALID_FROM: moment, VALID_TO: moment, IS_CURRENT: pyarrow.bool_()}
+        for name in kinds:
+            if name in rows.names:
+                raise SchemaMismatch(f"{self.keys.owner}: the rows have a column {name!r} of their own", "rename it")
+            rows = rows.append(pyarrow.field(name, kinds[name]))
+        return rows
+
+    def check(self, rows: DataFrame) -> None:
+        """Keys, attributes and the effective time must be columns."""
+        self.keys.check(rows)
+        named = [*self.attributes, *([self.effective] if self.effective else [])]
+        for name in named:
+            if name not in rows.columns:
+                raise SchemaMismatch(
+                    f"{self.keys.owner}: {name!r} is not a column of the rows", f"they have: {', '.join(rows.columns)}"
+                )
+        self._effective(rows)
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        """The versions of a table that begins with this batch."""
+        from pyspark.sql import functions as f
+
+        timeline = self._timeline(self._arrived(rows))
+        return timeline.where(~f.col(_KNOWN)).drop(_KNOWN)
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        """Add new versions and end those before them, in one MERGE."""
+        arrived = self._arrived(rows)
+        known = self._known(rows, target)
+        timeline = self._timeline(known.unionByName(arrived, allowMissingColumns=True))
+        columns = [name for name in timeline.columns if name != _KNOWN]
+        names = (*self.keys.names, VALID_FROM)
+        target.merge(
+            timeline,
+            equal_keys(names, nulls=True),
+            f"WHEN MATCHED THEN UPDATE SET {updated([name for name in columns if name not in names])}",
+            f"WHEN NOT MATCHED AND NOT s.{_KNOWN} THEN INSERT {inserted(columns)}",
+        )
+
+    def _arrived(self, rows: DataFrame) -> DataFrame:
+        """The versions of the batch, one for each key and time."""
+        from pyspark.sql import functions as f
+
+        dated = rows.withColumn(VALID_FROM, self._effective(rows))
+        undated = dated.where(f.col(VALID_FROM).isNull()).select(*self.keys.columns()).head()
+        if undated is not None:
+            raise RowsRefused(
+                f"{self.keys.owner}: the row with the key {self.keys.told(undated)} has no time from which it holds",
+                "nothing was committed; leave such rows out, or name another column: sink.scd2_effective_column",
+            )
+        each = replace(self.keys, names=(*self.keys.names, VALID_FROM))
+        dated = each.latest(dated) if each.survey(dated).most > 1 else dated
+        return dated.withColumns(
+            {
+                VALID_TO: f.lit(None).cast("timestamp"),
+                IS_CURRENT: f.lit(None).cast("boolean"),
+                _KNOWN: f.lit(False),
+            }
+        )
+
+    def _known(self, rows: DataFrame, target: Target) -> DataFrame:
+        """All versions that the table has of the keys in the batch."""
+        from pyspark.sql import functions as f
+
+        table = target.read(rows.sparkSession)
+        if VALID_FROM not in table.columns:
+            raise SchemaMismatch(
+                f"{self.keys.owner}: the table has no column {VALID_FROM!r}, so its rows are no versions",
+                "write into another table, or add and fill the columns __valid_from, __valid_to and __is_current",
+            )
+        names = [name for name in (*rows.columns, VALID_FROM, VALID_TO, IS_CURRENT) if name in table.columns]
+        keys = self.keys.distinct(rows).alias("s")
+        same = f.expr(equal_keys(self.keys.names, nulls=True))
+        known = table.alias("t").join(keys, same, "left_semi").select(*map(column, names))
+        return known.withColumn(_KNOWN, f.lit(True))
+
+    def _timeline(self, versions: DataFrame) -> DataFrame:
+        """What is to be written of these versions: those that are new, and those of the table that change."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        said = f.struct(f.lit(0), *(_comparable(versions, name) for name in self._attributes(versions)))
+        line = Window.partitionBy(*self.keys.columns()).orderBy(VALID_FROM)
+        kept = _at_one_moment(versions, said, [*self.keys.columns(), f.col(VALID_FROM)])
+        before = kept.withColumn(_BEFORE, f.lag(said).over(line))
+        changing = before.where(f.col(_KNOWN) | f.col(_BEFORE).isNull() | ~f.col(_BEFORE).eqNullSafe(said))
+        following = changing.withColumns(
+            {_NEXT: f.lead(VALID_FROM).over(line), _ENDS: f.coalesce(f.lead(~f.col(_KNOWN)).over(line), f.lit(False))}
+        )
+        is_new, ends = ~f.col(_KNOWN), f.col(_ENDS)
+        until = f.when(is_new, f.col(_NEXT)).when(ends, f.least(VALID_TO, _NEXT)).otherwise(f.col(VALID_TO))
+        current = f.when(is_new, f.col(_NEXT).isNull()).otherwise(f.col(IS_CURRENT) & ~ends)
+        shorter = ~f.col(VALID_TO).eqNullSafe(until) | ~f.col(IS_CURRENT).eqNullSafe(current)
+        told = following.where(is_new | f.col(_CORRECTS) | shorter)
+        return told.withColumns({VALID_TO: until, IS_CURRENT: current}).drop(_BEFORE, _NEXT, _ENDS, _CORRECTS)
+
+    def _effective(self, rows: DataFrame) -> Column:
+        """When a version began."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+        names = [self.effective] if self.effective else [name for name in self.keys.order if name in rows.columns]
+        for name in names:
+            kind = rows.schema[name].dataType
+            if not isinstance(kind, DateType | TimestampType | TimestampNTZType):
+                raise SchemaMismatch(
+                    f"{self.keys.owner}: versions begin at {name!r}, and that is a {kind.simpleString()}",
+                    "name a column of dates or timestamps: sink.scd2_effective_column",
+                )
+        if not names:
+            raise SchemaMismatch(
+                f"{self.keys.owner}: no column says when a version began", "name one: sink.scd2_effective_column"
+            )
+        moments = [column(name).cast("timestamp") for name in names]
+        return moments[0] if len(moments) == 1 else f.greatest(*moments)
+
+    def _attributes(self, versions: DataFrame) -> tuple[str, ...]:
+        others = {*self.keys.names, *self.keys.order, self.effective, VALID_FROM, VALID_TO, IS_CURRENT, _KNOWN}
+        return self.attributes or tuple(name for name in versions.columns if name not in others)
+
+
+def _at_one_moment(versions: DataFrame, said: Column, moment: list[Column]) -> DataFrame:
+    """Each key and time once: a version that comes again is left out, one that is corrected is a version of the table
+    with other values.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    twins = Window.partitionBy(*moment).orderBy(f.col(_KNOWN).desc())
+    known = f.struct(said.alias("said"), f.col(VALID_TO).alias("until"), f.col(IS_CURRENT).alias("current"))
+    found = versions.withColumns({_BEFORE: f.lag(known).over(twins), _NEXT: f.lead(said).over(twins)})
+    is_twin, is_known = f.col(_BEFORE).isNotNull(), f.col(_KNOWN)
+    repeated = is_twin & f.col(_BEFORE)["said"].eqNullSafe(said)
+    replaced = f.col(_NEXT).isNotNull() & ~f.col(_NEXT).eqNullSafe(said)
+    return (
+        found.where(~repeated & ~replaced)
+        .withColumns(
+            {
+                _KNOWN: is_known | is_twin,
+                _CORRECTS: is_twin,
+                VALID_TO: f.when(is_twin, f.col(_BEFORE)["until"]).otherwise(f.col(VALID_TO)),
+                IS_CURRENT: f.when(is_twin, f.col(_BEFORE)["current"]).otherwise(f.col(IS_CURRENT)),
+            }
+        )
+        .drop(_BEFORE, _NEXT)
+    )
+
+
+def _comparable(rows: DataFrame, name: str) -> Column:
+    """A column that can be compared: maps as their text."""
+    from pyspark.sql import functions as f
+
+    return f.to_json(f.struct(column(name))) if _has_map(rows.schema[name].dataType) else column(name)
+
+
+def _has_map(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match kind:
+        case MapType():
+            return True
+        case ArrayType():
+            return _has_map(kind.elementType)
+        case StructType():
+            return any(_has_map(child.dataType) for child in kind.fields)
+        case _:
+            return False

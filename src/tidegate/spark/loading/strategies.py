@@ -1,0 +1,187 @@
+"""Load strategies that are one write or one MERGE: what becomes of the rows of a batch.
+
+Each gets rows that are stable, however often it looks at them, and a table that is there; a table that is not is begun
+with :meth:`Strategy.first`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.spark.loading.keys import Keys, Survey, equal_keys, inserted, updated
+from tidegate.spark.loading.target import Target
+from tidegate.spark.loading.windows import Guard, TableWindow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+_IS_ROW = "__tidegate_is_row"
+
+
+class Strategy(Protocol):
+    """How rows get into a table."""
+
+    looks_twice: bool
+    """Whether the rows are evaluated more than once, so that they must be kept where a transform made them."""
+
+    def columns(self, rows: pa.Schema) -> pa.Schema:
+        """The columns that the table gets for rows with these."""
+        ...
+
+    def check(self, rows: DataFrame) -> None:
+        """Refuse rows that the strategy cannot work with, by their columns."""
+        ...
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        """The rows of a table that begins with this batch."""
+        ...
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        """Write ``rows`` in one statement."""
+        ...
+
+
+class _Plain:
+    """The columns of the rows are those of the table."""
+
+    def columns(self, rows: pa.Schema) -> pa.Schema:
+        return rows
+
+    def check(self, rows: DataFrame) -> None:
+        """Nothing to refuse."""
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        return rows
+
+
+class Append(_Plain):
+    """Rows are added."""
+
+    looks_twice = False
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        target.save(rows)
+
+
+class Overwrite(_Plain):
+    """Rows take the place of all that the table has."""
+
+    looks_twice = False
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        target.save(rows, mode="overwrite")
+
+
+@dataclass(frozen=True)
+class ReplaceWindow(_Plain):
+    """Rows take the place of those that the table has in the window; for a replay into a table that only grows."""
+
+    window: TableWindow
+    guard: Guard
+    looks_twice = True
+
+    def check(self, rows: DataFrame) -> None:
+        self.window.check(tuple(rows.columns))
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        assert target.columns is not None
+        condition = self.window.condition(target.columns)
+        if rows.isEmpty():
+            self.guard.check_empty(rows, target, condition)
+        target.save(rows, mode="overwrite", replaced=condition)
+
+
+@dataclass(frozen=True)
+class _Keyed(_Plain):
+    """Rows are told apart by keys."""
+
+    keys: Keys
+    looks_twice = True
+
+    def check(self, rows: DataFrame) -> None:
+        self.keys.check(rows)
+
+    def once(self, rows: DataFrame) -> tuple[DataFrame, Survey]:
+        """Each key once, and what the keys look like."""
+        survey = self.keys.survey(rows)
+        return (self.keys.latest(rows) if survey.most > 1 else rows), survey
+
+
+@dataclass(frozen=True)
+class Upsert(_Keyed):
+    """Rows whose key the table has take the place of what it has, the others are added."""
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        return self.once(rows)[0]
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        rows, survey = self.once(rows)
+        others = [name for name in rows.columns if name not in self.keys.names]
+        update = [f"WHEN MATCHED THEN UPDATE SET {updated(others)}"] if others else []
+        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns)}"
+        target.merge(rows, equal_keys(self.keys.names, nulls=survey.has_nulls), *update, insert)
+
+
+@dataclass(frozen=True)
+class Deduplicated(_Keyed):
+    """Rows are added whose key the table does not have in the window, each key once.
+
+    The window is one of the table alone, so that its columns are called otherwise in the batch.
+    """
+
+    window: TableWindow | None = None
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        return self.once(rows)[0]
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        assert target.columns is not None
+        rows, survey = self.once(rows)
+        window = "true" if self.window is None else self.window.condition(target.columns)
+        mine = () if self.window is None else self.window.columns
+        called = {name: f"__tidegate_{number}" for number, name in enumerate(mine)}
+        same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
+        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
+        target.merge(rows.withColumnsRenamed(called), f"{same} AND ({window})", insert)
+
+
+@dataclass(frozen=True)
+class KeyOverwrite(_Keyed):
+    """All rows of the table whose key occurs in the batch, and with a window those in it, give way to the batch.
+
+    One MERGE: each key once, to delete what matches it, and beside them the rows, which match nothing.
+    """
+
+    window: TableWindow | None = None
+    guard: Guard | None = None
+
+    def check(self, rows: DataFrame) -> None:
+        self.keys.check(rows)
+        if self.window is not None:
+            self.window.check(tuple(rows.columns))
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        from pyspark.sql import functions as f
+
+        assert target.columns is not None
+        condition = None if self.window is None else self.window.condition(target.columns)
+        survey = self.keys.survey(rows, condition)
+        gone = []
+        if condition is not None:
+            assert self.guard is not None
+            self.guard.inside(survey.outside, condition)
+            self.guard.check(rows, survey.rows, self.keys, target, condition)
+            gone = [f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE"]
+        both = rows.withColumn(_IS_ROW, f.lit(True)).unionByName(
+            self.keys.distinct(rows).withColumn(_IS_ROW, f.lit(False)), allowMissingColumns=True
+        )
+        target.merge(
+            both,
+            f"NOT s.{_IS_ROW} AND {equal_keys(self.keys.names, nulls=survey.has_nulls)}",
+            "WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND s.{_IS_ROW} THEN INSERT {inserted(rows.columns)}",
+            *gone,
+        )

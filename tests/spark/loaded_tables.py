@@ -1,0 +1,137 @@
+"""A table that batches of a column source are loaded into, each by one commit, and questions to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.column_specs import ColumnSource, FunctionRead, Load, Value
+from tidegate.sink.batches import Batch
+from tidegate.sink.row_task import row_task
+from tidegate.spark.frames import columns_of
+from tidegate.spark.loading.opening import load_frame
+from tidegate.spark.row_writing import write_rows
+from tidegate.specs import Location, PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.state.files import Change
+from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.opened import Opened
+from tidegate.state.store import PositionStore
+from tidegate.state.work_areas import WorkRemover, new_work_area
+from tidegate.state.written_files import KIND
+from tidegate.storage.opening import open_store
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = "id bigint, u bigint, v string"
+
+
+def at(day: int) -> datetime:
+    """A day of January."""
+    return datetime(2026, 1, day, tzinfo=UTC)
+
+
+def window(**bounds: tuple[Value, Value]) -> RowFilter:
+    """Values from lower to upper, both inside."""
+    ranges = (
+        ColumnRange(column, Bound(low, inclusive=True), Bound(high, inclusive=True))
+        for column, (low, high) in bounds.items()
+    )
+    return RowFilter(tuple(ranges))
+
+
+class LoadedTable:
+    """One pipeline with one source."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        load: Load,
+        *,
+        watermarks: tuple[str, ...] = ("u",),
+        partition_by: PartitionBy | None = None,
+        transform: str | None = None,
+        source_timezone: str = "UTC",
+    ) -> None:
+        self.spark = spark
+        self.path = folder / "orders"
+        self.source = ColumnSource(
+            "db", FunctionRead("demo:rows"), watermark_columns=watermarks, source_timezone=source_timezone
+        )
+        self.pipeline = PipelineSpec(
+            "orders",
+            (),
+            SchemaSpec(infer=True),
+            SinkSpec(Location(self.path.as_uri()), partition_by=partition_by, load=load),
+            transform=None if transform is None else TransformSpec(sql=transform),
+            column_sources=(self.source,),
+        )
+        table = self.pipeline.sink.table
+        self.key = SourceKey("orders", "db")
+        self.store = open_store(table)
+        self.positions = PositionStore(
+            self.key, Identity("column", self.source.uri), table, self.store, payers={KIND: WorkRemover(self.store).pay}
+        )
+
+    def load(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        columns: str = COLUMNS,
+        *,
+        window: RowFilter | None = None,
+        chunk: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Opened:
+        """Open, write the rows into a work area, and commit them; ``meanwhile`` happens between the two."""
+        opened = self.positions.open()
+        area = new_work_area(self.key, self.pipeline.sink.table)
+        frame = self.spark.createDataFrame(list(rows), columns)
+        task = row_task(self.pipeline, self.source, columns_of(frame, "the test"), work=area.location)
+        batch = Batch.of(self.pipeline, self.source, task, write_rows(frame, task))
+        waiting = load_frame(self.spark, batch, window=window, chunk=chunk)
+        meanwhile()
+        change = Change(
+            state={"n": opened.version + 1},
+            embedded={"n": opened.version + 1},
+            rows=batch.rows,
+            frame=waiting,
+            schema=waiting.columns(opened.schema()),
+            partition_columns=opened.partition_columns if opened.table_id else batch.partitioned_by,
+            debts=(area.debt(),),
+        )
+        return self.positions.commit(opened, change)
+
+    def foreign(self, statement: str) -> None:
+        """Somebody else writes the table, which the statement calls ``{}``."""
+        self.spark.sql(statement.format(f"delta.`{self.path}`"))
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """What the table has, sorted."""
+        found = self.spark.read.format("delta").load(str(self.path)).select(*columns or ("id", "u", "v")).collect()
+        return sorted((tuple(row) for row in found), key=lambda row: [(value is not None, value) for value in row])
+
+    def log(self) -> list[dict[str, Any]]:
+        """One mapping of actions per commit."""
+        entries = sorted((self.path / "_delta_log").glob("*.json"))
+        return [_actions(path) for path in entries]
+
+    @property
+    def position(self) -> int:
+        """By the last commit that has one."""
+        return max(entry["txn"]["version"] for entry in self.log() if "txn" in entry)
+
+    def left(self) -> list[Path]:
+        """Files in work areas."""
+        return [path for path in (self.path / self.key.directory).glob("work/**/*") if path.is_file()]
+
+
+def _actions(path: Path) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for line in path.read_text().splitlines():
+        found |= json.loads(line)
+    return found

@@ -1,0 +1,80 @@
+"""Statements of Spark that find nothing to do commit nothing: then the position moves alone, in a commit of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from state.lake import SCHEMA, Lake
+from tidegate import failpoints
+from tidegate.state.files import Change
+from tidegate.state.table import CommitNote
+
+
+@dataclass
+class Statement:
+    """Something that Spark is told; what it does is one entry of ``acts`` for each time."""
+
+    acts: list[object]
+    asked: list[CommitNote] = field(default_factory=list)
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        self.asked.append(note)
+        act = self.acts.pop(0)
+        if isinstance(act, Exception):
+            raise act
+        if callable(act):
+            act()
+
+
+def change(statement: Statement) -> Change:
+    return Change({"next": 5}, {"next": 5}, schema=SCHEMA, frame=statement)
+
+
+def begun(folder: Path) -> Lake:
+    lake = Lake.local(folder / "t")
+    positions = lake.positions()
+    positions.commit(positions.open(), lake.change(0, 3))
+    return lake
+
+
+def test_the_position_moves_alone_after_a_statement_that_did_nothing(tmp_path: Path) -> None:
+    lake = begun(tmp_path)
+    positions, statement = lake.positions(), Statement([None])
+    after = positions.commit(positions.open(), change(statement))
+    assert (after.version, len(statement.asked), lake.ids()) == (2, 1, [0, 1, 2])
+    assert sorted(key for action in lake.log(1) for key in action) == ["commitInfo", "txn"]
+    assert lake.positions().open().state == {"next": 5}
+
+
+def test_a_statement_that_failed_is_given_again(tmp_path: Path) -> None:
+    lake = begun(tmp_path)
+    positions, statement = lake.positions(), Statement([OSError("reset"), None])
+    assert positions.commit(positions.open(), change(statement)).version == 2
+    assert len(statement.asked) == 2
+
+
+def test_a_statement_is_given_again_where_the_table_went_on_meanwhile(tmp_path: Path) -> None:
+    """What it did not find then, it may find now; and an entry that somebody replaced is made again."""
+    lake = begun(tmp_path)
+
+    def somebody_else() -> None:
+        write_deltalake(lake.location.uri, pa.table({"id": [9], "source": ["other"]}, schema=SCHEMA), mode="append")
+
+    positions, statement = lake.positions(), Statement([somebody_else, None])
+    assert positions.commit(positions.open(), change(statement)).version == 2
+    assert (len(statement.asked), lake.table().version()) == (2, 2)
+
+
+def test_a_lost_answer_to_the_lone_position_is_found_in_the_log(tmp_path: Path) -> None:
+    lake = begun(tmp_path)
+    positions, statement = lake.positions(), Statement([None])
+    failpoints.arm("state.commit.after=lose@2")
+    try:
+        assert positions.commit(positions.open(), change(statement)).version == 2
+    finally:
+        failpoints.arm("")
+    assert lake.table().version() == 1
