@@ -6,6 +6,7 @@ UTC. So a literal means the same whatever zone the machine or the session is in.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -37,6 +38,9 @@ _DRIVERS = {
     "sqlite": Dialect.SQLITE,
 }
 _QUOTES = {Dialect.SPARK: ("`", "`"), Dialect.MYSQL: ("`", "`"), Dialect.SQLSERVER: ("[", "]")}
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What sorts alike as text and as a UUID, which has no collation."""
+
 _WITHOUT_BOOLEANS = (Dialect.SQLSERVER, Dialect.ORACLE, Dialect.SQLITE)
 
 
@@ -52,6 +56,27 @@ def quoted(identifier: str, dialect: Dialect) -> str:
         raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
     opening, closing = _QUOTES.get(dialect, ('"', '"'))
     return f"{opening}{identifier.replace(closing, closing * 2)}{closing}"
+
+
+def ordered(identifier: str, value: Value, dialect: Dialect) -> str:
+    """The column, to be compared with ``value``: text sorts by its characters, whatever language the database has.
+
+    In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above.
+    """
+    name = quoted(identifier, dialect)
+    if not isinstance(value, str) or (dialect is Dialect.POSTGRESQL and _UUID.fullmatch(value)):
+        return name
+    match dialect:
+        case Dialect.POSTGRESQL:
+            return f'CAST({name} AS TEXT) COLLATE "C"'
+        case Dialect.MYSQL:
+            return f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin"
+        case Dialect.SQLSERVER:
+            return f"CAST({name} AS NVARCHAR(4000)) COLLATE Latin1_General_100_BIN2"
+        case Dialect.SQLITE:
+            return f"{name} COLLATE BINARY"
+        case _:
+            return name
 
 
 def literal(value: Value, dialect: Dialect) -> str:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from tidegate.column_specs import NullWatermark, Value, WatermarkMode
 from tidegate.watermarks.column_values import is_above
-from tidegate.watermarks.dialects import Dialect, literal, quoted
+from tidegate.watermarks.dialects import Dialect, literal, ordered, quoted
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 Row = Mapping[str, Value | None]
@@ -61,9 +61,9 @@ def _is_capped(each: ColumnRange) -> bool:
     return each.upper is not None or each.only_null
 
 
-def _compared(name: str, sign: str, bound: Bound, dialect: Dialect) -> str:
+def _compared(column: str, sign: str, bound: Bound, dialect: Dialect) -> str:
     equal = "=" if bound.inclusive else ""
-    return f"{name} {sign}{equal} {literal(bound.value, dialect)}"
+    return f"{ordered(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
 
 
 class _Any:
@@ -97,12 +97,12 @@ class _Any:
             if each.only_null:
                 parts.append([f"{name} IS NULL"])
             elif each.upper is not None:
-                cap = _compared(name, "<", each.upper, self._dialect)
+                cap = _compared(each.column, "<", each.upper, self._dialect)
                 parts.append([cap] if self._is_single and not self._includes else [cap, f"{name} IS NULL"])
         return parts
 
     def _wanted(self, name: str, each: ColumnRange) -> str:
-        return f"{name} IS NOT NULL" if each.lower is None else _compared(name, ">", each.lower, self._dialect)
+        return f"{name} IS NOT NULL" if each.lower is None else _compared(each.column, ">", each.lower, self._dialect)
 
 
 class _Tuple:
@@ -130,10 +130,10 @@ class _Tuple:
         return [[self._cursor("<", self._uppers), *self._nulls]] if self._uppers else []
 
     def _cursor(self, sign: str, bounds: Sequence[Bound], place: int = 0) -> str:
-        name, bound = self._names[place], bounds[place]
+        column, bound = self._rows.columns[place], bounds[place]
         if place == len(bounds) - 1:
-            return _compared(name, sign, bound, self._dialect)
-        value = literal(bound.value, self._dialect)
+            return _compared(column, sign, bound, self._dialect)
+        name, value = ordered(column, bound.value, self._dialect), literal(bound.value, self._dialect)
         rest = self._cursor(sign, bounds, place + 1)
         exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
         return exact if place else f"({name} {sign}= {value} AND {exact})"

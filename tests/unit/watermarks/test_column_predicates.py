@@ -90,7 +90,26 @@ def test_other_predicates(rows: RowFilter, text: str | None) -> None:
 
 def test_names_are_quoted_and_text_is_escaped_for_the_database() -> None:
     rows = RowFilter((ColumnRange('a" OR 1=1', Bound("x' OR '1'='1")),))
-    assert predicate(rows, Dialect.POSTGRESQL) == "\"a\"\" OR 1=1\" > 'x'' OR ''1''=''1'"
+    assert predicate(rows, Dialect.ANSI) == "\"a\"\" OR 1=1\" > 'x'' OR ''1''=''1'"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (Dialect.POSTGRESQL, """CAST("u" AS TEXT) COLLATE "C" > 'a'"""),
+        (Dialect.MYSQL, "CONVERT(`u` USING utf8mb4) COLLATE utf8mb4_bin > 'a'"),
+        (Dialect.SQLSERVER, "CAST([u] AS NVARCHAR(4000)) COLLATE Latin1_General_100_BIN2 > N'a'"),
+        (Dialect.SQLITE, """"u" COLLATE BINARY > 'a'"""),
+        (Dialect.SPARK, "`u` > 'a'"),
+    ],
+)
+def test_text_is_compared_by_its_characters_whatever_language_the_database_has(dialect: Dialect, text: str) -> None:
+    assert predicate(RowFilter((ColumnRange("u", Bound("a")),)), dialect) == text
+
+
+def test_a_uuid_is_compared_as_it_is() -> None:
+    value = "01926abc-0000-7000-8000-000000000000"
+    assert predicate(RowFilter((ColumnRange("u", Bound(value)),)), Dialect.POSTGRESQL) == f"\"u\" > '{value}'"
 
 
 @pytest.mark.parametrize(
