@@ -58,6 +58,8 @@ class Authentication:
         """Texts that must not show in any message."""
         auth = self._auth
         known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
+        if auth.password is not None:
+            known.append(_encoded(auth.user or "", auth.password.value))
         return tuple(each for each in [*known, self._token or ""] if each)
 
     def _new_token(self) -> str:
@@ -72,7 +74,11 @@ class Authentication:
 
 def basic(user: str, password: str) -> str:
     """The header of HTTP Basic."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    return f"Basic {_encoded(user, password)}"
+
+
+def _encoded(user: str, password: str) -> str:
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def _text(secret: Secret | None, name: str) -> str:

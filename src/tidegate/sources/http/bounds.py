@@ -40,6 +40,11 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
     ranges = _mapped(params, rows)
     lower = _lower(params, ranges, zone) if _can_be_sent(rows) else ()
     upper = next((each.upper for each in ranges if each.upper is not None), None)
+    if params.to_param is None and params.split > 1:
+        raise SourceError(
+            f"split: {params.split} needs watermark_to_param: without it every part would reach to the end",
+            "name the server's parameter for the upper bound, or leave out split",
+        )
     if params.to_param is None:
         return (Part(lower),)
     last = _sent_upper(upper, params, zone, now, ranges)

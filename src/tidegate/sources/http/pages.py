@@ -6,6 +6,7 @@ A page is kept on disk where it is large, until its end has come: half a page is
 from __future__ import annotations
 
 import hashlib
+import io
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ _BLOCK_BYTES = 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 _MEGABYTE = 1024 * 1024
 _ERRORS = ("error", "errors")
+_NO_CONTENT = 204
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ def page_of(response: httpx.Response, read: HttpRead) -> Page:
     Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
     """
     where = shown(str(response.url))
+    if response.status_code == _NO_CONTENT:
+        return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
     _check_type(response, where)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from tidegate.column_specs import HttpRead
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.http.bounds import Part
 
 _PORTS = {"http": 80, "https": 443}
@@ -33,7 +33,7 @@ class Request:
 
     def following(self, link: str) -> Request:
         """The request of a link in the answer to this one; it carries its own parameters."""
-        return replace(self, url=urljoin(self.url, link), params={})
+        return replace(self, url=joined(self.url, link), params={})
 
 
 def request_of(read: HttpRead, part: Part) -> Request:
@@ -52,6 +52,25 @@ def origin(url: str) -> tuple[str, str, int | None]:
     """What credentials belong to: scheme, host and port."""
     parsed = urlsplit(url)
     return parsed.scheme, (parsed.hostname or "").lower(), parsed.port or _PORTS.get(parsed.scheme)
+
+
+def joined(url: str, link: str) -> str:
+    """Where a link leads that was found at ``url``; raises where that is no address of an HTTP server."""
+    try:
+        target = urljoin(url, link)
+        scheme, host, _ = origin(target)
+    except ValueError:
+        scheme, host = "", ""
+    if scheme not in _PORTS or not host:
+        raise leads_nowhere(url)
+    return target
+
+
+def leads_nowhere(url: str) -> SourceError:
+    """A link or a redirect that cannot be followed."""
+    return SourceError(
+        f"{shown(url)} leads to something that is no address of an HTTP server", "see what the server does"
+    )
 
 
 def shown(url: str) -> str:

@@ -86,7 +86,7 @@ class Scanner:
         if self._depth or self._in_string or not bytes(self._rest).strip():
             raise CutOff
         try:
-            return orjson.loads(self._rest)
+            return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))
         except orjson.JSONDecodeError as error:
             raise NotAnswer(f"not JSON ({error})") from error
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
-from urllib.parse import urljoin
 
 import httpx
 
@@ -22,7 +21,7 @@ from tidegate.column_specs import HttpRead
 from tidegate.errors import SourceError
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
-from tidegate.sources.http.requests import Request, origin, shown
+from tidegate.sources.http.requests import Request, joined, leads_nowhere, origin, shown
 
 Received = TypeVar("Received")
 
@@ -32,6 +31,8 @@ _TOO_MANY = 429
 _UNAUTHORIZED = 401
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXCERPT = 200
+_SECRET_LENGTH = 6
+"""Shorter values of headers are no secrets, and hiding them would garble messages."""
 
 
 class TryAgain(Exception):
@@ -109,6 +110,10 @@ class Sender:
             with self._answer(request) as response:
                 self._check(response, request)
                 return receive(response)
+        except SourceError as error:
+            raise SourceError(self._clean(error.problem), error.remedy) from error.__cause__
+        except httpx.InvalidURL as error:
+            raise leads_nowhere(request.url) from error
         except httpx.TimeoutException as error:
             raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
@@ -147,7 +152,7 @@ class Sender:
         return self._client.send(built, stream=True)
 
     def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
-        target = urljoin(url, response.headers["location"])
+        target = joined(url, response.headers["location"])
         if request.method in _HARMLESS or (response.status_code in (307, 308) and origin(target) == self._home):
             return target
         raise SourceError(
@@ -184,7 +189,9 @@ class Sender:
         return self._clean(" ".join(taken.decode("utf-8", "replace").split()))[:_EXCERPT] or "(empty)"
 
     def _clean(self, text: str) -> str:
-        for secret in (*self._authentication.secrets(), *self._read.headers.values()):
+        """``text`` without secrets that the server repeats."""
+        headers = (value for value in self._read.headers.values() if len(value) >= _SECRET_LENGTH)
+        for secret in (*self._authentication.secrets(), *headers):
             text = text.replace(secret, "***")
         return text
 

@@ -73,6 +73,13 @@ def test_nothing_is_an_empty_list_where_the_total_says_so(api: Api) -> None:
     assert fetched(read_of(api, pagination=paging)) == []
 
 
+def test_no_content_is_an_empty_page_and_a_byte_order_mark_no_content(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b"", 204, kind=None)
+    assert fetched(read_of(api)) == []
+    api.routes["/items"] = lambda asked: Answer(b"\xef\xbb\xbf" + json.dumps({"data": ROWS}).encode())
+    assert fetched(read_of(api)) == ROWS
+
+
 def test_records_lie_deep_and_over_many_lines(api: Api) -> None:
     text = json.dumps({"a": {"b": {"c": ROWS}}}, indent=2).encode()
     api.routes["/items"] = lambda asked: Answer(text, is_zipped=True)

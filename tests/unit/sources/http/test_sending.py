@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from itertools import pairwise
 
 import pytest
 
@@ -16,8 +15,11 @@ from support.http_reads import ROWS, fetched, read_of
 from tidegate.column_specs import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
 from tidegate.errors import ConfigError, SourceError
 from tidegate.locations import Options, Secret
+from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.fetching import Counts
 from tidegate.sources.http.pacing import Pace, slot_count
+from tidegate.sources.http.requests import request_of
+from tidegate.sources.http.sending import Sender
 
 BUSY = Answer({"message": "busy"}, 503)
 BEARER = HttpAuth(AuthKind.BEARER, token=Secret("canary"))
@@ -117,10 +119,6 @@ def test_a_post_is_sent_once_unless_it_is_harmless(api: Api, fault: Answer) -> N
     api.faults["/items"].append(fault)
     assert fetched(read_of(api, method="POST", body={"q": 1}, idempotent=True)) == ROWS
     assert [each.body for each in api.asked] == [{"q": 1}] * 3
-
-
-def only_with(header: str, value: str) -> dict[str, object]:
-    return {"routes": lambda asked: Answer({"data": ROWS}) if asked.headers.get(header) == value else Answer({}, 401)}
 
 
 def test_who_asks_is_told_in_four_ways(api: Api) -> None:
@@ -285,9 +283,43 @@ def test_no_window_has_more_requests_than_the_limit() -> None:
         assert begun[0] > 0
 
 
-def test_the_limit_holds_for_repeated_requests_too(api: Api) -> None:
-    api.routes["/items"] = by_offset(ROWS)
-    api.faults["/items"].extend([BUSY, BUSY])
-    paging = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
-    assert fetched(read_of(api, pagination=paging, rate_limit=RateLimit(20, 1.0))) == ROWS
-    assert all(later.at - first.at > 0.04 for first, later in pairwise(api.asked))
+class CountingPace(Pace):
+    """Tells how often it was asked."""
+
+    asked = 0
+
+    def wait(self) -> None:
+        self.asked += 1
+
+
+def test_every_request_is_paced_also_repeated_ones_redirects_and_those_for_tokens(api: Api) -> None:
+    auth = oauth(api, 1)
+    api.routes["/start"] = lambda asked: Answer(b"", 302, {"Location": "/items"})
+    api.faults["/start"].append(BUSY)
+    pace = CountingPace(None, 1)
+    sender = Sender(read_of(api, "/start", auth=auth), pace)
+    sender.fetched(request_of(read_of(api, "/start"), Part()), lambda response: response.read())
+    sender.close()
+    assert [each.path for each in api.asked] == ["/token", "/start", "/start", "/items"]
+    assert pace.asked == sender.requests == len(api.asked)
+
+
+@pytest.mark.parametrize("link", ["ftp://elsewhere/x", "javascript:alert(1)", "http://[oops", "https:///x"])
+def test_a_link_to_nowhere_is_an_error(api: Api, link: str) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS, "next": link})
+    with pytest.raises(SourceError, match="no address of an HTTP server"):
+        fetched(read_of(api, pagination=Pagination(PaginationKind.NEXT_LINK, next="next")))
+    api.routes["/items"] = lambda asked: Answer(b"", 302, {"Location": link})
+    with pytest.raises(SourceError, match="no address of an HTTP server"):
+        fetched(read_of(api))
+
+
+def test_secrets_that_an_answer_repeats_are_hidden(api: Api) -> None:
+    auth = HttpAuth(AuthKind.BASIC, user="me", password=Secret("canary"))
+    api.routes["/items"] = lambda asked: Answer({"error": f"{asked.headers} canary"})
+    with pytest.raises(SourceError, match=r"tells an error.*\*\*\*") as raised:
+        fetched(read_of(api, auth=auth, headers=Options({"X-Tenant": "tenant-canary", "X-Version": "1"})))
+    told = str(raised.value)
+    assert "canary" not in told
+    assert base64.b64encode(b"me:canary").decode() not in told
+    assert "127.0.0.1" in told
