@@ -16,8 +16,8 @@ from tidegate.config.problems import Problem, problem
 from tidegate.config.schema_checks import schema_problems
 from tidegate.config.source_kinds import is_followed_by_columns
 from tidegate.config.state_checks import state_problems
-from tidegate.config.tree import Block, Items, Loc, Scalar, find
-from tidegate.config.words import words
+from tidegate.config.tree import Block, Loc, Scalar, find
+from tidegate.config.words import WHOLE, declared_types, is_on, words
 from tidegate.schema.names import RESCUED
 from tidegate.table_properties import why_not
 
@@ -50,11 +50,7 @@ def together(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> 
 
 def _declared(pipeline: Block) -> dict[str, str] | None:
     """Type by name of the declared columns; None where they are inferred."""
-    fields = pipeline.block("schema").get("fields")
-    if not isinstance(fields, Items) or not fields:
-        return None
-    blocks = [item for item in fields if isinstance(item, Block)]
-    return {str(each.text("name") or ""): str(each.text("type") or "") for each in blocks}
+    return declared_types(pipeline) if pipeline.block("schema").get("fields") else None
 
 
 def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
@@ -160,7 +156,9 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
 def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:
     for source, block in root.block("pipelines").block(name).blocks("sources"):
         uri = block.text("source_uri")
-        filters = repr([words(block.get(key)) for key in ("pattern", "exclude")] + [_endings(block)])
+        filters = repr(
+            [words(block.get(key)) for key in ("pattern", "exclude", "filter_expression")] + [_endings(block)]
+        )
         yield _Writer(name, source, absolute(uri) if uri else "", filters)
 
 
@@ -190,18 +188,28 @@ def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterato
 
 
 def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -> Iterator[Problem]:
-    """Who replaces a table's columns is its only source."""
-    for name in names:
-        if len(writers) > 1 and root.block("pipelines").block(name).text("schema_evolution") == "overwrite":
-            others = ", ".join(writer.title for writer in writers)
-            text = f"overwrite wants to be the only source of its table, which has {others}; allowed: merge, strict"
-            yield problem(root, ("pipelines", name, "schema_evolution"), text)
+    """Who replaces a table's columns, its rows or those of a window is its only source."""
+    others = ", ".join(writer.title for writer in writers)
+    alone = f"wants to be the only source of its table, which has {others}"
+    for name in names if len(writers) > 1 else ():
+        pipeline = root.block("pipelines").block(name)
+        where, sink = ("pipelines", name), pipeline.block("sink")
+        if pipeline.text("schema_evolution") == "overwrite":
+            yield problem(root, (*where, "schema_evolution"), f"overwrite {alone}; allowed: merge, strict")
+        if (kind := sink.text("load_type")) in WHOLE:
+            yield problem(root, (*where, "sink", "load_type"), f"{kind} {alone}; allowed: merge_upsert, append")
+        if is_on(sink, "replace_by_watermark"):
+            text = f"{alone}; allowed: false, or a table of its own"
+            yield problem(root, (*where, "sink", "replace_by_watermark"), text)
 
 
 def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
-    """Pipelines of one table partition it alike and want the same properties."""
+    """Pipelines of one table make it of one format, partition it alike and want the same properties."""
     first, wanted = _template(root, names[0]), _properties(root, names[0])
     for name in names[1:]:
+        if _format(root, name) != _format(root, names[0]):
+            text = f"pipeline {names[0]!r} writes another format to this place; allowed: the same"
+            yield problem(root, ("pipelines", name, "sink"), text)
         if _properties(root, name) != wanted:
             text = f"pipeline {names[0]!r} writes this table with other table_properties; allowed: the same"
             yield problem(root, ("pipelines", name, "sink"), text)
@@ -213,6 +221,10 @@ def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
 def _properties(root: Block, name: str) -> dict[str, str]:
     block = root.block("pipelines").block(name).block("sink").block("table_properties")
     return {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
+
+
+def _format(root: Block, name: str) -> str:
+    return str(root.block("pipelines").block(name).block("sink").text("format") or "delta")
 
 
 def _template(root: Block, name: str) -> str:

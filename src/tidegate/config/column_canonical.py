@@ -25,7 +25,7 @@ from tidegate.column_specs import (
     TableFormat,
     TableRead,
 )
-from tidegate.config.problems import MASK, looks_secret, masked
+from tidegate.config.problems import MASK, looks_secret, masked, masked_address
 from tidegate.csv_options import CsvOptions
 from tidegate.locations import Secret
 from tidegate.specs import PipelineSpec
@@ -279,19 +279,6 @@ def state_keys(state: StateSpec) -> dict[str, Any]:
     """The state provider, without user, password and parameters in its address."""
     return {
         "provider": state.provider.value,
-        "url": address_without_secrets(state.url.value) if state.url is not None else None,
+        "url": masked_address(state.url.value) if state.url is not None else None,
         "storage_options": dict.fromkeys(state.options, MASK),
     }
-
-
-def address_without_secrets(url: str) -> str:
-    """``url`` with all that may be secret masked: user and password, and parameters.
-
-    >>> address_without_secrets("postgresql://me:p@ss/w@host/state?sslmode=require")
-    'postgresql://***@host/state?***'
-    """
-    scheme, found, rest = url.partition("://")
-    place, asked, _ = rest.partition("?")
-    before, at, behind = place.rpartition("@")
-    shown = f"{MASK}@{behind}" if at or before else behind
-    return f"{scheme}{found}{shown}" + (f"?{MASK}" if asked else "")

@@ -11,9 +11,10 @@ from tidegate.config.http_checks import connection_problems, request_problems
 from tidegate.config.load_checks import load_problems
 from tidegate.config.problems import Problem, problem
 from tidegate.config.source_kinds import is_followed_by_columns, tag_of_connection
-from tidegate.config.tree import Block, Loc
-from tidegate.config.words import words
+from tidegate.config.tree import Block
+from tidegate.config.words import backward, declared_types, words
 
+Path = tuple[str, ...]
 _OF_FORMATS = {
     "csv": ("csv",),
     "sheet": ("excel",),
@@ -21,6 +22,7 @@ _OF_FORMATS = {
     "pattern": ("parquet", "csv", "json", "excel"),
 }
 _IN_REQUESTS = ("watermark_param_mapping", "watermark_to_param", "watermark_param_location", "watermark_param_format")
+_TIMES = ("timestamp", "date")
 _OF_LINES = ("_source_file", "_source_record")
 
 
@@ -31,11 +33,11 @@ def connections_problems(root: Block) -> Iterator[Problem]:
             yield from connection_problems(root, ("connections", name), connection)
 
 
-def column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Problems of one pipeline; ``sources`` are those that are not reported already."""
     followed = {name: block for name, block in sources.items() if is_followed_by_columns(block)}
     if not followed:
-        yield from _file_sink_problems(root, where, pipeline)
+        yield from _file_sink_problems(root, where, pipeline) if sources else ()
         return
     files = [name for name in sources if name not in followed]
     if files:
@@ -43,13 +45,15 @@ def column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[s
             f"is a source of files, and {next(iter(followed))!r} is not; allowed: a pipeline of its own for each kind"
         )
         yield problem(root, (*where, "sources", files[0]), text)
+    declared = declared_types(pipeline)
     for name, source in followed.items():
         yield from _source_problems(root, (*where, "sources", name), source)
+        yield from _look_back_problems(root, (*where, "sources", name), source, declared)
     yield from _pipeline_problems(root, where, pipeline)
     yield from load_problems(root, where, pipeline, followed)
 
 
-def _file_sink_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+def _file_sink_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Problem]:
     sink = pipeline.block("sink")
     kind = sink.text("load_type")
     if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
@@ -60,7 +64,7 @@ def _file_sink_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Pr
         yield problem(root, (*where, "sink", "format"), text)
 
 
-def _source_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+def _source_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
     kind = str(source.text("type"))
     if kind == "jdbc" and (source.get("table") is None) == (source.get("query") is None):
         both = source.get("table") is not None
@@ -75,7 +79,7 @@ def _source_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem
     yield from _configure_problems(root, where, source, kind)
 
 
-def _configure_problems(root: Block, where: Loc, source: Block, kind: str) -> Iterator[Problem]:
+def _configure_problems(root: Block, where: Path, source: Block, kind: str) -> Iterator[Problem]:
     """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
     configure = source.block("configure")
     for key, node in configure.items():
@@ -86,7 +90,25 @@ def _configure_problems(root: Block, where: Loc, source: Block, kind: str) -> It
             yield problem(root, (*where, "configure", key), text)
 
 
-def _pipeline_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+def _look_back_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """A look-back of days on a number, and of a number on times, where the types are declared."""
+    found = backward(root, where, source)
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    for column in columns[:1] if source.text("watermark_mode") == "tuple" else columns:
+        kind = declared.get(column, "")
+        fits = [key for key in found.keys if (key == "value") == (kind not in _TIMES)]
+        if found.keys and kind and (not fits or not _is_number_or_time(kind)):
+            use = "backward: {value: …}" if kind not in _TIMES else "backward: {days: …}"
+            use = use if _is_number_or_time(kind) else "another column; look-back is for numbers and times"
+            text = f"a look-back by {', '.join(found.keys)} does not fit {column!r}, which is of type {kind}; use {use}"
+            yield problem(root, found.place, text)
+
+
+def _is_number_or_time(kind: str) -> bool:
+    return kind in (*_TIMES, "int32", "int64", "float32", "float64") or kind.startswith("decimal")
+
+
+def _pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Problem]:
     """Parts of a pipeline that belong to files."""
     if pipeline.text("delivery") == "staged":
         text = "staged, and its sources are no files; allowed: direct"

@@ -18,15 +18,15 @@ _AUTH = {
 _MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
 _PAGES = {
     "none": (),
-    "offset": ("param",),
-    "page": ("param",),
-    "cursor": ("param", "next"),
+    "offset": (),
+    "page": (),
+    "cursor": ("next",),
     "next_link": (),
 }
 _MORE_PAGES = {
-    "offset": ("size_param", "size", "start", "total", "max_pages"),
-    "page": ("size_param", "size", "start", "total", "max_pages"),
-    "cursor": ("size_param", "size", "total", "max_pages"),
+    "offset": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "page": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "cursor": ("param", "size_param", "size", "total", "max_pages"),
     "next_link": ("size_param", "size", "next", "total", "max_pages"),
 }
 
@@ -82,11 +82,12 @@ def _bound_problems(root: Block, where: Loc, source: Block, *, posts: bool) -> I
             known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
             text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
             yield problem(root, (*at, column), text)
-    if mapped and source.text("watermark_mode") != "tuple":
-        missing = [column for column in columns if column not in mapped]
-        if missing:
-            text = f"leaves out {', '.join(missing)}, whose new rows the server would not send; allowed: all or none"
-            yield problem(root, at, text)
+    if mapped and len(columns) > 1 and (source.text("watermark_mode") != "tuple" or mapped != columns[:1]):
+        text = (
+            "a server gives records that fulfil all parameters, and those that are new by one column alone would be "
+            "missing; allowed: one watermark column, or watermark_mode: tuple with the first column mapped"
+        )
+        yield problem(root, at, text)
     if setting(source, "watermark_param_location") == "body" and not posts:
         text = "body, and the method is GET; set method: POST, or params"
         yield problem(root, (*where, *_place(source, "watermark_param_location")), text)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block, Loc
-from tidegate.config.words import is_on, looks_back, words
+from tidegate.config.words import WHOLE, backward, declared_types, is_on, words
 
+Path = tuple[str, ...]
 MERGES = ("merge_upsert", "merge_overwrite", "scd2")
-WHOLE = ("overwrite", "full_load")
 _OF_LOADS = {
     "merge_keys": MERGES,
     "replace_by_watermark": ("merge_overwrite",),
@@ -19,10 +19,11 @@ _OF_LOADS = {
     "tie_break": ("append", "merge_upsert", "scd2"),
 }
 _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
+VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 _OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
 
 
-def load_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
     sink = pipeline.block("sink")
     kind = str(sink.text("load_type") or "append")
@@ -32,10 +33,9 @@ def load_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str
         yield from _window_problems(root, where, sources)
     elif kind == "append":
         yield from _append_problems(root, where, sink, sources)
+    if kind == "scd2":
+        yield from _version_problems(root, where, pipeline, sources)
     yield from _column_problems(root, where, pipeline, sources)
-    if kind in WHOLE and len(sources) > 1:
-        text = f"{kind} replaces the whole table, and the pipeline has several sources; allowed: one"
-        yield problem(root, (*at, "load_type"), text)
     if sink.text("format") == "parquet":
         yield from _parquet_problems(root, at, sink, kind)
 
@@ -54,16 +54,13 @@ def _key_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Prob
             yield problem(root, (*at, key), text)
 
 
-def _window_problems(root: Block, where: Loc, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _window_problems(root: Block, where: Path, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Replacing by watermark deletes what lies in the window and does not come back."""
-    if len(sources) > 1:
-        text = "replaces all rows of a window, and the pipeline has several sources; allowed: one"
-        yield problem(root, (*where, "sink", "replace_by_watermark"), text)
     for name, source in sources.items():
         at = (*where, "sources", name)
         if not words(source.get("watermark_columns")):
             yield problem(root, (*at, "watermark_columns"), "is missing; replace_by_watermark needs it")
-        elif not looks_back(root, source):
+        elif not backward(root, at, source).keys:
             text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
             yield problem(root, (*at, "backward"), text)
         if source.text("watermark_mode") == "tuple":
@@ -71,19 +68,19 @@ def _window_problems(root: Block, where: Loc, sources: Mapping[str, Block]) -> I
             yield problem(root, (*at, "watermark_mode"), text)
 
 
-def _append_problems(root: Block, where: Loc, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _append_problems(root: Block, where: Path, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Appending writes what is read again once more."""
     for name, source in sources.items():
         at = (*where, "sources", name)
         if not words(source.get("watermark_columns")):
             text = "is missing: each run would append everything again; give it, or another load_type than append"
             yield problem(root, (*at, "watermark_columns"), text)
-        elif looks_back(root, source) and not words(sink.get("deduplicate")):
+        elif backward(root, at, source).keys and not words(sink.get("deduplicate")):
             text = (
                 "look-back reads rows again, and append would write them twice; set load_type: merge_upsert or "
                 "merge_overwrite, or give deduplicate: [keys]"
             )
-            yield problem(root, (*at, _place_of_look_back(source)), text)
+            yield problem(root, backward(root, at, source).place, text)
         if source.text("null_watermark") == "include":
             text = (
                 "include reads such rows each time, and append would write them again; allowed: with merge or replace"
@@ -91,13 +88,19 @@ def _append_problems(root: Block, where: Loc, sink: Block, sources: Mapping[str,
             yield problem(root, (*at, "null_watermark"), text)
 
 
-def _place_of_look_back(source: Block) -> str:
-    """The key that gives a source its look-back."""
-    own = [key for key in source if key.startswith("backward")]
-    return own[0] if own else "configure" if "configure" in source else "connection"
+def _version_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """A version has a time, and columns of its own."""
+    followed = all(words(source.get("watermark_columns")) for source in sources.values())
+    if pipeline.block("sink").get("scd2_effective_column") is None and not followed:
+        text = "is missing; without watermark_columns nothing else tells when a version began"
+        yield problem(root, (*where, "sink", "scd2_effective_column"), text)
+    for column in declared_types(pipeline):
+        if column.lower() in VERSION_COLUMNS:
+            text = f"{column!r} is a column that scd2 makes; allowed: another name"
+            yield problem(root, (*where, "schema", "fields"), text)
 
 
-def _column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Columns that a table cannot have, or that no source has."""
     sink = pipeline.block("sink")
     transformed = any(pipeline.block("transform").get(key) is not None for key in ("sql", "python"))
@@ -109,19 +112,12 @@ def _column_problems(root: Block, where: Loc, pipeline: Block, sources: Mapping[
             yield problem(root, at, text)
         elif not transformed:
             yield problem(root, at, "columns keep their names without a transform; remove it")
-    declared = _declared(pipeline)
+    declared = {name.lower(): name for name in declared_types(pipeline)}
     for key in () if transformed or not declared else ("merge_keys", "tie_break", "deduplicate", "scd2_attributes"):
         for word in words(sink.get(key)):
             if word.lower() not in declared:
                 text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
                 yield problem(root, (*where, "sink", key), text)
-
-
-def _declared(pipeline: Block) -> dict[str, str]:
-    fields = pipeline.block("schema").get("fields")
-    items = fields if isinstance(fields, list) else []
-    names = [str(item.text("name") or "") for item in items if isinstance(item, Block)]
-    return {name.lower(): name for name in names}
 
 
 def _parquet_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.config.problems import Problem, problem
 from tidegate.config.source_kinds import is_followed_by_columns
 from tidegate.config.tree import Block, Loc, Scalar, find, path_of
+from tidegate.config.words import WHOLE, backward
 
 _UNITS = "time and unit watermarks; allowed: 'watermark_columns', or file sources"
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
@@ -98,15 +99,21 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
     """
     notes = Notes(settled=[*settled])
     _refuse(root, (), REFUSED[""], notes)
+    for name, _ in root.blocks("connections"):
+        _note_short_forms(root, ("connections", name, "configure"), notes)
     for name, pipeline in root.blocks("pipelines"):
         where = ("pipelines", name)
         _refuse(root, where, REFUSED["pipeline"], notes)
         _refuse(root, (*where, "sink"), REFUSED["sink"], notes)
+        unknown = [each for each, _ in pipeline.blocks("sources") if notes.covers((*where, "sources", each))]
         for source, block in pipeline.blocks("sources"):
             at = (*where, "sources", source)
             if not notes.covers(at):
                 _take_source(root, at, block, notes)
-        if not any(is_followed_by_columns(block) for _, block in pipeline.blocks("sources")):
+            if pipeline.block("sink").text("load_type") in WHOLE and (place := backward(root, at, block)).keys:
+                notes.notices.append(f"{path_of(root, place.place)}: look-back means nothing where everything is read")
+        kinds = [is_followed_by_columns(block) for each, block in pipeline.blocks("sources") if each not in unknown]
+        if kinds and not any(kinds):
             _refuse(root, (*where, "sink"), NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
@@ -151,11 +158,22 @@ def _take_column_source(root: Block, where: tuple[str, ...], source: Block, note
         text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
         notes.problems.append(problem(root, (*where, "use_watermark"), text))
         notes.settled.append((*where, "use_watermark"))
+    for place in (where, (*where, "configure")):
+        _note_short_forms(root, place, notes)
     if source.get("watermark_columns") is not None:
         return
     for key in NEEDS_COLUMNS:
         if source.get(key) is not None:
             notes.notices.append(f"{path_of(root, (*where, key))} means nothing without watermark_columns")
+
+
+def _note_short_forms(root: Block, where: tuple[str, ...], notes: Notes) -> None:
+    """``backward_days`` beside ``backward: {days: …}``."""
+    block = find(root, where)
+    for key in block.block("backward") if isinstance(block, Block) else ():
+        short = f"backward_{key}"
+        if isinstance(block, Block) and block.get(short) is not None:
+            notes.notices.append(f"{path_of(root, (*where, short))} means nothing beside backward.{key}")
 
 
 def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:

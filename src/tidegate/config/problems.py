@@ -56,12 +56,24 @@ def masked(text: str) -> str:
     return _ASSIGNED.sub(rf"\1{MASK}", _IN_ADDRESS.sub(MASK, text))
 
 
+def masked_address(url: str) -> str:
+    """``url`` with all that may be secret masked: what is before the last ``@``, and parameters.
+
+    >>> masked_address("postgresql://me:p@ss/w@host/state?sslmode=require")
+    'postgresql://***@host/state?***'
+    >>> masked_address("jdbc:oracle:thin:scott/tiger@//host/service")
+    'jdbc:oracle:thin:***@//host/service'
+    """
+    plain = re.sub(r"^((?:[\w+.-]+:)+(?://)?).*@", rf"\1{MASK}@", url)
+    return re.sub(r"([?;]).*", rf"\1{MASK}", plain)
+
+
 def shown(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
     if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
-    text = masked(node.raw)
+    text = masked_address(node.raw) if loc[-1] in ("url", "token_url") else masked(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")
 
 

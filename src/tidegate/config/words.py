@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tidegate.config.tree import Block, Items, Node, Scalar
+from dataclasses import dataclass
+
+from tidegate.config.tree import Block, Items, Node, Scalar, find
+
+WHOLE = ("overwrite", "full_load")
+"""Load types that read the source in full and replace the table."""
 
 _YES = ("true", "yes", "on")
 
@@ -24,21 +29,41 @@ def setting(source: Block, key: str) -> Node:
     return source.block("configure").get(key) if found is None else found
 
 
-def looks_back(root: Block, source: Block) -> bool:
-    """Whether a read begins below the watermark: by the source's own look-back, else by its connection's."""
-    own = _backward(source) | _backward(source.block("configure"))
-    if not own:
-        connection = root.block("connections").block(str(source.text("connection") or ""))
-        own = _backward(connection.block("configure"))
-    return any(_is_above_zero(word) for word in own.values())
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The look-back of a source: the keys that are above zero, and where in the file it is."""
+
+    keys: tuple[str, ...]
+    place: tuple[str, ...]
 
 
-def _backward(block: Block) -> dict[str, Scalar]:
-    """What a block says of look-back, by key; the nested keys win."""
-    flat = {key.removeprefix("backward_"): key for key in block if key.startswith("backward_")}
-    found = {name: block.text(key) for name, key in flat.items()}
-    found |= {key: block.block("backward").text(key) for key in block.block("backward")}
-    return {name: word for name, word in found.items() if word is not None}
+def backward(root: Block, where: tuple[str, ...], source: Block) -> Backward:
+    """By the source's own look-back, else by its connection's."""
+    connection = str(source.text("connection") or "")
+    places = [where, (*where, "configure"), ("connections", connection, "configure")]
+    for place in places:
+        block = find(root, place)
+        found = _backward(block) if isinstance(block, Block) else {}
+        if found:
+            keys = tuple(name for name, (_, word) in found.items() if _is_above_zero(word))
+            first = next(iter(found.values()))[0]
+            return Backward(keys, (*place, *first) if place[0] == where[0] else (*where, "connection"))
+    return Backward((), where)
+
+
+def _backward(block: Block) -> dict[str, tuple[tuple[str, ...], Scalar]]:
+    """What a block says of look-back: place and word by key; the nested keys win."""
+    places = {key.removeprefix("backward_"): (key,) for key in block if key.startswith("backward_")}
+    nested = {key: ("backward", key) for key in block.block("backward")}
+    words_of = {name: (place, find(block, place)) for name, place in {**places, **nested}.items()}
+    return {name: (place, word) for name, (place, word) in words_of.items() if isinstance(word, Scalar)}
+
+
+def declared_types(pipeline: Block) -> dict[str, str]:
+    """Type by name of the declared columns; nothing where they are inferred."""
+    fields = pipeline.block("schema").get("fields")
+    blocks = [item for item in fields if isinstance(item, Block)] if isinstance(fields, Items) else []
+    return {str(each.text("name") or ""): str(each.text("type") or "") for each in blocks}
 
 
 def _is_above_zero(word: str) -> bool:
