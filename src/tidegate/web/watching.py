@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tidegate.observe.events import Emit
 from tidegate.observe.fanning import fanout
 from tidegate.observe.health import Health, SourceHealth
 from tidegate.observe.metrics import Family, Labels, Metrics
-from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.specs import PathSource, PipelineSpec, ProjectSpec
 from tidegate.web.server import Answer, Pages, serving, text
 
 
 @contextlib.contextmanager
-def watched(project: ProjectSpec, pipelines: Sequence[PipelineSpec], emit: Emit) -> Iterator[Emit]:
+def watched(
+    project: ProjectSpec,
+    pipelines: Sequence[PipelineSpec],
+    emit: Emit,
+    interval: Callable[[PipelineSpec, PathSource], float] | None = None,
+) -> Iterator[Emit]:
     """Serves metrics and health of what is emitted while inside, where ``metrics.enabled`` says so.
 
+    ``interval`` has the seconds between two looks at a source, if they are not those between two polls of it.
     Listens before it gives control, so that an address that is taken stops everything before it begins.
     """
     if not project.metrics.enabled:
         yield emit
         return
     intervals = {
-        (pipeline.name, source.name): float(source.poll_interval_secs + project.poll_jitter_secs)
+        (pipeline.name, source.name): (
+            interval(pipeline, source) if interval else float(source.poll_interval_secs + project.poll_jitter_secs)
+        )
         for pipeline in pipelines
         for source in pipeline.sources
     }
