@@ -244,10 +244,11 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """What the committer of a staged table does with what it took, and how much it takes at once."""
+    """What the committer of a staged table does with what it took, how much it takes and how often it looks."""
 
     archive: bool = False
     max_files_per_commit: int = 1000
+    poll_interval_secs: int = 10
 
 
 @dataclass(frozen=True, slots=True)

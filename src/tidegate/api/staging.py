@@ -23,7 +23,7 @@ def commit(
 
     With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
     """
-    from tidegate.runs.staged_committing import Committing
+    from tidegate.runs.staged_committing import Committing, poll_interval
     from tidegate.runs.stopping import stops_on_signals
     from tidegate.web.watching import watched
 
@@ -33,7 +33,7 @@ def commit(
     with stops_on_signals(flag):
         if mode == "once":
             return Committing(project, emit, flag).once(chosen)
-        with watched(project, chosen, emit) as told:
+        with watched(project, chosen, emit, lambda each: poll_interval(project, each.sink.table.uri)) as told:
             return Committing(project, told, flag).continuously(chosen)
 
 

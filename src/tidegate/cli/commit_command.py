@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @config_argument
 @pipeline_option()
 @click.option("--once", is_flag=True, help="Commit what waits now, then end (default).")
-@click.option("--continuous", is_flag=True, help="Look every ten seconds until stopped.")
+@click.option("--continuous", is_flag=True, help="Look every staging.poll_interval_secs until stopped.")
 @click.option("--adopt", metavar="PREFIX", help="Instead: add the Parquet files below PREFIX that are not in the log.")
 @confirm_options
 @json_option

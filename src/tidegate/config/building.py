@@ -73,7 +73,9 @@ def _pipeline(name: str, model: PipelineModel, connections: Connections, absolut
         max_concurrent_files=model.max_concurrent_files,
         error_handling=_error_handling(model.error_handling, absolute),
         delivery=model.delivery,
-        staging=StagingSpec(model.staging.archive, model.staging.max_files_per_commit),
+        staging=StagingSpec(
+            model.staging.archive, model.staging.max_files_per_commit, model.staging.poll_interval_secs
+        ),
         transform=_transform(model.transform),
     )
 

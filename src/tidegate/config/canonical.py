@@ -79,6 +79,7 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
         "staging": {
             "archive": pipeline.staging.archive,
             "max_files_per_commit": pipeline.staging.max_files_per_commit,
+            "poll_interval_secs": pipeline.staging.poll_interval_secs,
         },
         "max_concurrent_files": pipeline.max_concurrent_files,
         "error_handling": {

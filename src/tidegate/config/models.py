@@ -264,6 +264,9 @@ class StagingModel(Model):
     max_files_per_commit: v.Whole = Field(
         default=1000, ge=1, le=10_000, description="Most Parquet files of one commit."
     )
+    poll_interval_secs: v.Count = Field(
+        default=10, description="Seconds between two looks of `tidegate commit --continuous`."
+    )
 
 
 class TransformModel(Model):

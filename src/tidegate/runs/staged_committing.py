@@ -13,13 +13,20 @@ from tidegate.observe import events
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.staged_commit import TableCommitter
 from tidegate.runs.staged_tally import Tally
-from tidegate.specs import Delivery, Maintenance, PipelineSpec, ProjectSpec
+from tidegate.specs import Delivery, Maintenance, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.staging_reports import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.state.identity import SourceKey
 from tidegate.state.pace import Pace
 from tidegate.state.pending import COMMITTER
 
-POLL_SECS = 10.0
+JITTER = 0.2
+"""A committer waits up to this share longer, so that several of them do not look at the same moment."""
+
+
+def poll_interval(project: ProjectSpec, uri: str) -> int:
+    """Seconds between two looks at a table: what its staged pipelines want, the most impatient one."""
+    staged = [each for each in project.pipelines if each.sink.table.uri == uri and each.delivery is Delivery.STAGED]
+    return min((each.staging.poll_interval_secs for each in staged), default=StagingSpec().poll_interval_secs)
 
 
 @dataclass(slots=True)
@@ -46,14 +53,16 @@ class Committing:
     def continuously(
         self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random
     ) -> CommitReport:
-        """The same every ten seconds, until ``stop`` is set; the report adds up."""
+        """The same for each table at its interval, until ``stop`` is set; the report adds up."""
         started = time.monotonic()
         tables = self._tables(pipelines)
+        due = dict.fromkeys(tables, 0.0)
         while not self.stop.is_set():
-            for uri in tables:
-                if not self.stop.is_set():
-                    self._commit(uri)
-            self.stop.wait(POLL_SECS * (1 + jitter() / 5))
+            uri = min(tables, key=lambda each: due[each])
+            if self.stop.wait(max(0.0, due[uri] - time.monotonic())):
+                break
+            self._commit(uri)
+            due[uri] = time.monotonic() + poll_interval(self.project, uri) * (1 + JITTER * jitter())
         return self._report(tables, started)
 
     def _tables(self, pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:

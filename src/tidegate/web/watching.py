@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tidegate.observe.events import Emit
@@ -16,16 +16,24 @@ from tidegate.web.server import Answer, Pages, serving, text
 
 
 @contextlib.contextmanager
-def watched(project: ProjectSpec, pipelines: Sequence[PipelineSpec], emit: Emit) -> Iterator[Emit]:
+def watched(
+    project: ProjectSpec,
+    pipelines: Sequence[PipelineSpec],
+    emit: Emit,
+    interval: Callable[[PipelineSpec], float] | None = None,
+) -> Iterator[Emit]:
     """Serves metrics and health of what is emitted while inside, where ``metrics.enabled`` says so.
 
+    ``interval`` has the seconds between two looks at a source, if they are not those between two polls of it.
     Listens before it gives control, so that an address that is taken stops everything before it begins.
     """
     if not project.metrics.enabled:
         yield emit
         return
     intervals = {
-        (pipeline.name, source.name): float(source.poll_interval_secs + project.poll_jitter_secs)
+        (pipeline.name, source.name): (
+            interval(pipeline) if interval else float(source.poll_interval_secs + project.poll_jitter_secs)
+        )
         for pipeline in pipelines
         for source in every_source(pipeline)
     }

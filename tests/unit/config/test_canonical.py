@@ -65,6 +65,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.staging": {"archive": True},
     f"{P}.staging.archive": True,
     f"{P}.staging.max_files_per_commit": 17,
+    f"{P}.staging.poll_interval_secs": 17,
     f"{P}.transform": {"sql": "select id from source"},
     f"{P}.transform.sql": "-- two lines\nselect id from source",
     f"{P}.transform.python": "package.module:function",
