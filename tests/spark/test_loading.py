@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.functions import expr
 
 from spark.loaded_tables import COLUMNS, LoadedTable, at, window
 from tidegate.column_specs import Load, LoadType
@@ -32,6 +34,22 @@ def replacing(**settings: Any) -> Load:
 
 def positions(table: LoadedTable) -> list[int]:
     return [entry["txn"]["version"] for entry in table.log()]
+
+
+def test_rows_are_appended_straight_into_the_folder_and_evaluated_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = LoadedTable(spark, tmp_path, Load(), partition_by=PartitionBy("day=%Y-%m-%d", "t"), watermarks=("u", "t"))
+    columns = "id int, u decimal(10,2), t timestamp, local timestamp_ntz, tags array<string>"
+    naive = datetime(2026, 1, 1, 12)
+    first = [(1, Decimal("1.50"), at(1), naive, ["a"]), (2, None, at(2), None, None), (3, None, None, naive, [])]
+    seen = table.append(spark.createDataFrame(first, columns).withColumn("name", expr("uuid()")))
+    assert (seen.rows, seen.greatest, seen.nulls) == (3, {"u": Decimal("1.50"), "t": at(2)}, 1)
+    later = spark.createDataFrame([(4, None, at(3), None, None)], columns).selectExpr("*", "cast(9 as bigint) as more")
+    table.append(later.selectExpr("id + 0 as id", "u", "t", "local", "tags", "more"))
+    days = [(1, "2026-01-01"), (2, "2026-01-02"), (3, None), (4, "2026-01-03")]
+    assert table.rows("id", "day") == days
+    assert table.rows("id", "local", "more")[0] == (1, naive, None)
+    assert len({name for (name,) in table.rows("name")}) == 4
+    assert [entry["txn"]["version"] for entry in table.log() if "txn" in entry] == [1, 2]
 
 
 def test_an_overwrite_is_one_commit_and_takes_the_place_of_everything(spark: SparkSession, tmp_path: Path) -> None:
