@@ -79,16 +79,19 @@ def test_an_upsert_updates_what_is_there_and_adds_the_rest(spark: SparkSession, 
 
 
 def test_rows_with_the_same_key_are_decided_or_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_UPSERT, tie_break=("n",)), watermarks=("u", "w"))
-    columns = "id bigint, u bigint, w bigint, n int, v string"
+    """Also by a key whose name has a dot."""
+    load = Load(LoadType.MERGE_UPSERT, merge_keys=("order.id",), tie_break=("n",))
+    table = LoadedTable(spark, tmp_path, load, watermarks=("u", "w"))
+    columns = "`order.id` bigint, u bigint, w bigint, n int, v string"
     table.load([(1, 1, 9, 1, "later by w"), (1, 8, None, 5, "b"), (2, 3, 3, 1, "b"), (2, None, 3, 2, "tie")], columns)
-    assert table.rows("id", "v") == [(1, "later by w"), (2, "tie")]
+    table.load([(2, 4, 4, 1, "next")], columns)
+    assert table.rows("`order.id`", "v") == [(1, "later by w"), (2, "next")]
     same = [(7, 1, 1, 1, "one"), (7, 1, 1, 1, "two")]
-    with pytest.raises(RowsRefused, match=r"key id = 7, and nothing says.*sink\.tie_break.*equal in u, w, n"):
+    with pytest.raises(RowsRefused, match=r"key order\.id = 7, and nothing says.*sink\.tie_break.*equal in u, w, n"):
         table.load(same, columns)
     with pytest.raises(SchemaMismatch, match="tie_break 'n' is not a column"):
-        table.load([(1, 1, 1)], "id bigint, u bigint, w bigint")
-    assert positions(table) == [1]
+        table.load([(1, 1, 1)], "`order.id` bigint, u bigint, w bigint")
+    assert positions(table) == [1, 2]
 
 
 def test_an_overwrite_by_key_replaces_all_rows_of_the_keys_that_come(spark: SparkSession, tmp_path: Path) -> None:
