@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, FunctionRead, Load, Value
 from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import row_task
+from tidegate.sink.row_task import RowsWritten, row_task
 from tidegate.spark.frames import columns_of
 from tidegate.spark.loading.opening import load_frame
 from tidegate.spark.row_writing import write_rows
@@ -25,7 +25,7 @@ from tidegate.storage.opening import open_store
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = "id bigint, u bigint, v string"
 
@@ -105,6 +105,23 @@ class LoadedTable:
             debts=(area.debt(),),
         )
         return self.positions.commit(opened, change)
+
+    def append(self, frame: DataFrame) -> RowsWritten:
+        """Write the rows straight into the table's folder and commit the files."""
+        opened = self.positions.open()
+        task = row_task(self.pipeline, self.source, columns_of(frame, "the test"), opened.schema())
+        written = write_rows(frame, task)
+        state = {"n": opened.version + 1}
+        change = Change(
+            state,
+            state,
+            data_files=written.data_files,
+            rows=written.rows,
+            schema=task.written,
+            partition_columns=task.partition_columns,
+        )
+        self.positions.commit(opened, change)
+        return written
 
     def foreign(self, statement: str) -> None:
         """Somebody else writes the table, which the statement calls ``{}``."""

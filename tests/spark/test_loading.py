@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.functions import expr
 
 from spark.loaded_tables import COLUMNS, LoadedTable, at, window
 from tidegate.column_specs import Load, LoadType
@@ -32,6 +34,22 @@ def replacing(**settings: Any) -> Load:
 
 def positions(table: LoadedTable) -> list[int]:
     return [entry["txn"]["version"] for entry in table.log()]
+
+
+def test_rows_are_appended_straight_into_the_folder_and_evaluated_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = LoadedTable(spark, tmp_path, Load(), partition_by=PartitionBy("day=%Y-%m-%d", "t"), watermarks=("u", "t"))
+    columns = "id int, u decimal(10,2), t timestamp, local timestamp_ntz, tags array<string>"
+    naive = datetime(2026, 1, 1, 12)
+    first = [(1, Decimal("1.50"), at(1), naive, ["a"]), (2, None, at(2), None, None), (3, None, None, naive, [])]
+    seen = table.append(spark.createDataFrame(first, columns).withColumn("name", expr("uuid()")))
+    assert (seen.rows, seen.greatest, seen.nulls) == (3, {"u": Decimal("1.50"), "t": at(2)}, 1)
+    later = spark.createDataFrame([(4, None, at(3), None, None)], columns).selectExpr("*", "cast(9 as bigint) as more")
+    table.append(later.selectExpr("id + 0 as id", "u", "t", "local", "tags", "more"))
+    days = [(1, "2026-01-01"), (2, "2026-01-02"), (3, None), (4, "2026-01-03")]
+    assert table.rows("id", "day") == days
+    assert table.rows("id", "local", "more")[0] == (1, naive, None)
+    assert len({name for (name,) in table.rows("name")}) == 4
+    assert [entry["txn"]["version"] for entry in table.log() if "txn" in entry] == [1, 2]
 
 
 def test_an_overwrite_is_one_commit_and_takes_the_place_of_everything(spark: SparkSession, tmp_path: Path) -> None:
@@ -61,16 +79,19 @@ def test_an_upsert_updates_what_is_there_and_adds_the_rest(spark: SparkSession, 
 
 
 def test_rows_with_the_same_key_are_decided_or_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_UPSERT, tie_break=("n",)), watermarks=("u", "w"))
-    columns = "id bigint, u bigint, w bigint, n int, v string"
+    """Also by a key whose name has a dot."""
+    load = Load(LoadType.MERGE_UPSERT, merge_keys=("order.id",), tie_break=("n",))
+    table = LoadedTable(spark, tmp_path, load, watermarks=("u", "w"))
+    columns = "`order.id` bigint, u bigint, w bigint, n int, v string"
     table.load([(1, 1, 9, 1, "later by w"), (1, 8, None, 5, "b"), (2, 3, 3, 1, "b"), (2, None, 3, 2, "tie")], columns)
-    assert table.rows("id", "v") == [(1, "later by w"), (2, "tie")]
+    table.load([(2, 4, 4, 1, "next")], columns)
+    assert table.rows("`order.id`", "v") == [(1, "later by w"), (2, "next")]
     same = [(7, 1, 1, 1, "one"), (7, 1, 1, 1, "two")]
-    with pytest.raises(RowsRefused, match=r"key id = 7, and nothing says.*sink\.tie_break.*equal in u, w, n"):
+    with pytest.raises(RowsRefused, match=r"key order\.id = 7, and nothing says.*sink\.tie_break.*equal in u, w, n"):
         table.load(same, columns)
     with pytest.raises(SchemaMismatch, match="tie_break 'n' is not a column"):
-        table.load([(1, 1, 1)], "id bigint, u bigint, w bigint")
-    assert positions(table) == [1]
+        table.load([(1, 1, 1)], "`order.id` bigint, u bigint, w bigint")
+    assert positions(table) == [1, 2]
 
 
 def test_an_overwrite_by_key_replaces_all_rows_of_the_keys_that_come(spark: SparkSession, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ VIEW = "source"
 _CONTESTED = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception")
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
-_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 """With Spark 4.2.0 a Python function over columns of a Parquet file never ends while this is on."""
 
 
@@ -177,7 +177,7 @@ def _own(session: SparkSession) -> SparkSession:
         )
     own = session.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set(_COLUMNAR_INPUT, "false")
+    own.conf.set(COLUMNAR_INPUT, "false")
     return own
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
 from tidegate.spark.arrow_lane import cause
+from tidegate.spark.frames import COLUMNAR_INPUT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
     """
     results = frame.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
     try:
+        frame.sparkSession.conf.set(COLUMNAR_INPUT, "false")
         received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
     except Exception as error:
         raise TidegateError(

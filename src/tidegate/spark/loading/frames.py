@@ -26,6 +26,8 @@ _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _CODEC = "spark.sql.parquet.compression.codec"
+_KEEPING = "spark.databricks.delta.merge.materializeSource"
+"""Whether MERGE keeps a copy of its source, which it reads twice; the files of a batch do not change."""
 
 
 class LoadFrame(SparkFrame):
@@ -46,8 +48,14 @@ class LoadFrame(SparkFrame):
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         rows = self._rows()
         ((app_id, version),) = note.transactions.items()
-        settings = {_APP_ID: app_id, _VERSION: str(version), _NOTE: note.user_metadata}
-        for name, value in (settings | {_CODEC: codec_of(self._pipeline.sink.compression)}).items():
+        settings = {
+            _APP_ID: app_id,
+            _VERSION: str(version),
+            _NOTE: note.user_metadata,
+            _CODEC: codec_of(self._pipeline.sink.compression),
+            _KEEPING: "auto" if self._strategy.reads_table else "none",
+        }
+        for name, value in settings.items():
             rows.sparkSession.conf.set(name, value)
         target = Target(self._table, table, new_columns, self._partitioned_by)
         if table is None:

@@ -35,7 +35,7 @@ class Versions:
     keys: Keys
     effective: str | None = None
     attributes: tuple[str, ...] = ()
-    looks_twice = True
+    looks_twice = reads_table = True
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         """Those of the rows, then the times of a version and whether it is the last one."""

@@ -27,6 +27,9 @@ class Strategy(Protocol):
     looks_twice: bool
     """Whether the rows are evaluated more than once, so that they must be kept where a transform made them."""
 
+    reads_table: bool
+    """Whether what it writes is computed from the table, too, which is done once and kept."""
+
     def columns(self, rows: pa.Schema) -> pa.Schema:
         """The columns that the table gets for rows with these."""
         ...
@@ -46,6 +49,8 @@ class Strategy(Protocol):
 
 class _Plain:
     """The columns of the rows are those of the table."""
+
+    reads_table = False
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         return rows

@@ -31,7 +31,7 @@ class Target:
 
     def save(self, rows: DataFrame, mode: str = "append", replaced: str | None = None) -> None:
         """Append ``rows``, or put them in the place of all rows, or of those for which ``replaced`` holds."""
-        writer = rows.write.format("delta").mode(mode)
+        writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
         if replaced is not None:
             writer = writer.option("replaceWhere", replaced)
         if self.new_columns:

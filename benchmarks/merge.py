@@ -1,0 +1,137 @@
+"""A merge of one per cent into a table, with the position in its commit, against plain MERGE of the same rows.
+
+``python -m benchmarks.merge [--rows 10000000] [--rounds 5] [--quick]``: in a temporary folder. Half of the rows of
+each increment update rows all over the table, half are new. Every contender has a table of its own, which is made anew
+from the same files before each round and not timed.
+
+- ``plain MERGE``: ``UPDATE SET *`` and ``INSERT *`` from the Parquet files of the increment.
+- ``merge_upsert``: the increment read into a work area, its keys looked at, and the MERGE under the commit protocol.
+- ``merge_overwrite`` and ``replace window``: the same by those strategies; the window holds the last per cent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import report
+from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType
+from tidegate.sink.batches import Batch
+from tidegate.sink.row_task import row_task
+from tidegate.spark.frames import columns_of
+from tidegate.spark.loading.opening import load_frame
+from tidegate.spark.row_writing import write_rows
+from tidegate.spark.session import open_session
+from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
+from tidegate.state.files import Change
+from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.store import PositionStore
+from tidegate.state.work_areas import WorkRemover, new_work_area
+from tidegate.state.written_files import KIND
+from tidegate.storage.opening import open_store
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILES = 16
+KEY = SourceKey("orders", "db")
+
+
+def rows(session: SparkSession, start: int, end: int, step: int = 1) -> DataFrame:
+    """Orders with these numbers."""
+    return session.range(start, end, step, FILES).selectExpr(
+        "id as order_id",
+        "id as changed",
+        "id % 97 as customer",
+        "cast(id % 10000 / 100 as decimal(10,2)) as amount",
+        "concat('order ', id, ' of customer ', id % 97) as remark",
+    )
+
+
+def increment(session: SparkSession, size: int) -> DataFrame:
+    """One per cent: every two hundredth row changed, and as many new ones; all of them behind what was seen."""
+    changed = rows(session, 0, size, 200).selectExpr("order_id", f"changed + {size} as changed", "customer")
+    both = changed.unionByName(rows(session, size, size + size // 200), allowMissingColumns=True)
+    return both.selectExpr("order_id", "changed", "customer", "cast(coalesce(amount, 1) as decimal(10,2)) as amount", "remark")
+
+
+def plain(session: SparkSession, table: Path, source: Path) -> None:
+    """What one would write by hand."""
+    session.newSession().sql(
+        f"MERGE INTO delta.`{table}` t USING parquet.`{source}` s ON t.order_id = s.order_id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def loaded(session: SparkSession, table: Path, source: Path, load: Load, window: RowFilter | None = None) -> None:
+    """The increment through a work area and one commit."""
+    read = ColumnSource("db", FunctionRead("benchmark:rows"), watermark_columns=("changed",))
+    location = Location(table.as_uri())
+    pipeline = PipelineSpec("orders", (), SchemaSpec(infer=True), SinkSpec(location, load=load), column_sources=(read,))
+    store = open_store(location)
+    positions = PositionStore(KEY, Identity("column", read.uri), location, store, payers={KIND: WorkRemover(store).pay})
+    opened = positions.open()
+    area = new_work_area(KEY, location)
+    frame = session.read.parquet(str(source))
+    task = row_task(pipeline, read, columns_of(frame, "the increment"), work=area.location)
+    batch = Batch.of(pipeline, read, task, write_rows(frame, task))
+    waiting = load_frame(session, batch, window=window)
+    change = Change(
+        {"n": 1},
+        {"n": 1},
+        rows=batch.rows,
+        frame=waiting,
+        schema=waiting.columns(opened.schema()),
+        debts=(area.debt(),),
+    )
+    positions.commit(opened, change)
+
+
+def contenders(session: SparkSession, folder: Path, size: int) -> dict[str, Callable[[int], None]]:
+    """What takes turns."""
+    source = folder / "increment"
+    keys = ("order_id",)
+    last = RowFilter(
+        (ColumnRange("changed", Bound(size - size // 100, inclusive=True), Bound(3 * size, inclusive=True)),)
+    )
+    upsert, overwrite = Load(LoadType.MERGE_UPSERT, keys), Load(LoadType.MERGE_OVERWRITE, keys)
+    replacing = Load(LoadType.MERGE_OVERWRITE, keys, replace_by_watermark=True, max_delete_fraction=1.0)
+    return {
+        "plain MERGE": lambda turn: plain(session, folder / f"plain-{turn}", source),
+        "merge_upsert": lambda turn: loaded(session, folder / f"upsert-{turn}", source, upsert),
+        "merge_overwrite": lambda turn: loaded(session, folder / f"overwrite-{turn}", source, overwrite),
+        "replace window": lambda turn: loaded(session, folder / f"window-{turn}", source, replacing, last),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    size, rounds = (200_000, 2) if given.quick else (given.rows, given.rounds)
+    print(report.machine(), flush=True)
+    session = open_session(SparkSpec(), delta=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows(session, 0, size).write.format("delta").save(str(folder / "table"))
+        increment(session, size).write.parquet(str(folder / "increment"))
+        for turn in range(rounds):
+            for table in ("plain", "upsert", "overwrite", "window"):
+                shutil.copytree(folder / "table", folder / f"{table}-{turn}")
+        seconds = report.alternate(contenders(session, folder, size), rounds)
+    found = report.medians(seconds)
+    for contender, median in found.items():
+        print(f"{contender:<20} {median:8.2f} s  {median / found['plain MERGE']:5.2f} of plain MERGE", flush=True)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()
