@@ -122,6 +122,11 @@ class _Planning:
 
     def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
         """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
+        if self._load.type.reads_everything:
+            raise WatermarkError(
+                f"{self._name}: {self._load.type} replaces the whole table, also by a chunk",
+                "run the pipeline instead: it reads everything",
+            )
         columns = chunk_columns(self._source, column)
         if not columns:
             raise WatermarkError(

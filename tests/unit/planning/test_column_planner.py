@@ -302,6 +302,12 @@ def test_a_chunk_may_have_a_column_of_its_own() -> None:
         planned(source(), chunk=Chunk(5, 9))
 
 
+@pytest.mark.parametrize("load_type", [LoadType.OVERWRITE, LoadType.FULL_LOAD])
+def test_a_chunk_never_takes_the_place_of_a_whole_table(load_type: LoadType) -> None:
+    with pytest.raises(WatermarkError, match="replaces the whole table"):
+        planned(source("u"), None, Load(load_type), chunk=Chunk(5, 9))
+
+
 def test_bounds_of_another_kind_than_the_column_are_refused() -> None:
     state = ColumnState({"u": datetime(2026, 3, 8, tzinfo=UTC)})
     with pytest.raises(WatermarkError, match="do not fit column 'u'"):
