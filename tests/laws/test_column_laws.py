@@ -265,9 +265,13 @@ def test_a_replaced_window_holds_what_the_source_holds_in_it(data: st.DataObject
     for _ in range(3):
         world = World(data, source, rows=[(key, *found) for key, found in data.draw(sources).items()])
         plan = plan_columns("p", source, load, state, 0, NOW)
-        end = fixed(plan, state, world.greatest(plan.reads))
+        seen = world.greatest(plan.reads)
+        end = fixed(plan, state, seen)
         if end.nothing:
             continue
+        if end.window is not None and None not in plan.stored.values():
+            tops = {each: greatest(plan.stored[each], seen[each]) for each in COLUMNS}
+            assert [each.upper and each.upper.value for each in end.window.ranges] == list(tops.values())
         batch = {row[0]: row[1:] for row in world.found(end.rows)}
         window = end.window
         if window is not None:
