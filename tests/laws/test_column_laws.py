@@ -109,28 +109,6 @@ def test_a_watermark_never_goes_backwards(kind: st.SearchStrategy[Value], data: 
         state = after
 
 
-def is_newer(mode: WatermarkMode, row: Row, state: ColumnState) -> bool:
-    """Whether a source that only adds may add the row when so much was read."""
-    _, *found = row
-    if mode is WatermarkMode.TUPLE:
-        stored = [state.values.get(each) for each in COLUMNS]
-        if None in found or None in stored or state.inclusive:
-            low = state.values.get("a")
-            return None not in found and (low is None or _at(row, 0) > low)  # type: ignore[operator]  # numbers
-        return found > stored  # type: ignore[operator]  # numbers
-    levels = [state.values.get(each) for each in COLUMNS]
-    return any(
-        value is not None and (level is None or is_above(value, level))
-        for value, level in zip(found, levels, strict=True)
-    )
-
-
-def _at(row: Row, place: int) -> int:
-    value = row[1 + place]
-    assert value is not None
-    return value
-
-
 def as_values(row: Row) -> dict[str, Value | None]:
     return dict(zip(COLUMNS, row[1:], strict=True))
 
@@ -145,14 +123,26 @@ class World:
     rows: list[Row] = field(default_factory=list)
     table: Counter[Row] = field(default_factory=Counter)
 
-    def add(self, above: ColumnState) -> None:
+    def add_later(self) -> None:
+        """More rows, as a source adds them that only grows."""
         for first, second in self.data.draw(st.lists(st.tuples(st.none() | small, st.none() | small), max_size=4)):
             row = (len(self.rows), first, second)
-            if is_newer(self.source.mode, row, above):
+            if self.may_come(row):
                 self.rows.append(row)
 
-    def add_later(self) -> None:
-        self.add(self.state or ColumnState())
+    def may_come(self, row: Row) -> bool:
+        """Whether a column of the row lies above all that was read by it; of a cursor, all columns together."""
+        state = self.state or ColumnState()
+        _, *found = row
+        if self.source.mode is WatermarkMode.ANY:
+            levels = [(state.values.get(each), each in state.inclusive) for each in COLUMNS]
+            return any(
+                value is not None and (level is None or is_above(value, level) or (inclusive and value == level))
+                for value, (level, inclusive) in zip(found, levels, strict=True)
+            )
+        read = [list(each[1:]) for each in self.table]
+        low = state.values.get("a") if state.inclusive else 0
+        return None not in found and found > max(read, default=[-1]) and found >= [low]
 
     def found(self, rows: RowFilter) -> list[Row]:
         return [row for row in self.rows if matches(rows, as_values(row))]
@@ -265,9 +255,13 @@ def test_a_replaced_window_holds_what_the_source_holds_in_it(data: st.DataObject
     for _ in range(3):
         world = World(data, source, rows=[(key, *found) for key, found in data.draw(sources).items()])
         plan = plan_columns("p", source, load, state, 0, NOW)
-        end = fixed(plan, state, world.greatest(plan.reads))
+        seen = world.greatest(plan.reads)
+        end = fixed(plan, state, seen)
         if end.nothing:
             continue
+        if end.window is not None and None not in plan.stored.values():
+            tops = {each: greatest(plan.stored[each], seen[each]) for each in COLUMNS}
+            assert [each.upper and each.upper.value for each in end.window.ranges] == list(tops.values())
         batch = {row[0]: row[1:] for row in world.found(end.rows)}
         window = end.window
         if window is not None:

@@ -71,7 +71,7 @@ def replay_range(
 def _bound(place: object, given: Value, chunk_column: str | None) -> Value:
     """A bound; text is read as a value of the kind that the watermark has."""
     from tidegate.runs.column_place import ColumnPlace
-    from tidegate.watermarks.value_text import parsed
+    from tidegate.watermarks.value_text import value_of
 
     assert isinstance(place, ColumnPlace)
     if not isinstance(given, str):
@@ -79,7 +79,4 @@ def _bound(place: object, given: Value, chunk_column: str | None) -> Value:
     state = place.state_of(place.positions.open(read_only=True))
     columns = (chunk_column,) if chunk_column else place.source.watermark_columns[:1]
     stored = None if state is None or not columns else state.values.get(columns[0])
-    value = parsed(columns[0] if columns else "", given, stored)
-    if value is None:
-        raise ConfigError(("a replay needs a start and an end; null is neither",))
-    return value
+    return value_of(given, stored)

@@ -75,7 +75,7 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
     for each in columns[:1] if is_cursor else columns:
         reached[each] = _within_lag(plan, reached[each])
     after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
-    rows = _capped(plan.reads, after.values)
+    rows = _capped(plan.reads, after)
     is_empty = bool(columns) and all(value is None for value in reached.values())
     return Fixed(
         rows,
@@ -122,6 +122,11 @@ class _Planning:
 
     def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
         """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
+        if self._load.type.reads_everything:
+            raise WatermarkError(
+                f"{self._name}: {self._load.type} replaces the whole table, also by a chunk",
+                "run the pipeline instead: it reads everything",
+            )
         columns = chunk_columns(self._source, column)
         if not columns:
             raise WatermarkError(
@@ -230,9 +235,17 @@ class _Planning:
             )
 
 
-def _capped(rows: RowFilter, values: Watermark) -> RowFilter:
-    """The rows up to the new watermark; a column without one must be null, or its rows would be read twice."""
-    known = {each: Bound(value, inclusive=True) for each in rows.columns if (value := values.get(each)) is not None}
+def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
+    """The rows up to the new watermark, without what the next read begins with.
+
+    Where the next read is inclusive, this one ends before the value; a column without a value must be null. Rows that
+    appeared since would be read twice otherwise.
+    """
+    known = {
+        each: Bound(value, inclusive=each not in after.inclusive)
+        for each in rows.columns
+        if (value := after.values.get(each)) is not None
+    }
     capped = rows.capped(known)
     ranges = tuple(each if each.column in known else replace(each, only_null=True) for each in capped.ranges)
     return replace(capped, ranges=ranges)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from tidegate.column_specs import ColumnSource, Load, Value, Watermark, WatermarkMode
+from tidegate.column_specs import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
@@ -51,6 +51,19 @@ def check_handover(
             f" that of {_listed(stored, ahead)}: rows new by the one and old by the other would be left out",
             "end above both, or do not save the watermark",
         )
+
+
+def doubled_by_production(
+    source: ColumnSource, load: Load, state: ColumnState | None, replay: ReplayConfig
+) -> tuple[str, ...]:
+    """The columns by which the next run would append rows of the replay again, if that does not save its end.
+
+    Only where there is a production watermark: into a table without one, nothing else appends.
+    """
+    if state is None or replay.save_watermark or load.type is not LoadType.APPEND:
+        return ()
+    used = [each for each in source.watermark_columns if each in chunk_columns(source, replay.chunk_column)]
+    return tuple(each for each in used if _is_passed(state.values.get(each), replay.end))
 
 
 def handed_over(

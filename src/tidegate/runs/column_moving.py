@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from tidegate.column_specs import Watermark
+from tidegate.column_specs import Value, Watermark
 from tidegate.corrections import FileSet, WatermarkMove
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, WatermarkError
 from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import is_above
-from tidegate.watermarks.value_text import parsed
+from tidegate.watermarks.value_text import value_of
 
 Confirm = Callable[[WatermarkMove], bool]
+
+NULL = "null"
 
 
 def set_columns(
@@ -36,10 +38,18 @@ def set_columns(
     place = place.moving_both()
     opened, before = _opened(place)
     stored: Watermark = {} if before is None else before.values
-    wanted = {name: parsed(name, text, stored.get(name)) for name, text in values.items()}
+    wanted = {name: _given(name, text, stored.get(name)) for name, text in values.items()}
     kept = frozenset() if before is None else before.inclusive - set(values)
     after = ColumnState({**stored, **wanted}, kept | (set(values) if inclusive else set()), now)
     return _moved(place, opened, before, after, "watermark set", confirm)
+
+
+def _given(column: str, text: str, stored: Value | None) -> Value | None:
+    """The value that a person means; ``null`` is none."""
+    try:
+        return None if text == NULL else value_of(text, stored)
+    except WatermarkError as error:
+        raise WatermarkError(f"column {column!r}: {error.problem}", error.remedy) from error
 
 
 def reset_columns(place: ColumnPlace, now: datetime, confirm: Confirm) -> WatermarkMove:

@@ -185,23 +185,15 @@ def _matches_tuple(rows: RowFilter, row: Row) -> bool:
     if any(value is None for value in values):
         return rows.nulls is NullWatermark.INCLUDE or not (lowers or uppers or only_null)
     known = [value for value in values if value is not None]
-    above = not lowers or _reaches_cursor(known, lowers)
-    return above and not only_null and (not uppers or _stays_below_cursor(known, uppers))
+    is_new = not lowers or _side(known, lowers) > (-1 if lowers[-1].inclusive else 0)
+    return is_new and not only_null and (not uppers or _side(known, uppers) < (1 if uppers[-1].inclusive else 0))
 
 
-def _reaches_cursor(values: Sequence[Value], lowers: Sequence[Bound]) -> bool:
-    for value, lower in zip(values, lowers, strict=False):
-        if is_above(value, lower.value):
-            return True
-        if is_above(lower.value, value):
-            return False
-    return lowers[-1].inclusive
-
-
-def _stays_below_cursor(values: Sequence[Value], uppers: Sequence[Bound]) -> bool:
-    for value, upper in zip(values, uppers, strict=False):
-        if is_above(upper.value, value):
-            return True
-        if is_above(value, upper.value):
-            return False
-    return uppers[-1].inclusive
+def _side(values: Sequence[Value], bounds: Sequence[Bound]) -> int:
+    """1 for a cursor above the bounds, -1 for one below, 0 for one at them."""
+    for value, bound in zip(values, bounds, strict=False):
+        if is_above(value, bound.value):
+            return 1
+        if is_above(bound.value, value):
+            return -1
+    return 0

@@ -39,7 +39,10 @@ class WatermarkSerializer:
         if not isinstance(watermark, Mapping):
             raise WatermarkError(f"a watermark is a mapping of columns to values, not {watermark!r}", _SAVE_REMEDY)
         _check_inclusive(watermark, _SAVE_REMEDY)
-        return json.dumps(_encoded(watermark, "watermark"), sort_keys=True, allow_nan=False)
+        try:
+            return json.dumps(_encoded(watermark, "watermark"), sort_keys=True, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise WatermarkError(f"the watermark cannot be saved: {error}", _SAVE_REMEDY) from None
 
     @staticmethod
     def deserialize(text: str | None) -> dict[str, Any] | None:
@@ -48,7 +51,7 @@ class WatermarkSerializer:
             return None
         try:
             found = json.loads(text, object_pairs_hook=_restored, parse_constant=_no_constant, parse_float=_finite)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise WatermarkError(f"the watermark is not JSON ({error}): {text[:80]!r}", _LOAD_REMEDY) from None
         if not isinstance(found, dict):
             raise WatermarkError(f"the watermark is not a JSON object of columns: {text[:80]!r}", _LOAD_REMEDY)

@@ -124,6 +124,13 @@ def test_nothing_new_is_nothing() -> None:
     assert not fixing(source("a", null_watermark=NullWatermark.INCLUDE), {"a": 1}, {"a": None}, MERGE).nothing
 
 
+def test_a_boundary_that_is_still_to_be_read_is_not_read_before_its_time() -> None:
+    state = ColumnState({"a": 5, "b": 1}, frozenset({"a"}))
+    found = fixed(planned(source("a", "b"), state), state, {"a": 4, "b": 2})
+    assert text(found) == "(a >= 5 OR b > 1) AND (a < 5 OR a IS NULL) AND (b <= 2 OR b IS NULL)"
+    assert found.state.inclusive == {"a"}
+
+
 def test_an_inclusive_column_reads_its_boundary_once() -> None:
     state = ColumnState({"a": 5}, frozenset({"a"}))
     plan = planned(source("a"), state)
@@ -300,6 +307,12 @@ def test_a_chunk_may_have_a_column_of_its_own() -> None:
     assert text(planned(source("a", "b", mode=WatermarkMode.TUPLE), chunk=Chunk(5, 9))) == "a >= 5 AND a < 9"
     with pytest.raises(WatermarkError, match="needs a column"):
         planned(source(), chunk=Chunk(5, 9))
+
+
+@pytest.mark.parametrize("load_type", [LoadType.OVERWRITE, LoadType.FULL_LOAD])
+def test_a_chunk_never_takes_the_place_of_a_whole_table(load_type: LoadType) -> None:
+    with pytest.raises(WatermarkError, match="replaces the whole table"):
+        planned(source("u"), None, Load(load_type), chunk=Chunk(5, 9))
 
 
 def test_bounds_of_another_kind_than_the_column_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType, WatermarkMode
 from tidegate.errors import WatermarkError
-from tidegate.planning.replay_handover import check_handover, handed_over
+from tidegate.planning.replay_handover import check_handover, doubled_by_production, handed_over
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 
@@ -77,6 +77,16 @@ def test_what_production_could_not_go_on_from_is_refused(
 ) -> None:
     with pytest.raises(WatermarkError, match=said):
         check_handover("shop/orders", given, load, ColumnState(stored), ReplayConfig(5, 9, chunk_column=column))
+
+
+def test_an_append_beyond_the_watermark_that_does_not_move_it_is_told() -> None:
+    state = ColumnState({"u": 5})
+    beyond, within = ReplayConfig(1, 9), ReplayConfig(1, 5)
+    assert doubled_by_production(source("u"), APPEND, state, beyond) == ("u",)
+    assert doubled_by_production(source("u"), APPEND, state, within) == ()
+    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 9, save_watermark=True)) == ()
+    assert doubled_by_production(source("u"), MERGE, state, beyond) == ()
+    assert doubled_by_production(source("u"), APPEND, None, beyond) == ()
 
 
 def test_one_of_several_columns_is_enough_where_rows_are_merged() -> None:

@@ -73,6 +73,7 @@ class Text(str):
         {"u": b"bytes"},
         {"u": Text("text")},
         {"u": [float("-inf")]},
+        {"u": 10**5000},
         {INCLUSIVE: "u"},
         {INCLUSIVE: [1]},
         [1],
@@ -112,6 +113,8 @@ def test_an_empty_text_is_no_watermark(text: str | None) -> None:
         '{"u": 1, "u": 2}',
         '{"__inclusive__": "u"}',
         '{"u": 1} and more',
+        f'{{"u": {"9" * 5000}}}',
+        f'{{"u": {"[" * 5000}',
     ],
 )
 def test_a_damaged_text_is_an_error_and_never_a_first_run(text: str) -> None:
