@@ -265,6 +265,13 @@ def test_parameters_that_a_server_takes_together_cannot_tell_of_two_columns(prob
     assert read(loaded(file(first, columns="[at, id]"))).watermark.mapping == {"at": "since"}
 
 
+def test_watermark_columns_of_an_api_are_declared_ones(problems: Problems, loaded: Loaded) -> None:
+    schema = "    schema: {fields: [{name: id, type: int64}, {name: at, type: timestamp}]}\n"
+    assert read(loaded(file() + schema))
+    (line,) = problems(file(columns="[att]") + schema)
+    assert "source.watermark_columns: 'att' is not a declared column; did you mean 'at'?" in line
+
+
 def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
     connection = f", headers: {{A: {CANARY}}}, auth: {{type: basic, user: u, password: {CANARY}}}"
     source = f"method: POST, body: {{login: {{password: {CANARY}}}, n: 5}}, headers: {{B: '{CANARY}'}}"

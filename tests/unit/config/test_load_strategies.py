@@ -165,6 +165,11 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
         ),
         (
             "load_type: append",
+            "watermark_columns: [at], backward_days: 0, configure: {backward: {months: 1}}",
+            "look-back reads rows again",
+        ),
+        (
+            "load_type: append",
             "watermark_columns: [at], null_watermark: include",
             "source.null_watermark: include reads such rows each time, and append would write them again",
         ),
