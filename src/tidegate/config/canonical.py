@@ -18,6 +18,7 @@ from tidegate.config.column_canonical import (
     load_keys,
     state_keys,
 )
+from tidegate.config.load_checks import OF_DELTA
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import MASK, looks_secret, masked
 from tidegate.specs import (
@@ -30,6 +31,7 @@ from tidegate.specs import (
     ProjectSpec,
     ReconcileSpec,
     SchemaSpec,
+    SinkFormat,
     SparkSpec,
     Tracking,
     TransformSpec,
@@ -177,6 +179,13 @@ def _field(field: FieldSpec, named: bool = True) -> dict[str, Any]:
 
 
 def _sink(pipeline: PipelineSpec) -> dict[str, Any]:
+    data = _sink_keys(pipeline)
+    if pipeline.sink.format is SinkFormat.DELTA:
+        return data
+    return {key: value for key, value in data.items() if key not in OF_DELTA}
+
+
+def _sink_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     sink = pipeline.sink
     by = sink.partition_by
     return {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.config.http_checks import connection_problems, request_problems
 from tidegate.config.load_checks import load_problems
-from tidegate.config.problems import Problem, problem
+from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.source_kinds import is_followed_by_columns, tag_of_connection
 from tidegate.config.tree import Block
 from tidegate.config.words import backward, declared_types, words
@@ -21,7 +21,13 @@ _OF_FORMATS = {
     "lines": ("json",),
     "pattern": ("parquet", "csv", "json", "excel"),
 }
-_IN_REQUESTS = ("watermark_param_mapping", "watermark_to_param", "watermark_param_location", "watermark_param_format")
+_IN_REQUESTS = (
+    "watermark_param_mapping",
+    "watermark_to_param",
+    "watermark_param_location",
+    "watermark_param_format",
+    "watermark_split",
+)
 _TIMES = ("timestamp", "date")
 _OF_LINES = ("_source_file", "_source_record")
 
@@ -47,7 +53,7 @@ def column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[
         yield problem(root, (*where, "sources", files[0]), text)
     declared = declared_types(pipeline)
     for name, source in followed.items():
-        yield from _source_problems(root, (*where, "sources", name), source)
+        yield from _source_problems(root, (*where, "sources", name), source, declared)
         yield from _look_back_problems(root, (*where, "sources", name), source, declared)
     yield from _pipeline_problems(root, where, pipeline)
     yield from load_problems(root, where, pipeline, followed)
@@ -64,7 +70,15 @@ def _file_sink_problems(root: Block, where: Path, pipeline: Block) -> Iterator[P
         yield problem(root, (*where, "sink", "format"), text)
 
 
-def _source_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
+def _declared_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Records of an API have the declared columns and no others."""
+    for word in words(source.get("watermark_columns")):
+        if declared and word not in declared:
+            text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared))
+            yield problem(root, (*where, "watermark_columns"), text)
+
+
+def _source_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
     kind = str(source.text("type"))
     if kind == "jdbc" and (source.get("table") is None) == (source.get("query") is None):
         both = source.get("table") is not None
@@ -72,6 +86,7 @@ def _source_problems(root: Block, where: Path, source: Block) -> Iterator[Proble
         yield problem(root, (*where, "query") if both else where, text)
     if kind == "http":
         yield from request_problems(root, where, source)
+        yield from _declared_problems(root, where, source, declared)
     for key, kinds in _OF_FORMATS.items():
         if source.get(key) is not None and kind not in kinds and kind in ("delta", "iceberg", *_OF_FORMATS["pattern"]):
             text = f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only"
@@ -85,7 +100,7 @@ def _configure_problems(root: Block, where: Path, source: Block, kind: str) -> I
     for key, node in configure.items():
         if node is not None and source.get(key) is not None:
             yield problem(root, (*where, "configure", key), "given on the source too; allowed: one of them")
-        if key in (*_IN_REQUESTS, "watermark_split") and kind != "http":
+        if key in _IN_REQUESTS and kind != "http":
             text = f"the type of this source is {kind}; allowed: with http only"
             yield problem(root, (*where, "configure", key), text)
 

@@ -20,7 +20,8 @@ _OF_LOADS = {
 }
 _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
-_OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
+OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
+"""Keys of a sink that are about Delta tables."""
 
 
 def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
@@ -108,7 +109,8 @@ def _column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping
     for column in sink.block("window_columns"):
         at = (*where, "sink", "window_columns", column)
         if column not in followed:
-            text = sentence(f"{column!r} is no watermark column", nearest(column, followed))
+            allowed = nearest(column, followed) or f"allowed: {', '.join(sorted(followed))}"
+            text = sentence(f"{column!r} is no watermark column", allowed)
             yield problem(root, at, text)
         elif not transformed:
             yield problem(root, at, "columns keep their names without a transform; remove it")
@@ -131,6 +133,6 @@ def _parquet_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[
         yield problem(root, (*at, "format"), text)
     if words(sink.get("deduplicate")):
         yield problem(root, (*at, "deduplicate"), "needs a Delta table; remove it, or set format: delta")
-    for key in _OF_DELTA:
+    for key in OF_DELTA:
         if sink.get(key) is not None:
             yield problem(root, (*at, key), "is about Delta tables, and the format is parquet; remove it")

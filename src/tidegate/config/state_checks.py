@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block
+from tidegate.errors import StorageError
+from tidegate.storage.opening import split_uri
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -23,8 +25,21 @@ def state_problems(root: Block) -> Iterator[Problem]:
         yield problem(root, ("state", "url"), f"is missing; the provider {provider} needs {what}")
     if provider == "sql" and (text := _address_problem(str(state.text("url") or ""))):
         yield problem(root, ("state", "url"), text)
+    if provider == "file" and not _is_place(str(state.text("url") or "")):
+        text = (
+            "is an address of an unknown kind; allowed: a path, or an object storage address such as s3://bucket/state"
+        )
+        yield problem(root, ("state", "url"), text)
     if provider != "file" and state.block("storage_options"):
         yield problem(root, ("state", "storage_options"), "is about the folder of the provider file; remove it")
+
+
+def _is_place(url: str) -> bool:
+    try:
+        split_uri(url if "://" in url else "file:///")
+    except StorageError:
+        return False
+    return True
 
 
 def _address_problem(url: str) -> str:

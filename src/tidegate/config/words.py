@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.config.tree import Block, Items, Node, Scalar, find
@@ -38,25 +39,28 @@ class Backward:
 
 
 def backward(root: Block, where: tuple[str, ...], source: Block) -> Backward:
-    """By the source's own look-back, else by its connection's."""
+    """By the source's own look-back, on itself and in its ``configure``, else by its connection's."""
+    own = _given(root, (where, (*where, "configure")))
+    if own:
+        return Backward(_above_zero(root, own), own[next(iter(own))])
     connection = str(source.text("connection") or "")
-    places = [where, (*where, "configure"), ("connections", connection, "configure")]
-    for place in places:
-        block = find(root, place)
-        found = _backward(block) if isinstance(block, Block) else {}
-        if found:
-            keys = tuple(name for name, (_, word) in found.items() if _is_above_zero(word))
-            first = next(iter(found.values()))[0]
-            return Backward(keys, (*place, *first) if place[0] == where[0] else (*where, "connection"))
-    return Backward((), where)
+    above = _given(root, (("connections", connection, "configure"),))
+    return Backward(_above_zero(root, above), (*where, "connection") if above else where)
 
 
-def _backward(block: Block) -> dict[str, tuple[tuple[str, ...], Scalar]]:
-    """What a block says of look-back: place and word by key; the nested keys win."""
-    places = {key.removeprefix("backward_"): (key,) for key in block if key.startswith("backward_")}
-    nested = {key: ("backward", key) for key in block.block("backward")}
-    words_of = {name: (place, find(block, place)) for name, place in {**places, **nested}.items()}
-    return {name: (place, word) for name, (place, word) in words_of.items() if isinstance(word, Scalar)}
+def _given(root: Block, places: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Where each key of look-back is given; nested keys win over short forms."""
+    found: dict[str, tuple[str, ...]] = {}
+    blocks = [(place, block) for place in places if isinstance(block := find(root, place), Block)]
+    for place, block in blocks:
+        found |= {key.removeprefix("backward_"): (*place, key) for key in block if key.startswith("backward_")}
+    for place, block in blocks:
+        found |= {key: (*place, "backward", key) for key in block.block("backward")}
+    return {key: place for key, place in found.items() if isinstance(find(root, place), Scalar)}
+
+
+def _above_zero(root: Block, given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(key for key, place in given.items() if str(find(root, place)).strip("0._ "))
 
 
 def declared_types(pipeline: Block) -> dict[str, str]:
@@ -64,7 +68,3 @@ def declared_types(pipeline: Block) -> dict[str, str]:
     fields = pipeline.block("schema").get("fields")
     blocks = [item for item in fields if isinstance(item, Block)] if isinstance(fields, Items) else []
     return {str(each.text("name") or ""): str(each.text("type") or "") for each in blocks}
-
-
-def _is_above_zero(word: str) -> bool:
-    return bool(word.strip("0._ "))

@@ -7,8 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tidegate.column_specs import (
     ColumnSource,
@@ -551,3 +555,37 @@ pipelines:
 def test_an_error_in_a_file_that_cannot_be_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="sources"):
         load("pipelines: {p: {sources: {a: [], b: 7}, sink: {path: x}}}\nconnections: []\n", env={})
+
+
+KEYS = ["days", "hours", "months", "years", "closing_day", "value"]
+PLACE = st.fixed_dictionaries(
+    {},
+    optional={
+        "backward": st.dictionaries(st.sampled_from(KEYS), st.integers(0, 2), max_size=2),
+        **{f"backward_{key}": st.integers(0, 2) for key in KEYS},
+    },
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(PLACE, PLACE, PLACE)
+def test_append_is_refused_exactly_where_the_specs_look_back(
+    own: dict[str, Any], configure: dict[str, Any], above: dict[str, Any]
+) -> None:
+    places = (own, own.get("backward", {}), configure, configure.get("backward", {}), above, above.get("backward", {}))
+    for place in places:
+        for key in ("closing_day", "backward_closing_day"):
+            if place.get(key) == 0:
+                del place[key]
+    configure = {key: value for key, value in configure.items() if key not in own}
+    source = {"connection": "db", "table": "t", "watermark_columns": ["at"], "configure": configure, **own}
+    sink: dict[str, Any] = {"table_uri": "lake", "load_type": "merge_upsert", "merge_keys": ["id"]}
+    connection = {"type": "jdbc", "url": "jdbc:x:y", "configure": above}
+    data = {"connections": {"db": connection}, "pipelines": {"p": {"source": source, "sink": sink}}}
+    found = only(load(yaml.safe_dump(data), env={})).look_back
+    sink.update(load_type="append", merge_keys=[])
+    if found.is_off:
+        assert only(load(yaml.safe_dump(data), env={})).look_back == found
+    else:
+        with pytest.raises(ConfigError, match="look-back reads rows again"):
+            load(yaml.safe_dump(data), env={})

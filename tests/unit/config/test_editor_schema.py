@@ -81,10 +81,29 @@ def loads(text: str, tmp_path: Path) -> bool:
 GOOD = "source: {path: in, use_watermark: true}\nsink: {path: lake}\n"
 
 
+DATABASE = """\
+connections: {db: {type: jdbc, url: "jdbc:x:y", password: "${N}", configure: {backward_days: 7}}}
+pipelines:
+  p:
+    source: {connection: db, table: t, watermark_columns: [a, b], configure: {backward: {closing_day: 10}}}
+    sink: {path: lake, load_type: merge_upsert, merge_keys: id}
+state: {provider: sql, url: "sqlite:///state.db"}
+"""
+API = """\
+connections: {api: {type: http, url: "http://h", auth: {type: bearer, token: t}, rate_limit: {requests: 5}}}
+source: {connection: api, path: /x, watermark_columns: a, body: {n: [1]}, method: POST, params: {n: 5}}
+sink: {path: lake, load_type: overwrite}
+"""
+TABLE = "source: {type: delta, path: in, watermark_columns: [a], backward: {days: 0}}\nsink: {path: lake}\n"
+FUNCTION = TABLE.replace("type: delta, path: in", "type: python, function: 'a:b', options: {n: 5}")
+COLUMNS = (DATABASE, API, TABLE, FUNCTION, TABLE.replace("delta, path", "parquet, source_uri"))
+
+
 @pytest.mark.parametrize(
     "text",
     [
         GOOD,
+        *COLUMNS,
         GOOD.replace("true", "false"),
         GOOD.replace(", use_watermark: true", ""),
         GOOD.replace("source:", "sources: {a:").replace("true}", "true}}"),
@@ -106,6 +125,16 @@ def test_what_loads_is_valid_in_an_editor(text: str, tmp_path: Path) -> None:
     "text",
     [
         "spark: {master: yarn}\n",
+        DATABASE.replace("type: jdbc", "type: jbdc"),
+        DATABASE.replace("table: t", "tabel: t"),
+        DATABASE.replace("merge_upsert", "merge"),
+        DATABASE.replace("provider: sql", "provider: mysql"),
+        DATABASE.replace("closing_day: 10", "closing_day: 32"),
+        API.replace("method: POST", "method: PATCH"),
+        API.replace('url: "http://h", ', ""),
+        TABLE.replace("path: in, ", ""),
+        TABLE.replace("delta", "dleta"),
+        FUNCTION.replace("function: 'a:b', ", ""),
         GOOD.replace("sink", "sinc"),
         GOOD.replace("path: in, ", ""),
         GOOD.replace("true", "sometimes"),

@@ -45,6 +45,31 @@ pipelines:
 global: {poll_jitter_secs: 3, connection_pooling: true}
 spark: {master: "local[2]", config: {spark.executor.memory: 1g}}
 """
+COLUMNS = """\
+connections:
+  shop: {type: jdbc, url: "jdbc:postgresql://h/d", password: "${DIR}", configure: {backward_days: 7}}
+  api: {type: http, url: "https://h/v1", auth: {type: bearer, token: t}, rate_limit: {requests: 5}}
+pipelines:
+  orders:
+    source: {connection: shop, table: t, watermark_columns: [a, b], configure: {backward: {closing_day: 10}}}
+    sink: {table_uri: lake/a, load_type: merge_upsert, merge_keys: [id], tie_break: [b]}
+  answers:
+    source:
+      connection: api
+      path: /answers
+      pagination: {type: cursor, next: n}
+      watermark_columns: [at]
+      watermark_param_mapping: {at: since}
+      watermark_to_param: until
+    sink: {table_uri: lake/b}
+  days:
+    source: {type: delta, path: lake/a, watermark_columns: [day], backward: {days: 7}, safety_lag: PT5M}
+    transform: {sql: select 1}
+    sink:
+      {table_uri: lake/c, load_type: merge_overwrite, merge_keys: [day], replace_by_watermark: true,
+       window_columns: {day: d}}
+state: {provider: sql, url: "sqlite:///state.db"}
+"""
 ENV = {"DIR": "x"}
 WORDS = sorted(
     {key.name for key in every_key()} | {word for block in REFUSED.values() for word in block} | {"path", "<<", ""}
@@ -104,7 +129,7 @@ def places(node: Any) -> list[tuple[Any, Any]]:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mangled_values_and_keys(data: st.DataObject) -> None:
-    tree = copy.deepcopy(yaml.safe_load(GOOD))
+    tree = copy.deepcopy(yaml.safe_load(data.draw(st.sampled_from([GOOD, COLUMNS]))))
     for _ in range(data.draw(st.integers(1, 4))):
         found = places(tree)
         if not found:
@@ -127,7 +152,7 @@ def test_mangled_values_and_keys(data: st.DataObject) -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mangled_text(data: st.DataObject) -> None:
-    text = GOOD
+    text = data.draw(st.sampled_from([GOOD, COLUMNS]))
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, len(text)))
         upto = min(len(text), at + data.draw(st.integers(0, 12)))
@@ -175,3 +200,5 @@ def test_any_text_at_all(text: str) -> None:
 def test_the_file_that_is_mangled_is_good() -> None:
     project = load(GOOD, env=ENV, base=Path("/srv"))
     assert [len(pipeline.sources) for pipeline in project.pipelines] == [2, 1]
+    others = load(COLUMNS, env=ENV, base=Path("/srv"))
+    assert [len(pipeline.column_sources) for pipeline in others.pipelines] == [1, 1, 1]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.column_specs import HttpRead, JdbcRead
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.errors import ConfigError
+from tidegate.locations import Secret
 from tidegate.specs import ProjectSpec
 
 CANARY = "hunter2canary"
@@ -32,6 +34,35 @@ spark:
     spark.driver.extraJavaOptions: "-Djavax.net.ssl.trustStorePassword={CANARY}"
     spark.jars.repositories: "https://user:{CANARY}@repo.example.org/maven"
     spark.executor.memory: 4g
+"""
+
+
+WITH_CONNECTIONS = f"""\
+connections:
+  db:
+    type: jdbc
+    url: jdbc:postgresql://host/db
+    user: me
+    password: "${{SECRET}}"
+    properties: {{sslkey: {CANARY}}}
+  api:
+    type: http
+    url: https://host/v1
+    headers: {{X-Tenant: {CANARY}}}
+    auth: {{type: oauth2, token_url: "https://host/t", client_id: me, client_secret: {CANARY}}}
+pipelines:
+  p:
+    source: {{connection: db, table: t, watermark_columns: [at]}}
+    sink: {{table_uri: lake/p}}
+  q:
+    source: {{connection: api, headers: {{Key: {CANARY}}}, method: POST, body: {{password: {CANARY}}}}}
+    sink: {{table_uri: lake/q, load_type: overwrite}}
+  r:
+    source: {{type: python, function: "a:b", options: {{x: {CANARY}}}, watermark_columns: [at]}}
+    sink: {{table_uri: lake/r}}
+state:
+  provider: sql
+  url: "postgresql://me:{CANARY}@host/state"
 """
 
 
@@ -66,6 +97,35 @@ def error(text: str, tmp_path: Path) -> str:
     shown = [str(caught.value), repr(caught.value), repr(caught.value.args)]
     shown += [repr(caught.value.__context__), repr(caught.value.__cause__)]
     return "\n".join(shown)
+
+
+def test_secrets_of_connections_arrive_and_do_not_show(tmp_path: Path) -> None:
+    made = load(WITH_CONNECTIONS, env={"SECRET": CANARY}, base=tmp_path)
+    reads = [pipeline.column_sources[0].read for pipeline in made.pipelines]
+    assert isinstance(reads[0], JdbcRead)
+    assert isinstance(reads[1], HttpRead)
+    assert (reads[0].password, reads[0].properties["sslkey"]) == (Secret(CANARY), CANARY)
+    assert (reads[1].auth.client_secret, reads[1].headers["Key"]) == (Secret(CANARY), CANARY)
+    for text in (repr(made), str(made), show(made), *map(repr, reads), *map(str, reads), f"{made.state}"):
+        assert CANARY not in text
+
+
+def problems_of(text: str, tmp_path: Path) -> str:
+    """What is told of ``text``; nothing where it is good."""
+    try:
+        load(text, env={"SECRET": CANARY}, base=tmp_path)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("at", range(WITH_CONNECTIONS.count("\n")))
+def test_no_secret_of_connections_shows_whatever_line_is_wrong(at: int, tmp_path: Path) -> None:
+    lines = WITH_CONNECTIONS.splitlines()
+    key, _, rest = lines[at].partition(":")
+    for line in (f"{key}x:{rest}", f"{key}: [a]", f"{key}: ${{SECRET}}"):
+        broken = "\n".join([*lines[:at], line, *lines[at + 1 :]]) + "\n"
+        assert CANARY not in problems_of(broken, tmp_path), line
 
 
 BREAKAGES = [

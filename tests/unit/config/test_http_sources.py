@@ -1,0 +1,281 @@
+"""HTTP connections and sources: requests, credentials, pages, and where the bounds of a read go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidegate.column_specs import (
+    AuthKind,
+    HttpAuth,
+    HttpRead,
+    Pagination,
+    PaginationKind,
+    ParamFormat,
+    RateLimit,
+    Retries,
+    WatermarkParams,
+)
+from tidegate.config import load, show
+from tidegate.locations import Options, Secret
+from tidegate.specs import ProjectSpec
+
+Loaded = Callable[..., ProjectSpec]
+Problems = Callable[..., tuple[str, ...]]
+CANARY = "hunter2"
+
+
+def file(source: str = "path: /x", connection: str = "", columns: str = "[at]") -> str:
+    """An API in line 2, its source in line 5."""
+    return (
+        f'connections:\n  api: {{type: http, url: "https://api.example.org/v1/"{connection}}}\n'
+        f"pipelines:\n  p:\n    source: {{connection: api, watermark_columns: {columns}, {source}}}\n"
+        "    sink: {path: lake, load_type: merge_upsert, merge_keys: [id]}\n"
+    )
+
+
+def read(project: ProjectSpec) -> HttpRead:
+    found = project.pipelines[0].column_sources[0].read
+    assert isinstance(found, HttpRead)
+    return found
+
+
+def test_an_api_with_everything(loaded: Loaded) -> None:
+    connection = """, headers: {A: a, B: b}, rate_limit: {requests: 20, per_seconds: 0.5}, timeout_secs: 7,
+      retries: {attempts: 0, base_secs: 1, max_wait_secs: 9}, auth: {type: bearer, token: hunter2}"""
+    source = """path: orders, method: POST, params: {limit: 5}, headers: {B: other}, idempotent: true,
+      body: {n: 5, f: 0.5, flag: true, text: "5", none: null, list: [1, a], in: {er: x}},
+      records: data.items, error: err.text,
+      pagination: {type: page, param: page, size_param: limit, size: 100, start: 0, total: meta.total, max_pages: 7},
+      watermark_param_mapping: {at: since}, watermark_to_param: until, watermark_param_location: body,
+      watermark_param_format: date, watermark_split: 4, parallelism: 3, max_response_mb: 9"""
+    assert read(loaded(file(source, connection))) == HttpRead(
+        url="https://api.example.org/v1",
+        path="/orders",
+        connection="api",
+        method="POST",
+        params={"limit": "5"},
+        headers=Options({"A": "a", "B": "other"}),
+        body={"n": 5, "f": 0.5, "flag": True, "text": "5", "none": None, "list": [1, "a"], "in": {"er": "x"}},
+        records="data.items",
+        error="err.text",
+        auth=HttpAuth(AuthKind.BEARER, token=Secret(CANARY)),
+        pagination=Pagination(PaginationKind.PAGE, "page", "limit", size=100, start=0, total="meta.total", max_pages=7),
+        rate_limit=RateLimit(20, 0.5),
+        retries=Retries(0, 1.0, 9.0),
+        timeout_secs=7.0,
+        idempotent=True,
+        watermark=WatermarkParams({"at": "since"}, "until", "body", "date", 4),
+        parallelism=3,
+        max_response_mb=9,
+    )
+
+
+def test_the_smallest_api(loaded: Loaded) -> None:
+    found = read(loaded(file("poll_interval_secs: 5")))
+    assert found == HttpRead("https://api.example.org/v1", connection="api")
+
+
+def test_a_list_that_is_read_in_full_needs_no_watermark(loaded: Loaded) -> None:
+    text = """\
+connections:
+  surveys:
+    type: http
+    url: "http://127.0.0.1:${SURVEYS_PORT}"
+    auth: {type: bearer, token: "${SURVEYS_TOKEN}"}
+    rate_limit: {requests: 20, per_seconds: 1}
+pipelines:
+  survey_list:
+    source:
+      connection: surveys
+      path: /surveys
+      records: data
+      pagination: {type: cursor, param: after, next: paging.next}
+    sink:
+      table_uri: lake/surveys
+      load_type: overwrite
+"""
+    project = loaded(text, env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"})
+    assert read(project).pagination == Pagination(PaginationKind.CURSOR, "after", next="paging.next")
+    assert project.pipelines[0].column_sources[0].watermark_columns == ()
+    again = load(show(project), env={})
+    assert (again.pipelines, again.notices) == (project.pipelines, ())
+
+
+@pytest.mark.parametrize(
+    ("auth", "found"),
+    [
+        ("{type: none}", HttpAuth()),
+        ("{type: bearer, token: t}", HttpAuth(AuthKind.BEARER, token=Secret("t"))),
+        ("{type: basic, user: u, password: p}", HttpAuth(AuthKind.BASIC, user="u", password=Secret("p"))),
+        ("{type: api_key, token: t}", HttpAuth(AuthKind.API_KEY, token=Secret("t"))),
+        (
+            "{type: api_key, token: t, name: key, place: params}",
+            HttpAuth(AuthKind.API_KEY, token=Secret("t"), name="key", place="params"),
+        ),
+        (
+            "{type: oauth2, token_url: 'https://x/t', client_id: c, client_secret: s, scope: 'a b'}",
+            HttpAuth(AuthKind.OAUTH2, token_url="https://x/t", client_id="c", client_secret=Secret("s"), scope="a b"),
+        ),
+    ],
+)
+def test_every_kind_of_credentials(loaded: Loaded, auth: str, found: HttpAuth) -> None:
+    assert read(loaded(file(connection=f", auth: {auth}"))).auth == found
+
+
+@pytest.mark.parametrize(
+    ("connection", "words"),
+    [
+        (
+            ", auth: {type: bearr, token: hunter2}",
+            "auth.type: the value is not one of none, bearer, basic, api_key, oauth2;",
+        ),
+        (", auth: {type: bearer}", "connections.api.auth.token: is missing; bearer needs it"),
+        (", auth: {type: basic, user: u}", "connections.api.auth.password: is missing; basic needs it"),
+        (", auth: {type: api_key}", "connections.api.auth.token: is missing; api_key needs it"),
+        (", auth: {type: oauth2, client_id: c, client_secret: s}", "auth.token_url: is missing; oauth2 needs it"),
+        (
+            ", auth: {type: bearer, token: hunter2, user: u}",
+            "connections.api.auth.user: means nothing with type bearer",
+        ),
+        (", auth: {token: hunter2}", "connections.api.auth.token: means nothing with type none"),
+        (", auth: {type: bearer, tokn: hunter2, token: x}", "auth.tokn: unknown key; did you mean 'token'?"),
+        (", auth: {type: api_key, token: hunter2, place: body}", "auth.place: the value is not one of header, params"),
+        (", auth: hunter2", "connections.api.auth: must be a mapping"),
+        (
+            ", headers: {A: [hunter2]}",
+            "connections.api.headers: the value must be a mapping of names to texts; A is none",
+        ),
+        (", rate_limit: {per_seconds: 1}", "connections.api.rate_limit.requests: is missing"),
+        (", rate_limit: {requests: 0}", "connections.api.rate_limit.requests: '0' is too small"),
+        (", rate_limit: {requests: 1, per_seconds: 0}", "rate_limit.per_seconds: '0' is not a number of seconds"),
+        (", retries: {attempts: -1}", "connections.api.retries.attempts: '-1' is too small"),
+        (", timeout_secs: soon", "connections.api.timeout_secs: 'soon' is not a number from 0 on"),
+        (
+            ", password: hunter2",
+            "connections.api.password: unknown key here; it belongs to 'connections.<http connection>.",
+        ),
+    ],
+)
+def test_a_wrong_connection_is_one_problem_without_its_secret(problems: Problems, connection: str, words: str) -> None:
+    (line,) = problems(file(connection=connection))
+    assert line.startswith("pipelines.yml:2: connections.api.")
+    assert words in line
+    assert CANARY not in line
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (f"https://me:{CANARY}@host/v1", "holds credentials; put them into auth"),
+        (f"https://host/v1?key={CANARY}", "holds '?' or '#'; allowed: a plain address; parameters belong into params"),
+        ("ftp://host/v1", "'ftp://host/v1' is not an HTTP address; allowed: such as https://api.example.org/v1"),
+        ("jdbc:postgresql://host/db", "is not an HTTP address"),
+    ],
+)
+def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, url: str, words: str) -> None:
+    (line,) = problems(file().replace("https://api.example.org/v1/", url))
+    assert f"connections.api.url: '{url[:5]}" in line
+    assert words in line
+    assert CANARY not in line
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("method: PATCH", "source.method: 'PATCH' is not one of GET, POST"),
+        ("body: {a: b}", "source.body: is about POST; set method: POST, or remove it"),
+        ("idempotent: true", "source.idempotent: is about POST"),
+        ("method: POST, body: [a]", "source.body: the value must be a mapping"),
+        ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; allowed: such as /orders"),
+        ("path: '/x?a=b'", "source.path: '/x?a=b' is not a path"),
+        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' holds '{{…}}'; not supported yet: time and unit watermarks"),
+        ("records: 'a..b'", "source.records: 'a..b' is not a path of names; allowed: such as data, or paging.next"),
+        (
+            f"params: {{access_token: {CANARY}}}",
+            "source.params: the value holds 'access_token'; put it into the connection's",
+        ),
+        ("params: {a: {watermark: x}}", "source.params: the value must be a mapping of names to texts; a is none"),
+        ("table: t", "source.table: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<jdbc source>'"),
+        ("pagination: {type: cursor, param: a}", "source.pagination.next: is missing; cursor needs it"),
+        (
+            "pagination: {type: curso}",
+            "source.pagination.type: 'curso' is not one of none, offset, page, cursor, next_link;",
+        ),
+        ("pagination: {param: x}", "source.pagination.param: means nothing with type none"),
+        ("pagination: {type: next_link, start: 1}", "source.pagination.start: means nothing with type next_link"),
+        ("pagination: {type: page, next: a}", "source.pagination.next: means nothing with type page"),
+        (
+            "pagination: {type: page, size: 5}",
+            "source.pagination.size_param: is missing; it carries the size to the server",
+        ),
+        ("pagination: {type: page, max_pages: 0}", "source.pagination.max_pages: '0' is too small"),
+        ("watermark_param_mapping: {ta: since}", "watermark_param_mapping.ta: 'ta' is no watermark column; "),
+        ("watermark_param_location: header", "watermark_param_location: 'header' is not one of params, body"),
+        ("watermark_param_location: body", "watermark_param_location: body, and the method is GET; set method: POST"),
+        (
+            "watermark_param_format: isoo",
+            "watermark_param_format: 'isoo' is not one of iso, date, timestamp, timestamp_ms",
+        ),
+        ("watermark_param_format: isoo", "did you mean 'iso'?"),
+        ("watermark_param_format: yyyy-MM-dd", "or a strftime pattern, such as %Y-%m-%d"),
+        ("watermark_split: 4", "watermark_split: needs both bounds in each request"),
+        ("watermark_split: 4, watermark_to_param: x", "watermark_split: needs both bounds in each request"),
+        ("configure: {watermark_split: 4}", "source.configure.watermark_split: needs both bounds"),
+        (
+            "configure: {watermark_param_mapping: {x: y}}",
+            "configure.watermark_param_mapping.x: 'x' is no watermark column",
+        ),
+        (
+            "watermark_to_param: a, configure: {watermark_to_param: b}",
+            "source.configure.watermark_to_param: given on the source too; allowed: one of them",
+        ),
+    ],
+)
+def test_a_wrong_source_is_one_problem(problems: Problems, source: str, words: str) -> None:
+    (line,) = problems(file(source))
+    assert line.startswith("pipelines.yml:5: pipelines.p.source.")
+    assert words in line
+    assert CANARY not in line
+
+
+@pytest.mark.parametrize("format", [*ParamFormat, "%Y-%m-%d", "%d.%m.%Y %H:%M"])
+def test_every_format_of_bounds(loaded: Loaded, format: str) -> None:
+    assert read(loaded(file(f"watermark_param_format: '{format}'"))).watermark.format == format
+
+
+def test_bounds_may_stand_in_configure(loaded: Loaded) -> None:
+    keys = "watermark_param_mapping: {at: since}, watermark_to_param: until, watermark_param_format: timestamp"
+    within = read(loaded(file(f"configure: {{{keys}, watermark_param_location: params, watermark_split: 2}}")))
+    assert within.watermark == WatermarkParams({"at": "since"}, "until", "params", "timestamp", 2)
+    assert within == read(loaded(file(f"{keys}, watermark_split: 2")))
+    both = read(loaded(file("configure: {watermark_param_mapping: {at: since}}, watermark_to_param: until")))
+    assert both.watermark == WatermarkParams({"at": "since"}, "until")
+
+
+def test_parameters_that_a_server_takes_together_cannot_tell_of_two_columns(problems: Problems, loaded: Loaded) -> None:
+    source = "watermark_param_mapping: {at: since, id: after}"
+    for mapping in (source, source.replace(", id: after", "")):
+        (line,) = problems(file(mapping, columns="[at, id]"))
+        assert "watermark_param_mapping: a server gives records that fulfil all parameters" in line
+    (line,) = problems(file(f"{source}, watermark_mode: tuple", columns="[at, id]"))
+    assert "watermark_mode: tuple with the first column mapped" in line
+    first = f"{source.replace(', id: after', '')}, watermark_mode: tuple"
+    assert read(loaded(file(first, columns="[at, id]"))).watermark.mapping == {"at": "since"}
+
+
+def test_watermark_columns_of_an_api_are_declared_ones(problems: Problems, loaded: Loaded) -> None:
+    schema = "    schema: {fields: [{name: id, type: int64}, {name: at, type: timestamp}]}\n"
+    assert read(loaded(file() + schema))
+    (line,) = problems(file(columns="[att]") + schema)
+    assert "source.watermark_columns: 'att' is not a declared column; did you mean 'at'?" in line
+
+
+def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
+    connection = f", headers: {{A: {CANARY}}}, auth: {{type: basic, user: u, password: {CANARY}}}"
+    source = f"method: POST, body: {{login: {{password: {CANARY}}}, n: 5}}, headers: {{B: '{CANARY}'}}"
+    project = loaded(file(source, connection))
+    assert read(project).body == {"login": {"password": CANARY}, "n": 5}
+    assert CANARY not in show(project) + repr(project) + str(read(project).auth)
+    assert "n: 5" in show(project)

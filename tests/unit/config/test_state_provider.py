@@ -1,0 +1,94 @@
+"""The state provider: its address, relative to the file, and never shown with what is secret in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tidegate.column_specs import ProviderKind, StateSpec
+from tidegate.config import load, show
+from tidegate.locations import Options, Secret
+from tidegate.specs import ProjectSpec
+
+Loaded = Callable[..., ProjectSpec]
+Problems = Callable[..., tuple[str, ...]]
+PIPELINE = "source: {type: delta, path: in, watermark_columns: [at]}\nsink: {path: lake}\n"
+CANARY = "hunter2"
+
+
+def file(state: str) -> str:
+    return f"{PIPELINE}state: {{{state}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "provider", "url"),
+    [
+        ("provider: sql, url: 'sqlite:///state.db'", ProviderKind.SQL, "sqlite:///{base}/state.db"),
+        ("provider: sql, url: 'sqlite+pysqlite:///a b.db'", ProviderKind.SQL, "sqlite+pysqlite:///{base}/a b.db"),
+        ("provider: sql, url: 'sqlite:////srv/state.db'", ProviderKind.SQL, "sqlite:////srv/state.db"),
+        ("provider: sql, url: 'postgresql://u:p@h/d'", ProviderKind.SQL, "postgresql://u:p@h/d"),
+        ("provider: sql, url: 'postgresql+psycopg://h/d'", ProviderKind.SQL, "postgresql+psycopg://h/d"),
+        ("provider: file, url: state/here", ProviderKind.FILE, "file://{base}/state/here"),
+        ("provider: file, url: 's3://bucket/state'", ProviderKind.FILE, "s3://bucket/state"),
+    ],
+)
+def test_addresses(loaded: Loaded, tmp_path: Path, state: str, provider: ProviderKind, url: str) -> None:
+    assert loaded(file(state)).state == StateSpec(provider, Secret(url.format(base=tmp_path)))
+
+
+def test_the_log_of_the_table_is_the_default(loaded: Loaded) -> None:
+    assert loaded(PIPELINE).state == loaded(file("provider: delta")).state == StateSpec()
+
+
+def test_settings_of_the_folder(loaded: Loaded) -> None:
+    state = loaded(file(f"provider: file, url: 's3://b/s', storage_options: {{KEY: {CANARY}}}")).state
+    assert state.options == Options({"KEY": CANARY})
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("provider: sql", "state.url: is missing; the provider sql needs an address such as sqlite:///state.db"),
+        ("provider: file", "state.url: is missing; the provider file needs the folder"),
+        ("url: state", "state.url: the position is kept in the log of each table, which needs no address"),
+        (f"provider: sql, url: 'jdbc:x://{CANARY}'", "state.url: is a JDBC address; allowed: one of SQLAlchemy"),
+        (f"provider: sql, url: {CANARY}", "state.url: is not an address; allowed: such as sqlite:///state.db"),
+        (
+            f"provider: sql, url: 'postgre://u:{CANARY}@h/d'",
+            "is an address of another database; allowed: sqlite, postgres",
+        ),
+        ("provider: sql, url: 'sqlite://'", "names no file, so that every run would begin anew"),
+        ("provider: sql, url: 'sqlite:///:memory:'", "names no file, so that every run would begin anew"),
+        (
+            f"provider: sql, url: 'sqlite:///s', storage_options: {{a: {CANARY}}}",
+            "is about the folder of the provider file",
+        ),
+        (f"provider: file, url: [{CANARY}]", "state.url: the value must be a single value"),
+        ("provider: file, url: 'ftp://x/y'", "state.url: is an address of an unknown kind"),
+        ("provider: file, url: x, urll: y", "state.urll: unknown key; did you mean 'url'?"),
+    ],
+)
+def test_a_provider_that_cannot_be_is_one_problem(problems: Problems, state: str, words: str) -> None:
+    (line,) = problems(file(state))
+    assert words in line
+    assert CANARY not in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [f"postgresql://me:{CANARY}@host/state", f"postgresql://me:a@{CANARY}@host/state?password={CANARY}"],
+)
+def test_no_secret_of_the_address_shows(loaded: Loaded, url: str) -> None:
+    project = loaded(file(f"provider: sql, url: '{url}'"))
+    assert project.state.url == Secret(url)
+    assert CANARY not in repr(project) + show(project) + str(project.state.url)
+    assert yaml.safe_load(show(project))["state"]["url"].startswith("postgresql://***@host/state")
+
+
+def test_an_address_without_secrets_survives_show(loaded: Loaded) -> None:
+    for state in ("provider: sql, url: 'sqlite:///state.db'", "provider: file, url: state"):
+        project = loaded(file(state))
+        assert load(show(project), env={}).state == project.state
