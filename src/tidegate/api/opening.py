@@ -81,6 +81,7 @@ def spark_lane(
     from tidegate.observe.events import SessionStarting
     from tidegate.runs.frames import any_frames
     from tidegate.spark.arrow_lane import SparkArrowLane
+    from tidegate.spark.silence import py4j_is_silent
 
     lane = SparkArrowLane(
         spec,
@@ -88,7 +89,8 @@ def spark_lane(
         starting=lambda where: emit(SessionStarting("", "", where)),
         delta=lambda: any_frames(places()),
     )
-    try:
-        yield lane
-    finally:
-        lane.close()
+    with py4j_is_silent(stop):
+        try:
+            yield lane
+        finally:
+            lane.close()
