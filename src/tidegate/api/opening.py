@@ -125,6 +125,7 @@ def spark_lane(
     from tidegate.runs.frames import any_frames
     from tidegate.spark.arrow_lane import SparkArrowLane
     from tidegate.spark.packages import packages_of
+    from tidegate.spark.silence import py4j_is_silent
 
     lane = SparkArrowLane(
         spec,
@@ -133,7 +134,8 @@ def spark_lane(
         delta=lambda: bool(columns) or any_frames(places()),
         packages=lambda: packages_of(columns),
     )
-    try:
-        yield lane
-    finally:
-        lane.close()
+    with py4j_is_silent(stop):
+        try:
+            yield lane
+        finally:
+            lane.close()

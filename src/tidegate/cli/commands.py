@@ -69,7 +69,7 @@ def run(invocation: Invocation, config: Path, pipeline: str | None, once: bool, 
         raise click.UsageError("--once and --continuous exclude each other")
     stop = threading.Event()
     mode: Mode = "continuous" if continuous else "once"
-    with invocation.listening() as emit:
+    with invocation.listening(result_follows=mode == "once") as emit:
         report = invocation.functions().run(config, pipeline, mode=mode, emit=emit, stop=stop)
     if as_json:
         print_json(report.to_json())

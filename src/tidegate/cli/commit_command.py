@@ -61,7 +61,7 @@ def commit(
         raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")
     stop = threading.Event()
     mode: Mode = "continuous" if continuous else "once"
-    with invocation.listening() as emit:
+    with invocation.listening(result_follows=mode == "once") as emit:
         report = invocation.functions().commit(config, pipeline, mode=mode, emit=emit, stop=stop)
     if as_json:
         print_json(report.to_json())

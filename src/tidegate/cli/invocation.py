@@ -359,18 +359,29 @@ class Invocation:
         return self.colour and not os.environ.get("NO_COLOR")
 
     @contextmanager
-    def listening(self) -> Iterator[Emit]:
-        """An emitter whose events show as progress and as log lines on standard error."""
+    def listening(self, *, result_follows: bool = False) -> Iterator[Emit]:
+        """An emitter whose events show as progress and as log lines on standard error.
+
+        Where ``result_follows`` on the same terminal, what that tells too is logged only if it does not come to it.
+        """
         from tidegate.observe.fanning import fanout
+        from tidegate.observe.holding import Holding
         from tidegate.observe.logs import JsonLog, TextLog
 
         log = JsonLog if self.log_format == "json" else TextLog
         with self._progress() as view:
             self._view = view
+            lines: Emit = log(view.write, self.effective_level())
             try:
-                yield fanout(view, log(view.write, self.effective_level()))
+                with Holding(lines) if result_follows and self._sees_both() else nullcontext(lines) as told:
+                    yield fanout(view, told)
             finally:
                 self._view = None
+
+    def _sees_both(self) -> bool:
+        """Whether somebody who did not ask for a log has it and the result on one terminal."""
+        chosen = self.log_level is not None or self.log_format == "json" or self.as_json
+        return not chosen and is_terminal(sys.stdout) and is_terminal(sys.stderr)
 
     def effective_level(self) -> Level:
         """The level asked for; else errors if quiet, everything that matters in JSON, warnings in text."""

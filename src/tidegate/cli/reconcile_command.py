@@ -75,7 +75,7 @@ def reconcile(
     if force and not clean:
         raise click.UsageError("--force is about --clean")
     stop = threading.Event()
-    with invocation.listening() as emit:
+    with invocation.listening(result_follows=True) as emit:
         report = invocation.functions().reconcile(
             config,
             pipeline,

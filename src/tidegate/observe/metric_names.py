@@ -16,7 +16,7 @@ COMMON_LABELS = ("pipeline", "source")
 FILE_STATUSES = ("finished", "refused", "changed", "dead")
 STATES = ("Initial", "Active", "Idle", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
-BAD_KINDS = ("not_json", "missing", "wrong_type", "lossy", "repeated_key", "other")
+BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
 CARE_OPERATIONS = ("optimize", "vacuum")
 
 

@@ -125,8 +125,9 @@ def _commit_words(event: Event) -> str:
         case events.SourceFinished():
             failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
             done = count(event.staged, "staged unit") if event.staged else count(event.commits, "commit")
+            state = "failed" if event.failed else event.state
             return (
-                f"{event.state}: {count(event.source_files, 'file')}, {count(event.rows, 'row')},"
+                f"{state}: {count(event.source_files, 'file')}, {count(event.rows, 'row')},"
                 f" {done}{failed} in {duration(event.seconds)}"
             )
         case events.SourceFailed():

@@ -86,7 +86,7 @@ class Tally:
             case events.DeadLetters():
                 return replace(self, letters=self.letters + event.records + event.files)
             case events.SourceFinished():
-                return replace(self, stage=event.state, finished=True)
+                return replace(self, stage="failed" if event.failed else event.state, finished=True)
             case events.SourceFailed():
                 return replace(self, stage="failed", finished=True)
             case _:
