@@ -228,6 +228,17 @@ def test_a_row_or_a_table_that_somebody_changed_is_an_error(database: Path, chan
         sqlite(database).get_watermark("p/s")
 
 
+def test_tables_that_another_process_makes_meanwhile_are_no_trouble(database: Path) -> None:
+    class Overtaken(SqlMetadataProvider):
+        """Looks for its tables just after another process made them."""
+
+        def _has_tables(self) -> bool:
+            save(sqlite(database), 1)
+            return super()._has_tables()
+
+    assert Overtaken(Secret(f"sqlite:///{database}")).get_watermark("p/s") == text(1)
+
+
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port that nobody listens to, and that nobody else takes meanwhile."""
