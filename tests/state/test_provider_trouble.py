@@ -30,7 +30,7 @@ from tidegate.errors import (
 from tidegate.locations import Location, Secret
 from tidegate.state.providers.base import BaseMetadataProvider
 from tidegate.state.providers.file import FileMetadataProvider
-from tidegate.state.providers.opening import provider_of
+from tidegate.state.providers.opening import metadata_provider, provider_of
 from tidegate.state.providers.sql import SqlMetadataProvider
 from tidegate.state.watermark_manager import WatermarkManager
 
@@ -310,6 +310,22 @@ def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None
     with pytest.raises(ConfigError, match=r"state\.url") as caught:
         SqlMetadataProvider(Secret(url))
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("state", FileMetadataProvider),
+        ("file:///srv/state", FileMetadataProvider),
+        ("memory://example/state", FileMetadataProvider),
+        ("s3://bucket/state", FileMetadataProvider),
+        ("s3a://bucket/state", FileMetadataProvider),
+        ("sqlite:///state.db", SqlMetadataProvider),
+        ("postgresql://somebody@db/state", SqlMetadataProvider),
+    ],
+)
+def test_an_address_tells_the_kind_of_provider(url: str, kind: type[BaseMetadataProvider]) -> None:
+    assert isinstance(metadata_provider(url, {"AWS_REGION": "x"} if url.startswith("s3") else None), kind)
 
 
 def test_a_provider_without_an_address_is_refused() -> None:
