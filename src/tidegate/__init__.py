@@ -121,12 +121,18 @@ from tidegate.specs import (
     TransformSpec,
 )
 from tidegate.staging_reports import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
+from tidegate.state.providers.base import BaseMetadataProvider
+from tidegate.state.providers.opening import metadata_provider
+from tidegate.state.watermark_manager import WatermarkManager
+from tidegate.watermarks.chunks import ReplayConfig
+from tidegate.watermarks.serializer import WatermarkSerializer, is_watermark_empty
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdoptedFile",
     "Adoption",
+    "BaseMetadataProvider",
     "ChaosReport",
     "Check",
     "ColumnSeen",
@@ -170,6 +176,7 @@ __all__ = [
     "ProjectSpec",
     "ReconcileReport",
     "RejectedUnit",
+    "ReplayConfig",
     "ReplayReport",
     "RunReport",
     "SchemaChange",
@@ -194,7 +201,9 @@ __all__ = [
     "Tracking",
     "TransformSpec",
     "WatermarkHistory",
+    "WatermarkManager",
     "WatermarkMove",
+    "WatermarkSerializer",
     "WatermarkView",
     "__version__",
     "adopt",
@@ -210,8 +219,10 @@ __all__ = [
     "export_ledger",
     "files",
     "infer_schema",
+    "is_watermark_empty",
     "list_letters",
     "load",
+    "metadata_provider",
     "optimize_table",
     "plan",
     "reconcile",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.racing import ENVIRONMENT
 from support.providers import EVERY, NUMBERED, Settings, opened, settings_of, text
+from support.racing import raced
 from tidegate.errors import CommitLost
 from tidegate.state.providers.base import BaseMetadataProvider, NumberedMetadataProvider
 from tidegate.state.watermark_manager import WatermarkManager
@@ -107,35 +104,22 @@ def test_inclusive_columns_are_hidden_from_whoever_asks_for_values(provider: Bas
 # --- several processes
 
 
-def raced(settings: Settings, *, conditional: bool) -> list[dict[str, Any]]:
-    """What so many processes tell that begin at the same moment."""
-    given = {"settings": settings, "steps": STEPS, "conditional": conditional}
-    command, pipe = [sys.executable, str(RACER), json.dumps(given)], subprocess.PIPE
-    with contextlib.ExitStack() as stack:
-        racers = [
-            stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT))
-            for _ in range(PROCESSES)
-        ]
-        for racer in racers:
-            stack.callback(racer.kill)
-            assert racer.stdout is not None
-            assert racer.stdout.readline() == "ready\n"
-        for racer in racers:
-            assert racer.stdin is not None
-            racer.stdin.close()
-        return [json.loads(racer.stdout.read()) for racer in racers if racer.stdout is not None]
+def counted(settings: Settings, *, conditional: bool) -> list[dict[str, Any]]:
+    """What so many processes tell that save at the same time."""
+    given = json.dumps({"settings": settings, "steps": STEPS, "conditional": conditional})
+    return raced(RACER, [given] * PROCESSES)
 
 
 @pytest.mark.slow
 def test_of_processes_that_save_at_once_every_save_is_refused_or_counts(settings: Settings) -> None:
-    raced(settings, conditional=True)
+    counted(settings, conditional=True)
     assert opened(settings).get_watermark("p/s") == json.dumps({"count": PROCESSES * STEPS})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", NUMBERED, indirect=True)
+@pytest.mark.parametrize("settings", ["file", "sqlite", "postgres"], indirect=True)
 def test_unconditional_saves_follow_each_other_without_a_gap(settings: Settings) -> None:
-    names = {outcome["name"] for outcome in raced(settings, conditional=False)}
+    names = {outcome["name"] for outcome in counted(settings, conditional=False)}
     history = opened(settings).history("p/s")
     assert [saved.number for saved in history] == list(range(1, PROCESSES * STEPS + 1))
     assert [saved.previous for saved in history] == [None, *(saved.watermark for saved in history[:-1])]

@@ -38,10 +38,20 @@ def test_the_api_reference_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     execute("reference/python-api.md")
 
 
+def test_the_guide_to_state_providers_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute("guides/state-providers.md")
+
+
 def test_the_function_of_the_page_about_transforms_is_one() -> None:
     execute("concepts/transforms.md")
 
 
 def test_every_page_with_python_is_run_here() -> None:
     shown = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))}
-    assert shown == {"concepts/transforms.md", "quickstart.md", "reference/python-api.md"}
+    assert shown == {
+        "concepts/transforms.md",
+        "guides/state-providers.md",
+        "quickstart.md",
+        "reference/python-api.md",
+    }

@@ -146,6 +146,13 @@ def test_what_a_person_decides_replaces_whatever_is_there(lake: Lake, provider: 
         assert provider.get_watermark(ID) == text(3)
 
 
+def test_what_a_person_decided_is_completed_by_the_next_start(lake: Lake, provider: NumberedMetadataProvider) -> None:
+    done = commit(lake, provider, 0)
+    provider.update_watermark(ID, text(9), **IDS)
+    ProviderCopy(provider, lambda: 1).pay(done, debt(ID, text(3), text(0), by_hand=True))
+    assert provider.get_watermark(ID) == text(3)
+
+
 def test_without_a_provider_an_old_debt_is_nobodys(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
     ProviderCopy(None, lambda: 1).pay(done, debt(ID, text(1), text(0)))

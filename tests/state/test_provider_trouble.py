@@ -30,7 +30,7 @@ from tidegate.errors import (
 from tidegate.locations import Location, Secret
 from tidegate.state.providers.base import BaseMetadataProvider
 from tidegate.state.providers.file import FileMetadataProvider
-from tidegate.state.providers.opening import provider_of
+from tidegate.state.providers.opening import metadata_provider, provider_of
 from tidegate.state.providers.sql import SqlMetadataProvider
 from tidegate.state.watermark_manager import WatermarkManager
 
@@ -228,6 +228,17 @@ def test_a_row_or_a_table_that_somebody_changed_is_an_error(database: Path, chan
         sqlite(database).get_watermark("p/s")
 
 
+def test_tables_that_another_process_makes_meanwhile_are_no_trouble(database: Path) -> None:
+    class Overtaken(SqlMetadataProvider):
+        """Looks for its tables just after another process made them."""
+
+        def _has_tables(self) -> bool:
+            save(sqlite(database), 1)
+            return super()._has_tables()
+
+    assert Overtaken(Secret(f"sqlite:///{database}")).get_watermark("p/s") == text(1)
+
+
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port that nobody listens to, and that nobody else takes meanwhile."""
@@ -299,6 +310,22 @@ def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None
     with pytest.raises(ConfigError, match=r"state\.url") as caught:
         SqlMetadataProvider(Secret(url))
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("state", FileMetadataProvider),
+        ("file:///srv/state", FileMetadataProvider),
+        ("memory://example/state", FileMetadataProvider),
+        ("s3://bucket/state", FileMetadataProvider),
+        ("s3a://bucket/state", FileMetadataProvider),
+        ("sqlite:///state.db", SqlMetadataProvider),
+        ("postgresql://somebody@db/state", SqlMetadataProvider),
+    ],
+)
+def test_an_address_tells_the_kind_of_provider(url: str, kind: type[BaseMetadataProvider]) -> None:
+    assert isinstance(metadata_provider(url, {"AWS_REGION": "x"} if url.startswith("s3") else None), kind)
 
 
 def test_a_provider_without_an_address_is_refused() -> None:

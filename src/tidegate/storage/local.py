@@ -118,6 +118,14 @@ class LocalStore:
             shutil.copyfile(local_path, temporary)
             os.replace(temporary, self._at(path))
 
+    def copy(self, path: str, to: str) -> None:
+        self.requests.count("put")
+        if not os.path.isfile(self._at(path)):
+            raise failures.missing(self._uri(path))
+        with self._mapped(path, "copy"), self._temporary(to) as temporary:
+            os.link(self._at(path), temporary)
+            os.replace(temporary, self._at(to))
+
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
@@ -155,12 +163,14 @@ class LocalStore:
         return _info(path, found) if stat.S_ISREG(found.st_mode) else None
 
     @contextlib.contextmanager
-    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+    def _temporary(self, path: str, data: bytes | None = None) -> Iterator[str]:
+        """The name of a file beside ``path`` that is gone at the end of the block; without ``data`` it is free."""
         _make_directory(self._at(path))
         temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
         try:
-            with open(temporary, "xb") as file:
-                file.write(data)
+            if data is not None:
+                with open(temporary, "xb") as file:
+                    file.write(data)
             yield temporary
         finally:
             with contextlib.suppress(FileNotFoundError):

@@ -139,6 +139,12 @@ class MemoryStore:
             raise failures.from_os(error, local_path, "read") from error
         self.put(path, data)
 
+    def copy(self, path: str, to: str) -> None:
+        self.requests.count("put")
+        key = self._key(to)
+        with self._space.lock:
+            self._space.objects[key] = self._entry(path)
+
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._space.lock:

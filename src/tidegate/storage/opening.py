@@ -22,7 +22,7 @@ from tidegate.storage.port import ObjectStore
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "adl": "az"}
+ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 SCHEMES = ("file", "s3", "gs", "az", "memory")
 
 
@@ -41,14 +41,14 @@ def absolute(uri: str, base: Path) -> str:
     scheme = scheme.lower()
     if scheme == "file":
         return f"file:///{rest.removeprefix('//').removeprefix('localhost').strip('/')}".rstrip("/")
-    plain = scheme if scheme in ("abfs", "abfss") else _ALIASES.get(scheme, scheme)
+    plain = scheme if scheme in ("abfs", "abfss") else ALIASES.get(scheme, scheme)
     return f"{plain}:{rest}".rstrip("/")
 
 
 def split_uri(uri: str) -> tuple[str, str, str]:
     """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
     scheme, found, rest = uri.partition("://")
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    scheme = ALIASES.get(scheme.lower(), scheme.lower())
     if not found or scheme not in SCHEMES:
         raise StorageError(
             f"{uri!r} is not a location",

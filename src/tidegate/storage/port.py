@@ -161,5 +161,11 @@ class ObjectStore(Protocol):
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         """Upload a local file."""
 
+    def copy(self, path: str, to: str) -> None:
+        """Make ``to`` the same object as ``path``, in place of whatever was there; raises ``ObjectMissing``.
+
+        The store does it by itself: the content does not travel. Readers see it as a whole or not at all.
+        """
+
     def delete(self, path: str) -> None:
         """Remove the object; nothing there is fine."""

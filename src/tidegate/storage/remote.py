@@ -193,6 +193,11 @@ class RemoteStore:
             with self.uploads.parts(-(-size // part), way.concurrent_parts) as at_once:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
 
+    def copy(self, path: str, to: str) -> None:
+        self.requests.count("put")
+        with self._mapped(path, "copy"):
+            obstore.copy(self._client, checked(self.location.uri, path), checked(self.location.uri, to))
+
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):

@@ -171,7 +171,7 @@ def test_bars_are_taken_away_before_a_result_is_printed() -> None:
 
 
 def test_commands_that_look_load_neither_spark_nor_arrow_nor_the_terminal_library() -> None:
-    heavy = "'pyspark', 'pyarrow', 'deltalake', 'pandas', 'numpy', 'rich', 'pydantic', 'yaml'"
+    heavy = "'pyspark', 'pyarrow', 'deltalake', 'sqlalchemy', 'pandas', 'numpy', 'rich', 'pydantic', 'yaml'"
     code = PROGRAM.replace("cli.main(", "try: cli.main(").rstrip() + (
         f"\nexcept SystemExit: pass\nprint([name for name in ({heavy}) if name in sys.modules], file=sys.stderr)"
     )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAVY = ("pyarrow", "pyspark", "deltalake", "obstore", "pandas", "numpy", "duckdb")
+HEAVY = ("pyarrow", "pyspark", "deltalake", "obstore", "sqlalchemy", "pandas", "numpy", "duckdb")
 
 
 def modules_after(code: str) -> set[str]:

@@ -20,9 +20,12 @@ from tidegate.watermarks.serializer import WatermarkSerializer
 KIND = "provider"
 
 
-def debt(dataflow_id: str, text: str, previous: str | None) -> dict[str, Any]:
-    """What a commit owes that moved the watermark from ``previous`` to ``text``."""
-    return {"kind": KIND, "dataflow_id": dataflow_id, "text": text, "previous": previous}
+def debt(dataflow_id: str, text: str, previous: str | None, *, by_hand: bool = False) -> dict[str, Any]:
+    """What a commit owes that moved the watermark from ``previous`` to ``text``.
+
+    ``by_hand``: a person said so, and whatever the provider has is replaced.
+    """
+    return {"kind": KIND, "dataflow_id": dataflow_id, "text": text, "previous": previous, "by_hand": by_hand}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class ProviderCopy:
     """Pays that debt; without a provider, since the configuration names none any more, there is nothing to pay.
 
     ``position`` is how far the source is by the log now: a run that was overtaken has nothing to pay either, since
-    whoever overtook it paid first. With ``overwrite`` a person has decided what holds: whatever is there is replaced.
+    whoever overtook it paid first. With ``overwrite`` whatever the provider has is replaced: for the command by which a
+    person decides what holds.
     """
 
     provider: BaseMetadataProvider | None
@@ -41,18 +45,45 @@ class ProviderCopy:
         """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one."""
         if self.provider is None:
             return
-        dataflow_id, text, previous = str(owed["dataflow_id"]), str(owed["text"]), owed["previous"]
-        found = self.provider.get_watermark(dataflow_id)
-        if found == text or (not self.overwrite and is_same(found, text)):
+        attempt = "" if opened.parent is None else opened.parent.attempt
+        step = Step(
+            dataflow_id=str(owed["dataflow_id"]),
+            text=str(owed["text"]),
+            previous=owed["previous"],
+            run=f"{opened.version:020d}-{attempt}",
+            by_hand=self.overwrite or bool(owed.get("by_hand")),
+        )
+        follow(self.provider, step, lambda: self.position() > opened.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A watermark that moved from ``previous`` to ``text``; ``run`` names the document or marker that says so."""
+
+    dataflow_id: str
+    text: str
+    previous: str | None
+    run: str
+    by_hand: bool = False
+
+
+def follow(provider: BaseMetadataProvider, step: Step, overtaken: Callable[[], bool]) -> None:
+    """Save the step unless it is saved; ``StateError`` where the provider has a third text and nobody has
+    ``overtaken`` us.
+
+    A step made by hand takes the place of whatever is there, also of what cannot be read as a watermark.
+    """
+    found = provider.get_watermark(step.dataflow_id)
+    if found == step.text or (not step.by_hand and is_same(found, step.text)):
+        return
+    if found is not None and not step.by_hand and not is_same(found, step.previous):
+        if overtaken():
             return
-        if found is not None and not self.overwrite and not is_same(found, previous):
-            if self.position() > opened.version:
-                return
-            raise differs(dataflow_id, found, text)
-        try:
-            _save(self.provider, dataflow_id, found, text, _run(opened))
-        except CommitLost:
-            self.pay(opened, owed)
+        raise differs(step.dataflow_id, found, step.text)
+    try:
+        _save(provider, step, found)
+    except CommitLost:
+        follow(provider, step, overtaken)
 
 
 def check_copy(
@@ -77,7 +108,7 @@ def check_copy(
             raise CommitLost(f"{dataflow_id}: another run committed first", "plan again")
         raise differs(dataflow_id, found, text)
     if not read_only:
-        _save(provider, dataflow_id, None, text, None)
+        _save(provider, Step(dataflow_id, text, None, ""), None)
 
 
 def is_same(one: str | None, other: str | None) -> bool:
@@ -94,16 +125,11 @@ def differs(dataflow_id: str, found: str | None, text: str | None) -> StateError
     )
 
 
-def _save(provider: BaseMetadataProvider, dataflow_id: str, found: str | None, text: str, run: str | None) -> None:
+def _save(provider: BaseMetadataProvider, step: Step, found: str | None) -> None:
     failpoint("state.provider.before")
-    provider.compare_and_set(dataflow_id, found, text, job_id=f"tidegate/{dataflow_id}", dataflow_run_id=run)
+    job = f"tidegate/{step.dataflow_id}"
+    provider.compare_and_set(step.dataflow_id, found, step.text, job_id=job, dataflow_run_id=step.run or None)
     failpoint("state.provider.after")
-
-
-def _run(opened: Opened) -> str:
-    """The name of the document that holds the position, without its ending."""
-    attempt = "" if opened.parent is None else opened.parent.attempt
-    return f"{opened.version:020d}-{attempt}"
 
 
 def _parsed(text: str | None) -> dict[str, Any] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_never
 
 from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.errors import ConfigError, EnvironmentProblem
-from tidegate.locations import Location, Secret
+from tidegate.locations import Location, Options, Secret
 from tidegate.state.providers.base import BaseMetadataProvider
-from tidegate.storage.opening import absolute
 
 
 def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
@@ -19,12 +19,27 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
             return None
         case ProviderKind.FILE:
             from tidegate.state.providers.file import FileMetadataProvider
+            from tidegate.storage.opening import absolute
 
             return FileMetadataProvider(Location(absolute(_url(spec).value, Path.cwd()), spec.options))
         case ProviderKind.SQL:
             return _sql(_url(spec))
         case _:
             assert_never(spec.provider)
+
+
+def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
+    """The provider at an address: a database as SQLAlchemy takes it, anything else is a folder or a bucket.
+
+    ``options`` are the storage options of a bucket. Nothing is asked yet.
+    """
+    from tidegate.storage.opening import ALIASES, SCHEMES
+
+    scheme = url.partition("://")[0].lower() if "://" in url else "file"
+    kind = ProviderKind.FILE if scheme in (*SCHEMES, *ALIASES) else ProviderKind.SQL
+    provider = provider_of(StateSpec(kind, Secret(url), Options(options)))
+    assert provider is not None
+    return provider
 
 
 def _url(spec: StateSpec) -> Secret:

@@ -108,12 +108,18 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         """What the query gives; nothing where there is no table yet."""
         with self._mapped():
             try:
-                with self._engine.connect() as connection:
-                    return [_saved(row) for row in connection.execute(query).mappings()]
+                return self._answer(query)
             except DBAPIError:
-                if self._has_tables():
-                    raise
-                return []
+                if not self._has_tables():
+                    return []
+            # Another process may have made the tables between the two looks; what is wrong otherwise still is.
+            return self._answer(query)
+
+    def _answer(self, query: sa.Select[Any]) -> list[Saved]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).mappings()
+            try:
+                return [_saved(row) for row in rows]
             except (AttributeError, TypeError, ValueError):
                 raise StateError(
                     f"{self.uri}: a row of {WATERMARKS} or {HISTORY} is not a saved watermark: somebody changed it",
