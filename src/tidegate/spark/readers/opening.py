@@ -25,9 +25,13 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.tables import TableReader
 
             return TableReader(session, source, read, schema)
-        case TableRead(format=TableFormat.CSV | TableFormat.JSON) as read:
+        case TableRead(format=TableFormat.CSV | TableFormat.JSON | TableFormat.EXCEL) as read:
             from tidegate.spark.readers.files import FilesReader
 
             return FilesReader(session, source, read, schema)
-        case TableRead() | HttpRead() | FunctionRead():
+        case FunctionRead() as read:
+            from tidegate.spark.readers.function import FunctionReader
+
+            return FunctionReader(session, source, read, schema, now)
+        case TableRead() | HttpRead():
             raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")
