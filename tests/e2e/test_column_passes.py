@@ -100,7 +100,8 @@ def test_a_forgotten_watermark_reads_everything_again(lake: ColumnLake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"), [({"id": "x"}, "column 'id': 'x' is not a value such as 2"), ({"nr": "1"}, "is not a watermark column")]
+    ("values", "told"),
+    [({"id": "x"}, "column 'id': 'x' is not a value such as 2"), ({"nr": "1"}, "is not a watermark column")],
 )
 def test_a_value_that_does_not_fit_is_refused(lake: ColumnLake, values: dict[str, str], told: str) -> None:
     lake.run()
