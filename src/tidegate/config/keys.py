@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -29,9 +30,10 @@ class Key:
         return f"{self.block}.{self.name}" if self.block else self.name
 
 
-def every_key() -> Iterator[Key]:
+@cache
+def every_key() -> tuple[Key, ...]:
     """Every key of the configuration, block by block; what kinds of sources share is named once."""
-    yield from {key.path: key for key in _below(ProjectModel, "")}.values()
+    return tuple({key.path: key for key in _below(ProjectModel, "")}.values())
 
 
 def _below(model: type[Model], block: str) -> Iterator[Key]:

@@ -567,7 +567,7 @@ PLACE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(PLACE, PLACE, PLACE)
 def test_append_is_refused_exactly_where_the_specs_look_back(
     own: dict[str, Any], configure: dict[str, Any], above: dict[str, Any]
