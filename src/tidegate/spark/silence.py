@@ -1,4 +1,4 @@
-"""Py4J tells the root log, with a traceback, of every call that is broken off: noise where that was wanted."""
+"""Py4J logs a traceback for every call that is broken off, to its own logs and to the root: noise where a run stops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import PurePath
 
+_LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+
 
 class _WhileStopping(logging.Filter):
     def __init__(self, stop: threading.Event) -> None:
@@ -15,15 +17,19 @@ class _WhileStopping(logging.Filter):
         self._stop = stop
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (self._stop.is_set() and "py4j" in PurePath(record.pathname).parts)
+        from_py4j = record.name.startswith("py4j.") or "py4j" in PurePath(record.pathname).parts
+        return not (self._stop.is_set() and from_py4j)
 
 
 @contextlib.contextmanager
 def py4j_is_silent(stop: threading.Event) -> Iterator[None]:
-    """While inside, nothing of Py4J reaches the root log once ``stop`` is set; everything else does."""
+    """While inside, Py4J logs nothing once ``stop`` is set; everybody else does."""
     found = _WhileStopping(stop)
-    logging.getLogger().addFilter(found)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.addFilter(found)
     try:
         yield
     finally:
-        logging.getLogger().removeFilter(found)
+        for each in loggers:
+            each.removeFilter(found)
