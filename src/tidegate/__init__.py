@@ -27,6 +27,7 @@ from tidegate.api import (
     recover,
     replace_schema,
     replay,
+    replay_range,
     reset_watermark,
     retry_letters,
     run,
@@ -42,6 +43,32 @@ from tidegate.api import (
 from tidegate.chaos_report import (
     ChaosReport,
 )
+from tidegate.column_reports import (
+    ColumnSourcePlan,
+)
+from tidegate.column_specs import (
+    AuthKind,
+    ColumnSource,
+    FunctionRead,
+    HttpAuth,
+    HttpRead,
+    JdbcRead,
+    Load,
+    LoadType,
+    LookBack,
+    NullWatermark,
+    Pagination,
+    PaginationKind,
+    ParamFormat,
+    ProviderKind,
+    RateLimit,
+    Retries,
+    StateSpec,
+    TableFormat,
+    TableRead,
+    WatermarkMode,
+    WatermarkParams,
+)
 from tidegate.comparisons import (
     FoundDataFile,
     FoundDataFiles,
@@ -54,6 +81,10 @@ from tidegate.corrections import (
     FileSet,
     ReplayReport,
     WatermarkMove,
+)
+from tidegate.dataflows import (
+    DataFlow,
+    run_replay,
 )
 from tidegate.errors import (
     ConfigError,
@@ -69,6 +100,13 @@ from tidegate.ledger_reports import (
     LedgerGap,
     PositionView,
     WatermarkHistory,
+)
+from tidegate.locations import (
+    Secret,
+)
+from tidegate.replay_reports import (
+    ChunkReport,
+    ColumnReplayReport,
 )
 from tidegate.reports import (
     Adoption,
@@ -92,6 +130,13 @@ from tidegate.schema_reports import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.spark.filters import (
+    apply_watermark_filter,
+    watermark_operator,
+)
+from tidegate.spark.loading.merge_overwrite import (
+    MergeOverwriteStrategy,
+)
 from tidegate.specs import (
     Compression,
     CsvOptions,
@@ -114,32 +159,64 @@ from tidegate.specs import (
     PipelineSpec,
     ProjectSpec,
     SchemaSpec,
+    SinkFormat,
     SinkSpec,
     SparkSpec,
     StagingSpec,
     Tracking,
     TransformSpec,
 )
-from tidegate.staging_reports import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
-from tidegate.state.providers.base import BaseMetadataProvider
-from tidegate.state.providers.opening import metadata_provider
-from tidegate.state.watermark_manager import WatermarkManager
-from tidegate.watermarks.chunks import ReplayConfig
-from tidegate.watermarks.serializer import WatermarkSerializer, is_watermark_empty
+from tidegate.staging_reports import (
+    AdoptedFile,
+    CommitReport,
+    FileAdoption,
+    RejectedUnit,
+    StagedSource,
+    TableCommit,
+)
+from tidegate.state.providers.base import (
+    BaseMetadataProvider,
+)
+from tidegate.state.providers.opening import (
+    metadata_provider,
+)
+from tidegate.state.watermark_manager import (
+    WatermarkManager,
+)
+from tidegate.watermarks.chunks import (
+    ReplayConfig,
+)
+from tidegate.watermarks.connection import (
+    Connection,
+)
+from tidegate.watermarks.serializer import (
+    WatermarkSerializer,
+    is_watermark_empty,
+)
+from tidegate.watermarks.windows import (
+    SourceRuntime,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdoptedFile",
     "Adoption",
+    "AuthKind",
     "BaseMetadataProvider",
     "ChaosReport",
     "Check",
+    "ChunkReport",
+    "ColumnReplayReport",
     "ColumnSeen",
+    "ColumnSource",
+    "ColumnSourcePlan",
     "CommitReport",
     "Compression",
     "ConfigError",
+    "Connection",
     "CsvOptions",
+    "DataFlow",
     "Delivery",
     "DemoReport",
     "ErrorHandling",
@@ -155,18 +232,30 @@ __all__ = [
     "FoundDataFile",
     "FoundDataFiles",
     "FoundFiles",
+    "FunctionRead",
+    "HttpAuth",
+    "HttpRead",
     "IngestedFile",
+    "JdbcRead",
     "LateFiles",
     "Lateness",
     "LedgerCompaction",
     "LedgerExport",
     "LedgerGap",
     "LettersReport",
+    "Load",
+    "LoadType",
     "Location",
+    "LookBack",
     "Maintenance",
+    "MergeOverwriteStrategy",
+    "NullWatermark",
     "Numbers",
     "OnBadRecord",
     "Options",
+    "Pagination",
+    "PaginationKind",
+    "ParamFormat",
     "ParquetCodec",
     "PartitionBy",
     "PartitionFilter",
@@ -174,10 +263,13 @@ __all__ = [
     "PipelineSpec",
     "PositionView",
     "ProjectSpec",
+    "ProviderKind",
+    "RateLimit",
     "ReconcileReport",
     "RejectedUnit",
     "ReplayConfig",
     "ReplayReport",
+    "Retries",
     "RunReport",
     "SchemaChange",
     "SchemaColumn",
@@ -185,29 +277,38 @@ __all__ = [
     "SchemaInference",
     "SchemaSpec",
     "SchemaView",
+    "Secret",
+    "SinkFormat",
     "SinkSpec",
     "SourceComparison",
     "SourcePlan",
     "SourceReport",
+    "SourceRuntime",
     "SourceStatus",
     "SparkSpec",
     "StagedSource",
     "StagingSpec",
+    "StateSpec",
     "TableCareReport",
     "TableCommit",
     "TableComparison",
+    "TableFormat",
+    "TableRead",
     "TableRewrite",
     "TidegateError",
     "Tracking",
     "TransformSpec",
     "WatermarkHistory",
     "WatermarkManager",
+    "WatermarkMode",
     "WatermarkMove",
+    "WatermarkParams",
     "WatermarkSerializer",
     "WatermarkView",
     "__version__",
     "adopt",
     "adopt_files",
+    "apply_watermark_filter",
     "chaos",
     "checkpoint_table",
     "commit",
@@ -229,9 +330,11 @@ __all__ = [
     "recover",
     "replace_schema",
     "replay",
+    "replay_range",
     "reset_watermark",
     "retry_letters",
     "run",
+    "run_replay",
     "serve",
     "set_watermark",
     "show_schema",
@@ -239,5 +342,6 @@ __all__ = [
     "status",
     "vacuum_table",
     "watermark_history",
+    "watermark_operator",
     "widen_table",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
-import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -85,28 +85,40 @@ def test_excel_workbooks_are_scanned_and_filtered(spark: SparkSession, tmp_path:
     assert open_reader(spark, source, SchemaSpec(infer=True), NOW).greatest(ABOVE_ONE).values == {"id": 3}
 
 
-def test_a_function_gets_a_request_and_what_does_not_match_is_left_out(spark: SparkSession) -> None:
-    source = ColumnSource("orders", FunctionRead(f"{__name__}:shop", Options({"rows": "4"})), ("id",))
-    sys.modules.setdefault(__name__, sys.modules[shop.__module__])
-    reader = open_reader(spark, source, SchemaSpec(), NOW)
-    assert not reader.fixed_first
-    assert sorted(reader.read(ABOVE_ONE).collect()) == [(2,), (3,)]
-    assert reader.greatest(ABOVE_ONE) == Seen({"id": 3})
-    for name, said in (("shop:none", "cannot be loaded"), (f"{__name__}:NOW", "is not a function")):
-        with pytest.raises(EnvironmentProblem, match=said):
-            open_reader(spark, ColumnSource("orders", FunctionRead(name)), SchemaSpec(), NOW).read(ABOVE_ONE)
-    with pytest.raises(SourceError, match=r"refuses failed: ValueError: no|refuses failed: no"):
-        bad = ColumnSource("orders", FunctionRead(f"{__name__}:refuses"))
-        open_reader(spark, bad, SchemaSpec(), NOW).read(ABOVE_ONE)
+FUNCTIONS = """
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
+ASKED = []
 
-def shop(session: SparkSession, request: FunctionRequest) -> DataFrame:
-    assert request == FunctionRequest(("id",), ABOVE_ONE, "`id` > 1", NOW, {"rows": "4"}) or request.rows.nulls
+def orders(session, request):
+    ASKED.append(request)
     return session.range(int(request.options["rows"]))
 
+def refuses(session, request):
+    raise ValueError("closed today")
+"""
 
-def refuses(session: SparkSession, request: FunctionRequest) -> DataFrame:
-    raise ValueError("no")
+
+def test_a_function_gets_a_request_and_what_does_not_match_is_left_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corner_shop.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    reader = by_function(spark, "orders")
+    assert not reader.fixed_first
+    assert sorted(reader.read(ABOVE_ONE).collect()) == [(2,), (3,)]
+    asked = importlib.import_module("corner_shop").ASKED
+    assert asked == [FunctionRequest(("id",), ABOVE_ONE, "`id` > 1", NOW, {"rows": "4"})]
+    assert reader.greatest(ABOVE_ONE) == Seen({"id": 3})
+    with pytest.raises(SourceError, match="orders: function corner_shop:refuses failed: closed today"):
+        by_function(spark, "refuses").read(ABOVE_ONE)
+    with pytest.raises(EnvironmentProblem, match="corner_shop:none cannot be loaded"):
+        by_function(spark, "none").read(ABOVE_ONE)
+
+
+def by_function(spark: SparkSession, name: str) -> Reader:
+    read = FunctionRead(f"corner_shop:{name}", Options({"rows": "4"}))
+    return open_reader(spark, ColumnSource("orders", read, ("id",)), SchemaSpec(), NOW)
 
 
 def test_a_record_that_is_none_ends_the_read(spark: SparkSession, tmp_path: Path) -> None:

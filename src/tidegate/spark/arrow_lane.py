@@ -116,9 +116,9 @@ class SparkArrowLane:
 
     def columns(self, frame: DataFrame) -> pa.Schema:
         """The columns of a frame that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
-        from tidegate.spark.frame_columns import arrow_columns
+        from tidegate.spark.frames import columns_of
 
-        return arrow_columns(frame, "the source")
+        return columns_of(frame, "the source")
 
     def write_rows(self, frame: DataFrame, task: RowTask) -> RowsWritten:
         """Write the rows of a frame, once, each partition by a task of its own."""

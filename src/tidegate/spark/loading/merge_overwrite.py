@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import Value
-from tidegate.spark.frames import columns_of, fitted
-from tidegate.spark.loading.keys import Keys
-from tidegate.spark.loading.strategies import KeyOverwrite
-from tidegate.spark.loading.target import Target
-from tidegate.spark.loading.windows import Guard, TableWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidegate.spark.loading.strategies import KeyOverwrite
 
 _OWNER = "MergeOverwriteStrategy"
 
@@ -41,6 +38,9 @@ class MergeOverwriteStrategy:
 
         ``RowsRefused`` where more of the window would be deleted than is allowed.
         """
+        from tidegate.spark.frames import columns_of, fitted
+        from tidegate.spark.loading.target import Target
+
         kept = frame.localCheckpoint()
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
         new = not set(kept.columns) <= set(table.names)
@@ -49,6 +49,10 @@ class MergeOverwriteStrategy:
         strategy.save(fitted(kept, table), Target(path, table, new))
 
     def _strategy(self) -> KeyOverwrite:
+        from tidegate.spark.loading.keys import Keys
+        from tidegate.spark.loading.strategies import KeyOverwrite
+        from tidegate.spark.loading.windows import Guard, TableWindow
+
         replaces = self.replace_by_watermark and self.watermark_window
         window = TableWindow.of_bounds(self.watermark_window or {}, _OWNER) if replaces else None
         guard = Guard(_OWNER, self.max_delete_fraction, self.allow_empty_window)
