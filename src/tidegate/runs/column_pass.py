@@ -199,6 +199,7 @@ class ColumnPass:
             state=encoded(bounds.state),
             embedded=encoded(bounds.state),
             rows=written.rows,
+            rows_known=True,
             frame=loaded,
             schema=schema,
             partition_columns=batch.partitioned_by if opened.table_id is None else opened.partition_columns,

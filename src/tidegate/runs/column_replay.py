@@ -272,6 +272,7 @@ class ColumnReplay:
             state=state,
             embedded=state,
             rows=gathered.batch.rows,
+            rows_known=True,
             frame=frame,
             schema=frame.columns(opened.schema()),
             partition_columns=gathered.batch.partitioned_by if opened.table_id is None else opened.partition_columns,

@@ -436,7 +436,7 @@ def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
         letters=document.letters,
         warnings=attempt.warnings,
         needs_frames=attempt.needs_frames,
-        rows=change.rows if change.frame is None or entry.rows is None else entry.rows,
+        rows=change.rows if change.frame is None or change.rows_known or entry.rows is None else entry.rows,
     )
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))
     site.emit(_event(member, now, attempt, entry))

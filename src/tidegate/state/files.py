@@ -136,7 +136,8 @@ class Change:
     each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
     the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
     ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
-    With a ``frame`` Spark writes the rows, and there are none either.
+    With a ``frame`` Spark writes the rows, and there are none either; the log entry says how many rows it wrote, unless
+    ``rows_known``: a merge writes more than it brings.
     Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
     at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
     ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
@@ -159,6 +160,7 @@ class Change:
     run: str = ""
     ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
     frame: Frame | None = None
+    rows_known: bool = False
 
     @property
     def written(self) -> tuple[Written, ...]:

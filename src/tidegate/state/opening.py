@@ -22,6 +22,9 @@ from tidegate.state.table import Snapshot
 from tidegate.state.winner import StateUnreadable, Winner, find_winner, way_out
 
 _RECHECK_FROM = 50
+_SAME_FILES = "the same files lie there under the same names"
+_SAME = {"column": "the same rows are there", "replay": "the same rows are there"}
+"""By the kind of a source, when its position is still right although its address is another."""
 
 
 class Restored(StateError):
@@ -192,7 +195,7 @@ def _check_identity(site: Site, winner: Winner) -> None:
     if changes:
         raise StateError(
             f"{site.key}: the source is not the one its position is about: {'; '.join(changes)}",
-            "put it back; or, if the same files lie there under the same names, go on with `tidegate recover --accept "
+            f"put it back; or, if {_SAME.get(site.identity.kind, _SAME_FILES)}, go on with `tidegate recover --accept "
             "identity`; or give the source another name and another table, to read everything anew",
         )
 

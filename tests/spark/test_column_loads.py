@@ -1,0 +1,126 @@
+"""Load strategies through whole runs on Spark: failures at every step, repeated runs, and what the source did meanwhile.
+
+A failure is injected in this process, where a kill would cost a session; kills of whole processes are in tests/faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.column_lake import ColumnLake
+from tidegate import failpoints, run
+from tidegate.failpoints import InjectedFailure
+from tidegate.specs import Location
+from tidegate.state.reading import query
+from tidegate.storage.opening import absolute
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+EVERY = ("runs.read", "state.document.after", "state.commit.before", "state.commit.after", "state.won.before")
+AROUND = ("state.commit.before", "state.commit.after")
+LOOK_BACK = {"watermark_columns": ["at"], "configure": {"backward": {"days": 2}}}
+LOADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "append": ({}, {}),
+    "overwrite": ({}, {"load_type": "overwrite"}),
+    "merge_upsert": (LOOK_BACK, {"load_type": "merge_upsert", "merge_keys": ["id"]}),
+    "merge_overwrite": (LOOK_BACK, {"load_type": "merge_overwrite", "merge_keys": ["id"]}),
+    "window": (
+        LOOK_BACK,
+        {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True},
+    ),
+    "scd2": ({"watermark_columns": ["at"]}, {"load_type": "scd2", "merge_keys": ["id"]}),
+}
+CASES = [("merge_upsert", place) for place in EVERY] + [
+    (load, place) for load in LOADS if load != "merge_upsert" for place in AROUND
+]
+
+
+def row(number: int, day: int, note: str = "new") -> dict[str, Any]:
+    return {"id": number, "at": START + timedelta(days=day), "note": note}
+
+
+def lake_of(folder: Path, load: str) -> ColumnLake:
+    source, sink = LOADS[load]
+    return ColumnLake(folder, source_settings=source, sink_settings=sink)
+
+
+def table(lake: ColumnLake) -> list[tuple[int, str]]:
+    """What the table holds: numbers and notes; of versions, the current ones."""
+    columns = query(Location(absolute("lake/orders", lake.root)), "select * from t")
+    rows = [each for each in columns if each.get("__is_current") is not False]
+    return sorted((each["id"], each["note"]) for each in rows)
+
+
+def go(lake: ColumnLake) -> Any:
+    (source,) = run(lake.config).sources
+    assert source.error is None, source.error
+    return source
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoints.arm("")
+
+
+@pytest.mark.parametrize(("load", "place"), CASES)
+def test_a_failure_at_any_step_loses_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, load: str, place: str
+) -> None:
+    lake = lake_of(tmp_path, load)
+    lake.arrive(row(1, 0), row(2, 1))
+    go(lake)
+    lake.arrive(row(3, 2))
+    failpoints.arm(f"{place}=raise")
+    with pytest.raises(InjectedFailure):
+        run(lake.config)
+    failpoints.arm("")
+    lake.arrive(row(4, 3))
+    go(lake)
+    assert table(lake) == [(1, "new"), (2, "new"), (3, "new"), (4, "new")]
+
+
+@pytest.mark.parametrize("load", [load for load in LOADS if load != "append"])
+def test_a_changed_row_takes_the_place_of_what_it_was(spark: SparkSession, tmp_path: Path, load: str) -> None:
+    lake = lake_of(tmp_path, load)
+    lake.arrive(row(1, 0), row(2, 1))
+    go(lake)
+    lake.rows = [row(1, 0), row(2, 2, "changed")]
+    lake.save()
+    assert go(lake).commits == 1
+    assert table(lake) == [(1, "new"), (2, "changed")]
+
+
+def test_rows_that_left_the_window_of_the_source_leave_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "window")
+    lake.arrive(row(1, 0), row(2, 4), row(3, 5), row(4, 6), row(5, 6))
+    go(lake)
+    lake.rows = [row(1, 0), row(2, 4), row(4, 6), row(5, 6)]
+    lake.save()
+    go(lake)
+    assert [number for number, _ in table(lake)] == [1, 2, 4, 5]
+
+
+def test_a_run_that_finds_the_same_rows_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "merge_upsert")
+    lake.arrive(row(1, 0), row(2, 1))
+    go(lake)
+    before = table(lake)
+    go(lake)
+    assert table(lake) == before
+
+
+def test_a_new_column_and_a_null_in_the_watermark_are_taken_as_configured(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "merge_upsert")
+    lake.source_settings = {**LOOK_BACK, "null_watermark": "include"}
+    lake.arrive(row(1, 0), {"id": 2, "at": None, "note": "no time"})
+    go(lake)
+    go(lake)
+    assert table(lake) == [(1, "new"), (2, "no time")]
