@@ -92,6 +92,7 @@ from tidegate.schema_reports import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.spark.loading.merge_overwrite import MergeOverwriteStrategy
 from tidegate.specs import (
     Compression,
     CsvOptions,
@@ -158,6 +159,7 @@ __all__ = [
     "LettersReport",
     "Location",
     "Maintenance",
+    "MergeOverwriteStrategy",
     "Numbers",
     "OnBadRecord",
     "Options",
