@@ -1,12 +1,11 @@
 """``MergeOverwriteStrategy``: the strategy ``merge_overwrite`` for Python code that has a DataFrame of its own.
 
-Pipelines write by the same statement, with their position in it.
+Pipelines write by the same statement, with their position in it. Nothing heavy is loaded before it writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import Value
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 _OWNER = "MergeOverwriteStrategy"
 
 
-@dataclass(frozen=True)
 class MergeOverwriteStrategy:
     """Replaces all rows of a table whose key occurs in the rows to write.
 
@@ -27,11 +25,19 @@ class MergeOverwriteStrategy:
     bound, both inside) it also replaces all rows that lie in the window.
     """
 
-    merge_keys: Sequence[str]
-    watermark_window: Mapping[str, tuple[Value, Value]] | None = None
-    replace_by_watermark: bool = False
-    max_delete_fraction: float = 0.5
-    allow_empty_window: bool = False
+    def __init__(
+        self,
+        merge_keys: Sequence[str],
+        watermark_window: Mapping[str, tuple[Value, Value]] | None = None,
+        *,
+        replace_by_watermark: bool = False,
+        max_delete_fraction: float = 0.5,
+        allow_empty_window: bool = False,
+    ) -> None:
+        self._keys = tuple(merge_keys)
+        self._window = watermark_window if replace_by_watermark else None
+        self._max_delete_fraction = max_delete_fraction
+        self._allow_empty_window = allow_empty_window
 
     def write(self, frame: DataFrame, path: str) -> None:
         """Write ``frame`` into the Delta table at ``path`` in one commit; the table must be there.
@@ -53,7 +59,6 @@ class MergeOverwriteStrategy:
         from tidegate.spark.loading.strategies import KeyOverwrite
         from tidegate.spark.loading.windows import Guard, TableWindow
 
-        replaces = self.replace_by_watermark and self.watermark_window
-        window = TableWindow.of_bounds(self.watermark_window or {}, _OWNER) if replaces else None
-        guard = Guard(_OWNER, self.max_delete_fraction, self.allow_empty_window)
-        return KeyOverwrite(Keys(tuple(self.merge_keys), _OWNER), window, guard)
+        window = TableWindow.of_bounds(self._window, _OWNER) if self._window else None
+        guard = Guard(_OWNER, self._max_delete_fraction, self._allow_empty_window)
+        return KeyOverwrite(Keys(self._keys, _OWNER), window, guard)
