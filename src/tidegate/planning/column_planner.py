@@ -74,7 +74,10 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
     for each in columns[:1] if is_cursor else columns:
         reached[each] = _within_lag(plan, reached[each])
-    after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
+    try:
+        after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
+    except WatermarkError as error:
+        raise WatermarkError(f"{plan.pipeline}/{plan.source}, {error.problem}", error.remedy) from None
     rows = _capped(plan.reads, after)
     is_empty = bool(columns) and all(value is None for value in reached.values())
     return Fixed(

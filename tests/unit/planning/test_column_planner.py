@@ -331,7 +331,7 @@ def test_bounds_of_another_kind_than_the_column_are_refused() -> None:
     ],
 )
 def test_a_column_that_changed_its_type_is_refused(stored: Value, seen: Value) -> None:
-    with pytest.raises(WatermarkError, match=r"watermark column 'u'.*cannot be compared"):
+    with pytest.raises(WatermarkError, match=r"shop/orders, watermark column 'u'.*cannot be compared"):
         fixing(source("u"), {"u": stored}, {"u": seen})
 
 
