@@ -7,8 +7,10 @@ watermark: taking trouble for a first run would read everything again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from tidegate.errors import CommitLost, StateError
 
@@ -26,6 +28,18 @@ class Saved:
     dataflow_run_id: str | None = None
     updated_at: datetime | None = None
     number: int = 0
+
+    def facts(self, dataflow_id: str) -> dict[str, Any]:
+        """Everything that is kept of it, by the names under which it is kept."""
+        return {
+            "dataflow_id": dataflow_id,
+            "number": self.number,
+            "watermark": self.watermark,
+            "previous": self.previous,
+            "job_id": self.job_id,
+            "dataflow_run_id": self.dataflow_run_id,
+            "updated_at": self.updated_at,
+        }
 
 
 class BaseMetadataProvider(ABC):
@@ -81,13 +95,10 @@ class NumberedMetadataProvider(BaseMetadataProvider):
     def update_watermark(
         self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
     ) -> None:
-        for _ in range(MOST_TRIES):
-            following = _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id)
-            try:
-                return self.save(dataflow_id, following)
-            except CommitLost:
-                continue
-        raise moved(dataflow_id)
+        def once() -> None:
+            self.save(dataflow_id, _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id))
+
+        insist(dataflow_id, once)
 
     def compare_and_set(
         self,
@@ -107,6 +118,16 @@ class NumberedMetadataProvider(BaseMetadataProvider):
 def _following(last: Saved | None, text: str, job_id: str | None, run_id: str | None) -> Saved:
     previous, number = (None, 0) if last is None else (last.watermark, last.number)
     return Saved(checked_text(text), previous, job_id, run_id, datetime.now(UTC), number + 1)
+
+
+def insist(dataflow_id: str, save: Callable[[], None]) -> None:
+    """Save, again and again while somebody else is first."""
+    for _ in range(MOST_TRIES):
+        try:
+            return save()
+        except CommitLost:
+            continue
+    raise moved(dataflow_id)
 
 
 def moved(dataflow_id: str) -> CommitLost:

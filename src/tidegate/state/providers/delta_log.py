@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from tidegate.errors import CommitLost, StateError
+from tidegate.errors import StateError
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.state.pace import utc_now
-from tidegate.state.providers.base import MOST_TRIES, BaseMetadataProvider, checked_text, moved
+from tidegate.state.providers.base import BaseMetadataProvider, checked_text, insist, moved
 from tidegate.state.store import PositionStore
 from tidegate.watermarks.column_codec import decode, encode
 from tidegate.watermarks.column_state import ColumnState
@@ -34,12 +34,7 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
         self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
     ) -> None:
         positions = self._positions(dataflow_id)
-        for _ in range(MOST_TRIES):
-            try:
-                return self._commit(positions, positions.open(), watermark_value)
-            except CommitLost:
-                continue
-        raise moved(dataflow_id)
+        insist(dataflow_id, lambda: self._commit(positions, positions.open(), watermark_value))
 
     def compare_and_set(
         self,

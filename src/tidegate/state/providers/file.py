@@ -94,18 +94,8 @@ def _current(dataflow_id: str) -> str:
 
 def _content(dataflow_id: str, saved: Saved, token: str) -> bytes:
     """The bytes of one save; ``token`` tells our own save from somebody else's when an answer was lost."""
-    about = {
-        "schema_version": SCHEMA_VERSION,
-        "dataflow_id": dataflow_id,
-        "number": saved.number,
-        "watermark": saved.watermark,
-        "previous": saved.previous,
-        "job_id": saved.job_id,
-        "dataflow_run_id": saved.dataflow_run_id,
-        "updated_at": None if saved.updated_at is None else saved.updated_at.isoformat(),
-        "token": token,
-    }
-    return (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
+    about = {"schema_version": SCHEMA_VERSION, **saved.facts(dataflow_id), "token": token}
+    return (json.dumps(about, indent=2, ensure_ascii=False, default=datetime.isoformat) + "\n").encode()
 
 
 def _saved(dataflow_id: str, data: Mapping[str, Any]) -> Saved:

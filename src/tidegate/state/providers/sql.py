@@ -94,7 +94,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
     def save(self, dataflow_id: str, saved: Saved) -> None:
         if saved.number == 1:
             self._make_tables()
-        values = _values(checked_id(dataflow_id), saved)
+        values = saved.facts(checked_id(dataflow_id))
         with self._mapped():
             try:
                 with self._engine.begin() as connection:
@@ -192,18 +192,6 @@ def _parsed(url: Secret) -> sa.URL:
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
         raise ConfigError(("state.url is a SQLite database in memory, which forgets every watermark: name a file",))
     return address
-
-
-def _values(dataflow_id: str, saved: Saved) -> dict[str, Any]:
-    return {
-        "dataflow_id": dataflow_id,
-        "number": saved.number,
-        "watermark": saved.watermark,
-        "previous": saved.previous,
-        "job_id": saved.job_id,
-        "dataflow_run_id": saved.dataflow_run_id,
-        "updated_at": saved.updated_at,
-    }
 
 
 def _saved_over(connection: sa.Connection, values: dict[str, Any]) -> bool:
