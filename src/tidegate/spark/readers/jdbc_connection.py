@@ -11,7 +11,7 @@ from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.spark.filters import collected
 from tidegate.spark.frames import telling_line
 from tidegate.spark.packages import driver_of
-from tidegate.watermarks.dialects import Dialect, dialect_of
+from tidegate.watermarks.dialects import Dialect, dialect_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class JdbcConnection:
         table = f"({statement}) tidegate_read"
         options = self._options()
         if types:
-            options["customSchema"] = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in types.items())
+            options["customSchema"] = ", ".join(f"{quoted(name, Dialect.SPARK)} {kind}" for name, kind in types.items())
         try:
             if len(conditions) > 1:
                 return self._session.read.jdbc(self._read.url, table, predicates=list(conditions), properties=options)
