@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with pinned dependencies, finds or installs Java, fetches the Delta jars. Safe to run again.
+# Makes .venv with pinned dependencies, finds or installs Java, fetches the jars. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +35,6 @@ if ! .venv/bin/python -c 'from tidegate.spark.java import find_java; find_java()
   fi
 fi
 .venv/bin/python -c 'from tidegate.spark.java import find_java; print("java:", find_java())'
-say "fetching the Delta jars (once)"
+say "fetching the jars for Delta and for S3 (once, 100 MB)"
 .venv/bin/python -m tidegate.spark.jars
 touch .venv/.ready

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers import s3 as s3_server
+from tidegate.spark.jars import S3
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
 
@@ -24,11 +25,11 @@ def s3() -> Iterator[s3_server.Server]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of a test run, with two threads and the Delta jars, so that Spark can read tables.
+    """The one Spark session of a test run, with two threads and the jars for Delta and S3, for tables anywhere.
 
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.
     """
-    session = open_session(SparkSpec(master="local[2]"), delta=True)
+    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3,))
     yield session
     session.stop()

@@ -576,7 +576,7 @@ def _lane(
 ) -> Iterator[Lane]:
     """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can."""
     from tidegate.observe.events import SessionStarting
-    from tidegate.runs.frames import any_frames
+    from tidegate.runs.frames import any_frames, frame_packages
     from tidegate.spark.arrow_lane import SparkArrowLane
 
     lane = SparkArrowLane(
@@ -584,6 +584,7 @@ def _lane(
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
         delta=lambda: any_frames(places()),
+        packages=lambda: frame_packages(places()),
     )
     try:
         yield lane

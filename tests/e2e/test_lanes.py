@@ -58,13 +58,13 @@ def test_rows_of_a_table_that_only_spark_writes_are_not_replayed(lake: Lake) -> 
         tidegate.replay(lake.config, "events", files="**/*.ndjson")
 
 
-def test_a_transform_needs_a_table_on_a_local_disk(lake: Lake) -> None:
+def test_a_transform_needs_a_table_on_a_local_disk_or_on_s3(lake: Lake) -> None:
     lake.pipeline_settings = {"transform": {"python": "a:b"}}
     lake.sink_settings = {"table_uri": "memory://lanes/events"}
     (plan,) = tidegate.plan(lake.config)
     assert plan.lane == "dataframe"
-    assert "local disks only" in plan.notes[0]
-    assert "local disks only" in (lake.run().sources[0].error or "")
+    assert "local disks and on S3 only" in plan.notes[0]
+    assert "local disks and on S3 only" in (lake.run().sources[0].error or "")
 
 
 def test_files_are_read_into_the_sources_columns_where_a_transform_follows(lake: Lake) -> None:

@@ -17,6 +17,7 @@ from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Place
 from tidegate.sink.task import ReadTask
 from tidegate.sink.work_rows import WorkRows
+from tidegate.spark.jars import S3
 from tidegate.state.arrow import schema_json
 from tidegate.state.features import check_frame_place, lane_reasons
 from tidegate.state.files import Change
@@ -49,11 +50,15 @@ def any_frames(places: Sequence[Place]) -> bool:
     return any(place.pipeline.transform is not None or _needs_frames(place) for place in places)
 
 
+def frame_packages(places: Sequence[Place]) -> tuple[str, ...]:
+    """What Spark needs to write those of these tables that only it can, besides Delta itself."""
+    on_s3 = [place for place in places if place.pipeline.sink.table.uri.startswith("s3:")]
+    return (S3,) if any_frames(on_s3) else ()
+
+
 def _needs_frames(place: Place) -> bool:
     """What cannot be read says nothing here: the run itself tells."""
     uri = place.pipeline.sink.table.uri
-    if not uri.startswith("file:"):
-        return False
     with suppress(TidegateError):
         snapshot = place.positions.site.delta.snapshot()
         return snapshot is not None and bool(lane_reasons(snapshot.facts, uri))

@@ -35,7 +35,8 @@ _POLL_SECONDS = 0.25
 class SparkArrowLane:
     """Runs units on Spark; starts the session when the first wave needs it.
 
-    ``delta`` is asked then whether Spark itself will have to write tables.
+    ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it
+    needs.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class SparkArrowLane:
         grace_secs: float = 15.0,
         starting: Callable[[str], None] = lambda where: None,
         delta: Callable[[], bool] = lambda: False,
+        packages: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._spec = spec
         self._stop = stop or threading.Event()
         self._grace_secs = grace_secs
         self._starting = starting
         self._delta = delta
+        self._packages = packages
         self._session: SparkSession | None = None
         self._started = False
 
@@ -63,7 +66,7 @@ class SparkArrowLane:
             self._session = active_session()
             if self._session is None:
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
-                self._session = open_session(self._spec, delta=self._delta())
+                self._session = open_session(self._spec, delta=self._delta(), packages=self._packages())
                 self._started = True
         return self._session
 
