@@ -24,6 +24,7 @@ from tidegate.state.files import Change
 from tidegate.state.fitting import brought
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import clean_old, new_work_area, remove_work
+from tidegate.storage.exclusion import announce
 
 
 def frame_reasons(place: Place, opened: Opened) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ class FrameWork:
         self._lane = lane
         with suppress(StorageError):
             clean_old(place.table_store, place.key, now)
+        announce(place.pipeline.sink.table)
         self._area = new_work_area(place.key, place.pipeline.sink.table)
 
     @classmethod
