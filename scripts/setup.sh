@@ -35,7 +35,7 @@ if ! .venv/bin/python -c 'from tidegate.spark.java import find_java; find_java()
   fi
 fi
 .venv/bin/python -c 'from tidegate.spark.java import find_java; print("java:", find_java())'
-say "fetching the Delta jars, and the drivers that the tests use (once)"
+say "fetching the jars for Delta, for S3 and for the databases of the tests (once, 100 MB)"
 .venv/bin/python -m tidegate.spark.jars
 .venv/bin/python -m tidegate.spark.packages
 touch .venv/.ready

@@ -9,6 +9,7 @@ import pytest
 
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
+from tidegate.spark.jars import S3
 from tidegate.spark.packages import POSTGRESQL
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
@@ -38,6 +39,6 @@ def spark() -> Iterator[SparkSession]:
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.
     """
-    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(POSTGRESQL,))
+    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3, POSTGRESQL))
     yield session
     session.stop()

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 import tidegate
 from support.lake import Lake
 from tidegate.errors import UnsupportedTable
-from tidegate.runs.frames import any_frames, as_read
+from tidegate.runs.frames import any_frames, as_read, frame_packages
 from tidegate.runs.place import Place, open_place
+from tidegate.spark.jars import S3
 from tidegate.state.work_areas import clean_old, new_work_area
 
 
@@ -58,13 +59,20 @@ def test_rows_of_a_table_that_only_spark_writes_are_not_replayed(lake: Lake) -> 
         tidegate.replay(lake.config, "events", files="**/*.ndjson")
 
 
-def test_a_transform_needs_a_table_on_a_local_disk(lake: Lake) -> None:
+def test_a_transform_needs_a_table_on_a_local_disk_or_on_s3(lake: Lake) -> None:
     lake.pipeline_settings = {"transform": {"python": "a:b"}}
     lake.sink_settings = {"table_uri": "memory://lanes/events"}
     (plan,) = tidegate.plan(lake.config)
     assert plan.lane == "dataframe"
-    assert "local disks only" in plan.notes[0]
-    assert "local disks only" in (lake.run().sources[0].error or "")
+    assert "local disks and on S3 only" in plan.notes[0]
+    assert "local disks and on S3 only" in (lake.run().sources[0].error or "")
+
+
+def test_a_session_gets_the_way_to_s3_only_where_spark_writes_a_table_there(lake: Lake) -> None:
+    lake.pipeline_settings = {"transform": {"python": "a:b"}}
+    assert frame_packages([place_of(lake)]) == ()
+    lake.sink_settings = {"table_uri": "s3://lake/events"}
+    assert frame_packages([place_of(lake)]) == (S3,)
 
 
 def test_files_are_read_into_the_sources_columns_where_a_transform_follows(lake: Lake) -> None:

@@ -527,11 +527,13 @@ class TestTablesThatOnlySparkWrites:
         assert entry is not None
         assert entry.in_commit_ms == 2**50 + 1
 
-    def test_on_object_storage_it_is_refused(self) -> None:
+    @pytest.mark.parametrize("uri", ["gs://lake/t", "az://lake/t"])
+    def test_on_storage_that_was_not_tried_it_is_refused(self, uri: str) -> None:
         facts = TableFacts(0, "t", TableProtocol(3, 7, (), ("rowTracking",)), '{"fields": []}')
-        with pytest.raises(UnsupportedTable, match="local disks only"):
-            lane_reasons(facts, "s3://lake/t")
-        assert lane_reasons(facts, "file:///lake/t") == ("it uses row tracking (feature 'rowTracking')",)
+        with pytest.raises(UnsupportedTable, match="local disks and on S3 only"):
+            lane_reasons(facts, uri)
+        for written in ("file:///lake/t", "s3://lake/t"):
+            assert lane_reasons(facts, written) == ("it uses row tracking (feature 'rowTracking')",)
 
 
 class TestTablesWeMustNotTouch:

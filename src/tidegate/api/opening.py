@@ -14,7 +14,6 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
-    from tidegate.column_specs import ColumnSource
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
@@ -116,15 +115,15 @@ def spark_lane(
     emit: Emit,
     stop: threading.Event,
     places: Callable[[], tuple[Place, ...]] = tuple,
-    columns: Sequence[ColumnSource] = (),
+    columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Lane]:
-    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and to
-    read ``columns``.
+    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and for
+    the column sources of the pipelines ``columns``.
     """
     from tidegate.observe.events import SessionStarting
-    from tidegate.runs.frames import any_frames
+    from tidegate.runs.frames import any_frames, frame_packages
     from tidegate.spark.arrow_lane import SparkArrowLane
-    from tidegate.spark.packages import packages_of
+    from tidegate.spark.packages import packages_for
     from tidegate.spark.silence import py4j_is_silent
 
     lane = SparkArrowLane(
@@ -132,7 +131,7 @@ def spark_lane(
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
         delta=lambda: bool(columns) or any_frames(places()),
-        packages=lambda: packages_of(columns),
+        packages=lambda: (*packages_for(columns), *frame_packages(places())),
     )
     with py4j_is_silent(stop):
         try:

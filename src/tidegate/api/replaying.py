@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tidegate.api.opening import Config, agreed, column_place_named, load, spark_lane
@@ -12,6 +13,7 @@ from tidegate.errors import ConfigError
 from tidegate.locations import Location
 from tidegate.observe.events import Emit, ignore
 from tidegate.replay_reports import ColumnReplayReport
+from tidegate.specs import PipelineSpec
 from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
 
 
@@ -53,7 +55,12 @@ def replay_range(
     table = None
     if into is not None:
         table = Location(absolute(into, Path.cwd()), place.pipeline.sink.table.options)
-    with spark_lane(project.spark, emit, flag, columns=(place.source,)) as lane, stops_on_signals(flag):
+    with (
+        spark_lane(
+            project.spark, emit, flag, columns=(place.pipeline if table is None else _into(place.pipeline, table),)
+        ) as lane,
+        stops_on_signals(flag),
+    ):
         replay = ColumnReplay(
             place,
             lane,  # type: ignore[arg-type]  # the Spark lane reads columns, too
@@ -66,6 +73,10 @@ def replay_range(
             stop=flag,
         )
         return replay.run(confirm)
+
+
+def _into(pipeline: PipelineSpec, table: Location) -> PipelineSpec:
+    return replace(pipeline, sink=replace(pipeline.sink, table=table))
 
 
 def _bound(place: object, given: Value, chunk_column: str | None) -> Value:

@@ -17,7 +17,7 @@ from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
 from tidegate.sink.avro_library import reading_library
 from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
-from tidegate.spark.jars import fetched
+from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs import Format, ProjectSpec
 from tidegate.state.opened import Opened
@@ -69,7 +69,8 @@ def _java() -> Check:
 def _jars() -> Check:
     jars = fetched()
     if jars:
-        return Check("delta jars", "ok", f"{len(jars)} jars in {jars[0].parent}")
+        for_s3 = "" if fetched(S3) else "; those for tables on S3 that Spark writes are fetched when they are needed"
+        return Check("delta jars", "ok", f"{len(jars)} jars in {jars[0].parent}{for_s3}")
     return Check(
         "delta jars",
         "ok",

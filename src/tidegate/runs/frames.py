@@ -17,12 +17,14 @@ from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Place
 from tidegate.sink.task import ReadTask
 from tidegate.sink.work_rows import WorkRows
+from tidegate.spark.jars import S3
 from tidegate.state.arrow import schema_json
 from tidegate.state.features import check_frame_place, lane_reasons
 from tidegate.state.files import Change
 from tidegate.state.fitting import brought
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import clean_old, new_work_area, remove_work
+from tidegate.storage.exclusion import announce
 
 
 def frame_reasons(place: Place, opened: Opened) -> tuple[str, ...]:
@@ -49,11 +51,15 @@ def any_frames(places: Sequence[Place]) -> bool:
     return any(place.pipeline.transform is not None or _needs_frames(place) for place in places)
 
 
+def frame_packages(places: Sequence[Place]) -> tuple[str, ...]:
+    """What Spark needs to write those of these tables that only it can, besides Delta itself."""
+    on_s3 = [place for place in places if place.pipeline.sink.table.uri.startswith("s3:")]
+    return (S3,) if any_frames(on_s3) else ()
+
+
 def _needs_frames(place: Place) -> bool:
     """What cannot be read says nothing here: the run itself tells."""
     uri = place.pipeline.sink.table.uri
-    if not uri.startswith("file:"):
-        return False
     with suppress(TidegateError):
         snapshot = place.positions.site.delta.snapshot()
         return snapshot is not None and bool(lane_reasons(snapshot.facts, uri))
@@ -82,6 +88,7 @@ class FrameWork:
         self._lane = lane
         with suppress(StorageError):
             clean_old(place.table_store, place.key, now)
+        announce(place.pipeline.sink.table)
         self._area = new_work_area(place.key, place.pipeline.sink.table)
 
     @classmethod

@@ -28,6 +28,7 @@ from tidegate.state.features import check_replaceable, check_table
 from tidegate.state.files import Change, Replacement
 from tidegate.state.fitting import check_partitioning
 from tidegate.state.table import CommitNote, Snapshot
+from tidegate.storage.exclusion import alone
 
 Confirm = Callable[[TableRewrite], bool]
 
@@ -115,6 +116,7 @@ class _Widening:
         now = self.place.positions.site.pace.now_ms()
         note = CommitNote({}, now, f"tidegate: {self.column} widened to {type_name(self.kind)}")
         with ExitStack() as stack:
+            stack.enter_context(alone(self.place.pipeline.sink.table, always=False))
             batches = stack.enter_context(delta.all_rows(snapshot))
             rows = pa.RecordBatchReader.from_batches(target, _cast(batches, target))
             delta.overwrite(snapshot, rows, note)

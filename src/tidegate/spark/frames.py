@@ -17,9 +17,9 @@ from tidegate.schema.evolution import as_required
 from tidegate.sink.work_rows import WorkRows
 from tidegate.spark.arrow_lane import cause
 from tidegate.spark.functions import load_function
+from tidegate.spark.s3a import check_writing, reach
 from tidegate.specs import ParquetCodec, TransformSpec
 from tidegate.state.table import CommitNote
-from tidegate.storage.opening import split_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 VIEW = "source"
 
-_CONTESTED = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception")
+_CONTESTED = re.compile(
+    r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception|ConditionalRequestConflict"
+)
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
 COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
@@ -39,9 +41,11 @@ class SparkFrame:
 
     def __init__(self, session: SparkSession, rows: WorkRows) -> None:
         self._pipeline = rows.pipeline
-        self._table = _path(rows.pipeline.sink.table.uri)
         self._partitioned_by = rows.partitioned_by
-        read = read_rows(_own(session), rows)
+        own = _own(session)
+        check_writing(own, rows.pipeline.sink.table)
+        self._table = reach(own, rows.pipeline.sink.table)
+        read = read_rows(own, rows)
         transform = rows.pipeline.transform
         self._frame = read if transform is None else transformed(read, transform, rows.pipeline.name)
         self._columns = rows.columns if transform is None else self._computed()
@@ -173,7 +177,7 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
     schema = from_arrow_schema(rows.columns)
     if not rows.files:
         return session.createDataFrame([], schema)
-    work = _path(rows.work.uri)
+    work = reach(session, rows.work)
     paths = [f"{work}/{each}" for each in rows.files]
     return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quoted, schema.names))
 
@@ -200,10 +204,6 @@ def quoted(name: str) -> str:
 
 def codec_of(codec: ParquetCodec) -> str:
     return "lz4_raw" if codec is ParquetCodec.LZ4 else codec.value
-
-
-def _path(uri: str) -> str:
-    return f"/{split_uri(uri)[2]}"
 
 
 def is_contested(error: Exception) -> bool:

@@ -1,7 +1,7 @@
-"""The Delta jars that Spark needs to read and write Delta tables itself: resolved once, then handed over as files.
+"""The jars that Spark needs to read and write Delta tables itself: resolved once, then handed over as files.
 
-The Arrow lane commits through ``deltalake`` and needs none of them. ``python -m tidegate.spark.jars`` fetches
-them ahead of time, so that a later session starts without the network.
+The Arrow lane commits through ``deltalake`` and needs none of them; those for S3 are needed where such a table lies
+there. ``python -m tidegate.spark.jars`` fetches all ahead of time, so that a later session starts without the network.
 """
 
 from __future__ import annotations
@@ -15,6 +15,16 @@ from tidegate.errors import EnvironmentProblem
 from tidegate.spark.java import find_java
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""Hadoop's way to S3, in the version of the Hadoop that Spark brings along."""
+
+_WITH = {
+    S3: tuple(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client"))
+}
+"""What is resolved together with a coordinate: of the AWS SDK, the parts that are used."""
+
+_WITHOUT = {S3: ("software.amazon.awssdk:bundle", "io.netty:*", "org.wildfly.openssl:*")}
+"""What is left out: the whole SDK in one jar of 690 MB, and what Spark has."""
 
 
 def cache_folder() -> Path:
@@ -50,7 +60,9 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
             "--master",
             "local[1]",
             "--packages",
-            coordinate,
+            ",".join((coordinate, *_WITH.get(coordinate, ()))),
+            "--exclude-packages",
+            ",".join(_WITHOUT.get(coordinate, ())),
             "--conf",
             f"spark.jars.ivy={folder}",
             str(script),
@@ -70,5 +82,13 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
     return fetched(coordinate)
 
 
+def _main() -> None:
+    from tidegate.spark.log_store import log_store_jar
+
+    for each in (DELTA, S3):
+        print(f"{len(fetch(each))} jars in {_folder(each) / 'jars'}")
+    print(f"the log store for tables on S3 in {log_store_jar()}")
+
+
 if __name__ == "__main__":
-    print(f"{len(fetch())} jars in {_folder(DELTA)}")
+    _main()

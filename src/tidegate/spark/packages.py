@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidegate.column_specs import ColumnSource, JdbcRead
-from tidegate.spark.jars import fetch
+from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
+from tidegate.spark.jars import S3, fetch
+from tidegate.specs import PipelineSpec
 
 POSTGRESQL = "org.postgresql:postgresql:42.7.14"
 
@@ -48,6 +49,16 @@ def packages_of(sources: Iterable[ColumnSource]) -> tuple[str, ...]:
         if isinstance(source.read, JdbcRead):
             found |= dict.fromkeys(_of_database(source.read))
     return tuple(found)
+
+
+def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
+    """What the column sources of these pipelines need, and their tables where those lie on S3."""
+    chosen = tuple(pipelines)
+    sources = [source for each in chosen for source in each.column_sources]
+    places = [each.sink.table.uri for each in chosen if each.column_sources]
+    places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
+    on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
+    return (*packages_of(sources), *on_s3)
 
 
 def _of_database(read: JdbcRead) -> tuple[str, ...]:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.jars import DELTA, fetch
+from tidegate.spark.jars import DELTA, S3, fetch
 from tidegate.spark.java import find_java
+from tidegate.spark.log_store import CLASS, SETTING, log_store_jar
 from tidegate.specs import SparkSpec
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> d
     if wanted:
         jars = dict.fromkeys(jar for each in wanted for jar in _jars(each))
         chosen["spark.jars"] = ",".join(jars)
+    if delta and S3 in packages:
+        chosen["spark.jars"] += f",{log_store_jar()}"
+        chosen[SETTING] = CLASS
     return chosen | dict(spec.config)
 
 

@@ -97,10 +97,10 @@ def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
 
 def check_frame_place(uri: str, needed: str) -> None:
     """Raise :class:`UnsupportedTable` where the DataFrame lane must not write; ``needed`` says why it would."""
-    if not uri.startswith("file:"):
+    if not uri.startswith(("file:", "s3:")):
         raise UnsupportedTable(
-            f"{needed}; and that lane writes tables on local disks only: on object storage Spark and the Delta library "
-            "share no way to create a log entry that keeps the one from replacing the other's",
+            f"{needed}; and that lane writes tables on local disks and on S3 only: elsewhere it is not proven that "
+            "Spark and the Delta library keep each other's log entries",
             _OTHER_TABLE,
         )
 

@@ -19,6 +19,7 @@ from tidegate.failpoints import failpoint
 from tidegate.state.log import entry_path
 from tidegate.state.pace import Pace
 from tidegate.state.table import Add
+from tidegate.storage.exclusion import alone
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -75,7 +76,8 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
     while True:
         try:
             failpoint("state.rewrite.before")
-            store.put_if_absent(entry_path(version), content)
+            with alone(store.location, always=False):
+                store.put_if_absent(entry_path(version), content)
             failpoint("state.rewrite.after")
             return version
         except ObjectExists:

@@ -18,12 +18,19 @@ LOCK = "_tidegate/commit.lock"
 """Relative to the table; it stays there, and only its being locked means something."""
 
 
+def announce(location: Location) -> None:
+    """Spark is going to write the table at ``location``: whoever commits from now on takes the lock."""
+    descriptor = _opened(location, always=True)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
 @contextmanager
 def alone(location: Location, *, always: bool) -> Iterator[None]:
     """While inside, no other process of Tidegate writes the log of the table at ``location``.
 
-    Waits for those that do. Without ``always`` that holds only where Spark has written before: elsewhere every writer
-    creates entries so that one of two is refused. Object stores need no lock.
+    Waits for those that do. Without ``always`` that holds only where Spark has announced itself: elsewhere every writer
+    creates entries so that one of two is refused. Object stores need no lock: there Spark does so, too.
     """
     descriptor = _opened(location, always=always)
     if descriptor is None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from zipfile import ZipFile
 
 import pytest
 
+from tidegate.spark.jars import DELTA, S3, fetch
+from tidegate.spark.log_store import CLASS, SETTING
 from tidegate.spark.session import _without_query_logs, parallelism, settings
 from tidegate.specs import SparkSpec
 
@@ -37,6 +40,16 @@ def test_the_session_zone_is_utc_and_the_users_settings_win() -> None:
 
 def test_a_cluster_keeps_its_own_addresses() -> None:
     assert "spark.driver.host" not in settings(SparkSpec(master="spark://host:7077"), delta=False)
+
+
+def test_tables_on_s3_are_committed_to_by_our_log_store() -> None:
+    chosen = settings(SparkSpec(), delta=True, packages=(S3,))
+    assert chosen[SETTING] == CLASS
+    jars = chosen["spark.jars"].split(",")
+    assert len(jars) == len(set(jars)) == len(fetch(DELTA)) + len(fetch(S3)) + 1
+    with ZipFile(jars[-1]) as log_store:
+        assert log_store.namelist() == [CLASS.replace(".", "/") + ".class"]
+    assert SETTING not in settings(SparkSpec(), delta=True)
 
 
 def test_pyspark_does_not_print_the_errors_of_queries_that_it_raises(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.specs import Location
-from tidegate.storage.exclusion import LOCK, alone
+from tidegate.storage.exclusion import LOCK, alone, announce
 
 
 def is_held(table: Path) -> bool:
@@ -33,6 +33,15 @@ def test_one_is_inside_at_a_time_and_an_error_gives_the_lock_back(tmp_path: Path
 def test_there_is_no_lock_where_spark_never_wrote(tmp_path: Path) -> None:
     with alone(Location(f"file://{tmp_path}"), always=False):
         assert not (tmp_path / LOCK).exists()
+
+
+def test_whoever_commits_after_spark_announced_itself_takes_the_lock(tmp_path: Path) -> None:
+    table = Location(f"file://{tmp_path}")
+    announce(table)
+    assert not is_held(tmp_path)
+    with alone(table, always=False):
+        assert is_held(tmp_path)
+    announce(Location("s3://lake/t"))
 
 
 def test_object_stores_have_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

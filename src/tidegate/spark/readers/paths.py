@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.locations import Location
+from tidegate.spark.s3a import reach
 from tidegate.storage.opening import split_uri
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 def spark_path(session: SparkSession, location: Location, source: str) -> str:
     """The path of ``location`` as ``session`` takes it."""
-    if location.uri.startswith("file:"):
-        return f"/{split_uri(location.uri)[2]}"
+    if split_uri(location.uri)[0] in ("file", "s3"):
+        return reach(session, location)
     raise EnvironmentProblem(
         f"{source}: Spark {session.version} reads {location.uri} itself, and cannot reach it",
-        "read local files, or files as 'type: files'",
+        "read from a local path or s3://, or files as 'type: files'",
     )
