@@ -1,4 +1,4 @@
-"""Load strategies through whole runs on Spark: failures at every step, repeated runs, and what the source did meanwhile.
+"""Load strategies through whole runs on Spark: failures at every step, repeated runs, sources that change.
 
 A failure is injected in this process, where a kill would cost a session; kills of whole processes are in tests/faults.
 """
