@@ -33,5 +33,10 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.function import FunctionReader
 
             return FunctionReader(session, source, read, schema, now)
-        case TableRead() | HttpRead():
-            raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")
+        case TableRead():
+            raise EnvironmentProblem(
+                f"{source.name}: Iceberg has no runtime yet that works with the Spark of this version",
+                "read the table by a function of yours ('type: python'); docs/sources/iceberg.md shows how",
+            )
+        case HttpRead():
+            raise EnvironmentProblem(f"{source.name}: {source.uri} is read by no reader of this version")
