@@ -38,4 +38,7 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
 
             return FunctionReader(session, source, read, schema, now)
         case TableRead():
-            raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")
+            raise EnvironmentProblem(
+                f"{source.name}: Iceberg has no runtime yet that works with the Spark of this version",
+                "read the table by a function of yours ('type: python'); docs/sources/iceberg.md shows how",
+            )
