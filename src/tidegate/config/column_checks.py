@@ -29,7 +29,6 @@ _IN_REQUESTS = (
     "watermark_split",
 )
 _TIMES = ("timestamp", "date")
-_OF_LINES = ("_source_file", "_source_record")
 
 
 def connections_problems(root: Block) -> Iterator[Problem]:
@@ -134,9 +133,8 @@ def _pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Pr
         )
     sink = pipeline.block("sink")
     for name in words(sink.get("metadata_columns")):
-        if name in _OF_LINES:
-            text = f"{str(name)!r} tells of files, and these sources have none; allowed: _ingested_at"
-            yield problem(root, (*where, "sink", "metadata_columns"), text)
+        text = f"{str(name)!r} tells of files, and these sources have none; allowed: a transform that adds a column"
+        yield problem(root, (*where, "sink", "metadata_columns"), text)
     by = sink.block("partition_by")
     template = by.text("prefix_template")
     if template is not None and "=" in template and by.get("column") is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegate.column_specs import ColumnSource
+from tidegate.column_specs import ColumnSource, WatermarkMode
 from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.specs import PipelineSpec, ProjectSpec
@@ -109,7 +109,7 @@ def open_column_place(
     provider = provider_of(project.state)
     positions = PositionStore(
         key,
-        Identity(COLUMN, source.uri),
+        Identity(COLUMN, source.uri, _cursor(source)),
         pipeline.sink.table,
         table_store,
         checkpoint_every=pipeline.sink.delta_checkpoint_interval,
@@ -122,3 +122,8 @@ def open_column_place(
     )
     positions = positions.paying({COPY: ProviderCopy(provider, positions.position).pay})
     return ColumnPlace(pipeline, source, table_store, positions, provider)
+
+
+def _cursor(source: ColumnSource) -> str | None:
+    """The columns of a lexicographic cursor, in order: in another order, or each by itself, its values mean nothing."""
+    return f"tuple: {', '.join(source.watermark_columns)}" if source.mode is WatermarkMode.TUPLE else None
