@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with pinned dependencies, finds or installs Java, fetches the Delta jars. Safe to run again.
+# Makes .venv with pinned dependencies, finds or installs Java, fetches jars. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +35,7 @@ if ! .venv/bin/python -c 'from tidegate.spark.java import find_java; find_java()
   fi
 fi
 .venv/bin/python -c 'from tidegate.spark.java import find_java; print("java:", find_java())'
-say "fetching the Delta jars (once)"
+say "fetching the Delta jars, and the drivers that the tests use (once)"
 .venv/bin/python -m tidegate.spark.jars
+.venv/bin/python -m tidegate.spark.packages
 touch .venv/.ready

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from servers import postgres as postgres_server
 from servers import s3 as s3_server
+from tidegate.spark.packages import POSTGRESQL
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
 
@@ -23,12 +25,19 @@ def s3() -> Iterator[s3_server.Server]:
 
 
 @pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """One real PostgreSQL server for the whole session, started by the first test that asks for it."""
+    with postgres_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of a test run, with two threads and the Delta jars, so that Spark can read tables.
+    """The one Spark session of a test run, with two threads and all jars that tests need, so that Spark can read tables.
 
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.
     """
-    session = open_session(SparkSpec(master="local[2]"), delta=True)
+    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(POSTGRESQL,))
     yield session
     session.stop()

@@ -12,17 +12,14 @@ from tidegate.errors import ObjectExists, ObjectMissing, ReplacesTable, StateErr
 from tidegate.observe.events import Emit, Notice
 from tidegate.planning.plan import FileSlice, Plan
 from tidegate.runs.place import Place
-from tidegate.runs.sampling import first_lines, without_lines
 from tidegate.schema.infer import Inference, agreeing, look
 from tidegate.schema.types import field_specs
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
+from tidegate.sink.sampling import SAMPLED_LINES, first_lines, spread, without_lines
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
 from tidegate.state.fitting import check_partition_types, check_partitioning, costs_rows
 from tidegate.state.opened import Opened
-
-SAMPLED_FILES = 10
-SAMPLED_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +150,6 @@ def _remember(place: Place, found: Inference) -> Inference:
 def _sampled(place: Place, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
     return agreeing(sample(place, spread(slices), SAMPLED_LINES))
-
-
-def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
-    """A few of many files, the first and the last among them, evenly in between."""
-    last = len(slices) - 1
-    return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
 
 
 def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:

@@ -18,7 +18,6 @@ from tidegate.runs.columns import (
     read_remembered,
     sample,
     schema_path,
-    spread,
     whole_columns,
     with_rescued,
 )
@@ -36,6 +35,7 @@ from tidegate.schema_reports import (
     SchemaInference,
     SchemaView,
 )
+from tidegate.sink.sampling import spread
 from tidegate.specs import FieldSpec
 from tidegate.state.fitting import costs_rows
 

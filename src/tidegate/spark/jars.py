@@ -33,7 +33,9 @@ def fetched(coordinate: str = DELTA) -> tuple[Path, ...]:
 
 
 def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
-    """The jars of ``coordinate``, resolved through Maven Central the first time."""
+    """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file is itself."""
+    if coordinate.endswith(".jar"):
+        return (Path(coordinate),)
     present = fetched(coordinate)
     if present:
         return present

@@ -12,12 +12,12 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.jars import fetch
+from tidegate.spark.jars import DELTA, fetch
 from tidegate.spark.java import find_java
 from tidegate.specs import SparkSpec
 
@@ -28,6 +28,8 @@ _DEFAULTS = {
     "spark.app.name": "tidegate",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
@@ -64,14 +66,17 @@ def parallelism(spec: SparkSpec) -> int:
     return int(spec.config.get("spark.executor.instances", "4")) * int(spec.config.get("spark.executor.cores", "2"))
 
 
-def settings(spec: SparkSpec, *, delta: bool) -> dict[str, str]:
-    """Every session setting: ours, then Delta's where asked for, then the user's."""
+def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> dict[str, str]:
+    """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's."""
     chosen = dict(_DEFAULTS)
     if (spec.master or "local").startswith("local"):
         chosen |= _LOCAL
     if delta:
         chosen |= _DELTA
-        chosen["spark.jars"] = ",".join(str(jar) for jar in fetch())
+    wanted = (*((DELTA,) if delta else ()), *packages)
+    if wanted:
+        jars = dict.fromkeys(str(jar) for coordinate in wanted for jar in fetch(coordinate))
+        chosen["spark.jars"] = ",".join(jars)
     return chosen | dict(spec.config)
 
 
@@ -84,7 +89,7 @@ def active_session() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def open_session(spec: SparkSpec, *, delta: bool = False) -> SparkSession:
+def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = ()) -> SparkSession:
     """The session for ``spec``; the one already running in this process, if there is one."""
     from pyspark.sql import SparkSession
 
@@ -100,7 +105,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False) -> SparkSession:
     log = Path(tempfile.mkdtemp(prefix="tidegate-spark-")) / "spark.log"
     builder = SparkSession.builder
     builder = builder.remote(spec.remote) if spec.remote else builder.master(spec.master or "local[*]")
-    for key, value in settings(spec, delta=delta).items():
+    for key, value in settings(spec, delta=delta, packages=packages).items():
         if spec.remote and not spec.remote.startswith("local") and key not in spec.config:
             continue
         builder = builder.config(key, value)

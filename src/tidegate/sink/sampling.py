@@ -29,7 +29,16 @@ from tidegate.specs import Format, PathSource
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.seekable import SeekableInput
 
+SAMPLED_FILES = 10
+SAMPLED_LINES = 1000
+
 _UNREADABLE = (SourceError, BadLine, ObjectMissing, ObjectChanged, LineTooLong, pa.ArrowException, OSError)
+
+
+def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
+    """A few of many files, the first and the last among them, evenly in between."""
+    last = len(slices) - 1
+    return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
 
 
 def first_lines(store: ObjectStore, source: PathSource, each: FileSlice, count: int) -> Sequence[bytes]:

@@ -1,0 +1,120 @@
+"""Bounds of a read in terms of the columns they are for: the names as the source spells them, the types it has.
+
+A stored watermark, a bound of a replay and a column may each have a zone, have none, or be a whole day. They are
+brought together here, once, by ``source_timezone`` and never by the zone of a machine or a session. A day is its
+midnight. What cannot be compared in order is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tidegate.column_specs import Value
+from tidegate.errors import SourceError
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+def column_named(name: str, names: Sequence[str], source: str) -> str:
+    """``name`` as the source spells it: exactly, or the only one that differs in case."""
+    if name in names:
+        return name
+    alike = [each for each in names if each.lower() == name.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    near = get_close_matches(name, names, 1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+    raise SourceError(f"{source}: there is no column {name!r}", remedy)
+
+
+def fitted(rows: RowFilter, schema: StructType, timezone: str, source: str) -> RowFilter:
+    """``rows`` with the names and for the types of ``schema``; raises where a bound and its column do not compare."""
+    kinds = {field.name: field.dataType for field in schema}
+    ranges = []
+    for each in rows.ranges:
+        name = column_named(each.column, schema.names, source)
+        ranges.append(_fitted_range(replace(each, column=name), kinds[name], ZoneInfo(timezone), source))
+    return replace(rows, ranges=tuple(ranges))
+
+
+def _fitted_range(wanted: ColumnRange, kind: DataType, zone: ZoneInfo, source: str) -> ColumnRange:
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+    if isinstance(kind, DateType):
+        wanted = replace(wanted, lower=_as_day(wanted.lower, zone), upper=_as_day(wanted.upper, zone, is_upper=True))
+    elif isinstance(kind, TimestampType | TimestampNTZType):
+        _refuse_day(wanted, source)
+        aware = isinstance(kind, TimestampType)
+        wanted = replace(
+            wanted, lower=_as_time(wanted.lower, zone, aware=aware), upper=_as_time(wanted.upper, zone, aware=aware)
+        )
+    for bound in (wanted.lower, wanted.upper):
+        if bound is not None:
+            _check(bound.value, wanted.column, kind, source)
+    return wanted
+
+
+def _as_day(bound: Bound | None, zone: ZoneInfo, *, is_upper: bool = False) -> Bound | None:
+    """A bound for a column of days: a time within a day lies above that day's midnight and below the next."""
+    if bound is None or not isinstance(bound.value, datetime):
+        return bound
+    local = bound.value if bound.value.tzinfo is None else bound.value.astimezone(zone)
+    is_midnight = local.time() == time()
+    return Bound(local.date(), bound.inclusive if is_midnight else is_upper)
+
+
+def _as_time(bound: Bound | None, zone: ZoneInfo, *, aware: bool) -> Bound | None:
+    """A bound for a column of times, with a zone (``aware``) or without."""
+    if bound is None or not isinstance(bound.value, date):
+        return bound
+    value = bound.value if isinstance(bound.value, datetime) else datetime.combine(bound.value, time())
+    if aware and value.tzinfo is None:
+        value = value.replace(tzinfo=zone)
+    elif not aware and value.tzinfo is not None:
+        value = value.astimezone(zone).replace(tzinfo=None)
+    return replace(bound, value=value)
+
+
+def _refuse_day(wanted: ColumnRange, source: str) -> None:
+    """After a whole day nothing tells which of its times were read."""
+    lower = wanted.lower
+    if lower is not None and not lower.inclusive and _name(lower.value) == "date":
+        raise SourceError(
+            f"{source}: the watermark of {wanted.column!r} is the day {lower.value}, but the column holds times",
+            f"say where to go on with 'tidegate watermark set', such as {lower.value}T23:59:59+00:00",
+        )
+
+
+def _check(value: Value, column: str, kind: DataType, source: str) -> None:
+    from pyspark.sql.types import BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+
+    held = {
+        NumericType: ("int", "float", "Decimal"),
+        StringType: ("str",),
+        TimestampType: ("datetime",),
+        TimestampNTZType: ("datetime",),
+        DateType: ("date",),
+        BooleanType: ("bool",),
+    }
+    allowed = next((names for type_, names in held.items() if isinstance(kind, type_)), ())
+    if _name(value) in allowed:
+        return
+    if isinstance(kind, StringType) and isinstance(value, int | float | Decimal):
+        remedy = "text does not sort as numbers do ('9' is above '10'): read it by a query that casts the column"
+    else:
+        remedy = "read it by a query that casts the column, or move the watermark with 'tidegate watermark set'"
+    raise SourceError(
+        f"{source}: the watermark of {column!r} is {value!r}, but the column holds {kind.simpleString()}", remedy
+    )
+
+
+def _name(value: Value) -> str:
+    return type(value).__name__

@@ -1,0 +1,110 @@
+"""Watermarks as conditions over a DataFrame, and the greatest values of one.
+
+The condition is the text that the planner shows, in Spark's own language with typed values, so that a scan takes it as
+it is and no zone of a machine or a session has a say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidegate.column_specs import NullWatermark, Value, Watermark, WatermarkMode
+from tidegate.errors import ConfigError
+from tidegate.sources.reading import Seen
+from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.predicate_text import predicate
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+EXCLUSIVE = ">"
+INCLUSIVE = ">="
+
+
+def watermark_operator(*, replay: bool = False) -> str:
+    """How a row's value must stand to the watermark: above it; in a replay the first value belongs to the chunk."""
+    return INCLUSIVE if replay else EXCLUSIVE
+
+
+def condition(rows: RowFilter) -> Column | None:
+    """The rows as a condition; None where every row is wanted. Raises nothing: Spark looks when it is used."""
+    from pyspark.sql.functions import expr
+
+    text = predicate(rows, Dialect.SPARK)
+    return None if text is None else expr(text)
+
+
+def with_nulls(rows: RowFilter) -> RowFilter:
+    """The same rows and, to be counted, those with null where a watermark should be."""
+    return replace(rows, nulls=NullWatermark.INCLUDE)
+
+
+def filtered(frame: DataFrame, rows: RowFilter) -> DataFrame:
+    """The rows of ``frame`` that match."""
+    wanted = condition(rows)
+    return frame if wanted is None else frame.where(wanted)
+
+
+def apply_watermark_filter(
+    frame: DataFrame, watermark: Watermark | None, watermark_operator: str = EXCLUSIVE
+) -> DataFrame:
+    """The rows above ``watermark`` in one of its columns; all of them where it is empty.
+
+    A column whose value is None was never seen filled: whatever is filled is new.
+    """
+    if watermark_operator not in (EXCLUSIVE, INCLUSIVE):
+        raise ConfigError((f"watermark_operator is {watermark_operator!r}; it is '>' or '>='",))
+    known = dict(watermark or {})
+    if all(value is None for value in known.values()):
+        return frame
+    inclusive = watermark_operator == INCLUSIVE
+    ranges = tuple(
+        ColumnRange(column, any_value=True) if value is None else ColumnRange(column, Bound(value, inclusive))
+        for column, value in sorted(known.items())
+    )
+    return filtered(frame, RowFilter(ranges))
+
+
+def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> Seen:
+    """The greatest value of each column, or the greatest tuple, by one aggregate over all rows of ``frame``."""
+    from pyspark.sql import functions as f
+
+    if not columns:
+        return Seen()
+    named = [f.col(_quoted(each)) for each in columns]
+    nulls = [each.isNull() for each in named]
+    is_tuple = mode is WatermarkMode.TUPLE
+    unknown = nulls[0]
+    for each in nulls[1:]:
+        unknown = unknown | each if is_tuple else unknown & each
+    if is_tuple:
+        whole = f.struct(*(each.alias(f"g{index}") for index, each in enumerate(named)))
+        found = [f.max(f.when(~unknown, whole)).alias("greatest")]
+        picked = [f.col(f"greatest.g{index}").alias(f"g{index}") for index in range(len(columns))]
+    else:
+        found = [f.max(each).alias(f"g{index}") for index, each in enumerate(named)]
+        picked = [f.col(f"g{index}") for index in range(len(columns))]
+    row = collected(frame.agg(*found, f.count_if(unknown).alias("nulls")).select(*picked, "nulls"))[0]
+    return Seen({column: row[f"g{index}"] for index, column in enumerate(columns)}, count_in(row["nulls"]))
+
+
+def collected(frame: DataFrame) -> list[dict[str, Value | None]]:
+    """A few rows as Python values; times are those of the data, whatever zones session and machine are in."""
+    return [{name: _in_utc(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()]
+
+
+def count_in(value: Value | None) -> int:
+    """A count, which some databases give as a decimal, and as null where there was nothing to count."""
+    return int(value or 0)  # type: ignore[arg-type]  # a number
+
+
+def _in_utc(value: Value | None) -> Value | None:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

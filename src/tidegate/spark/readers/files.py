@@ -1,0 +1,79 @@
+"""Files that are scanned in full: decoded in tasks with the exactness of every file source, then filtered by Spark.
+
+What such files hold is only known once they are read, so the batch itself tells its greatest values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidegate.column_specs import ColumnSource, TableRead
+from tidegate.planning.plan import FileSlice
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.scanning import FileScan, files_of, inferred, listed
+from tidegate.sources.reading import Seen
+from tidegate.spark.bounds import fitted
+from tidegate.spark.filters import filtered, greatest_of, with_nulls
+from tidegate.spark.readers.rows import parallelism, unreadable, utc_session
+from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.watermarks.row_filter import RowFilter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_SLOTS_PER_TASK = 4
+
+
+class FilesReader:
+    """Reads CSV and JSON files below one location."""
+
+    fixed_first = False
+
+    def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
+        self._session = utc_session(session)
+        self._source = source
+        self._files = files_of(source.name, read)
+        self._schema = schema
+
+    def greatest(self, rows: RowFilter) -> Seen:
+        """The greatest values, by a scan of every file."""
+        wanted = self._fitted(rows)
+        try:
+            return greatest_of(filtered(self._frame, with_nulls(wanted)), rows.columns, rows.mode)
+        except Exception as error:
+            raise unreadable(self._source.name, error, "correct the file, or declare schema.fields") from error
+
+    def read(self, rows: RowFilter) -> DataFrame:
+        """The rows that match, after a scan of every file that is there."""
+        return filtered(self._frame, self._fitted(rows))
+
+    def _fitted(self, rows: RowFilter) -> RowFilter:
+        return fitted(rows, self._frame.schema, self._source.source_timezone, self._source.name)
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        slices = listed(self._files)
+        fields = self._schema.fields or inferred(self._files, slices, self._schema)
+        slots = dealt(slices, _SLOTS_PER_TASK * parallelism(self._session))
+        return scanned(self._session, FileScan(self._files, fields, self._schema, slots), fields, len(slots))
+
+
+def dealt(slices: Sequence[FileSlice], at_most: int) -> tuple[tuple[FileSlice, ...], ...]:
+    """Files, the large ones first, dealt out to so many slots."""
+    slots = max(1, min(len(slices), at_most))
+    return tuple(tuple(slices[first::slots]) for first in range(slots))
+
+
+def scanned(
+    session: SparkSession,
+    scan: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    fields: tuple[FieldSpec, ...],
+    slots: int,
+) -> DataFrame:
+    """What ``scan`` makes of the numbers of so many slots, one task each."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return session.range(0, slots, 1, slots).mapInArrow(scan, from_arrow_schema(arrow_schema(fields)))

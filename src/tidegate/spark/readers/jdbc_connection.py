@@ -1,0 +1,92 @@
+"""Statements to a database through Spark's JDBC source, with nothing secret in plans, logs and errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.column_specs import JdbcRead, Value
+from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
+from tidegate.spark.filters import collected
+from tidegate.spark.frames import telling_line
+from tidegate.spark.packages import driver_of
+from tidegate.watermarks.dialects import Dialect, dialect_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ZONE = {
+    Dialect.POSTGRESQL: "SET TIME ZONE 'UTC'",
+    Dialect.MYSQL: "SET time_zone = '+00:00'",
+    Dialect.ORACLE: "ALTER SESSION SET TIME_ZONE = 'UTC'",
+}
+"""So that conditions of the configuration mean the same wherever they are asked."""
+
+_NO_DRIVER = re.compile(r"No suitable driver|ClassNotFoundException|CLASS_NOT_FOUND")
+
+
+class JdbcConnection:
+    """How one database is reached; every statement has connections of its own."""
+
+    def __init__(self, session: SparkSession, read: JdbcRead, source: str) -> None:
+        self._session = session
+        self._read = read
+        self._source = source
+        self.dialect = dialect_of(read.url)
+
+    def frame(
+        self, statement: str, types: Mapping[str, str] | None = None, conditions: Sequence[str] = ()
+    ) -> DataFrame:
+        """The rows of ``statement``, one connection per condition; ``types`` overrule those that Spark chooses."""
+        table = f"({statement}) tidegate_read"
+        options = self._options()
+        if types:
+            options["customSchema"] = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in types.items())
+        try:
+            if len(conditions) > 1:
+                return self._session.read.jdbc(self._read.url, table, predicates=list(conditions), properties=options)
+            return self._session.read.format("jdbc").options(**options, url=self._read.url, dbtable=table).load()
+        except Exception as error:
+            raise self._problem(error) from None
+
+    def asked(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
+        """The answer to ``statement``, which has a few rows."""
+        frame = self.frame(statement, types)
+        try:
+            return collected(frame)
+        except Exception as error:
+            raise self._problem(error) from None
+
+    def _options(self) -> dict[str, str]:
+        read = self._read
+        known = driver_of(read.url)
+        driver = read.driver or (known.name if known else None)
+        options = {"fetchsize": str(read.fetch_size), "preferTimestampNTZ": "true"}
+        options |= {"driver": driver} if driver else {}
+        options |= {"user": read.user} if read.user is not None else {}
+        options |= {"password": read.password.value} if read.password is not None else {}
+        options |= {"sessionInitStatement": _ZONE[self.dialect]} if self.dialect in _ZONE else {}
+        return options | dict(read.properties)
+
+    def _problem(self, error: Exception) -> TidegateError:
+        """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
+        if isinstance(error, TidegateError):
+            return error
+        told = self._without_secrets(telling_line(error))
+        if _NO_DRIVER.search(str(error)):
+            return EnvironmentProblem(
+                f"{self._source}: Spark has no JDBC driver for this database: {told}",
+                "name 'packages' or 'jars' of the connection; in a session of your own, put the driver on spark.jars",
+            )
+        return SourceError(
+            f"{self._source}: the database refused: {told}", "check the connection, the table and the columns"
+        )
+
+    def _without_secrets(self, text: str) -> str:
+        read = self._read
+        parameters = re.split(r"[?;&]", read.url)[1:]
+        secrets = [read.password.value if read.password else "", *read.properties.values()]
+        for secret in sorted({read.url, *parameters, *secrets} - {""}, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text

@@ -1,0 +1,33 @@
+"""The reader of a column source, by what the source is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegate.column_specs import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
+from tidegate.errors import EnvironmentProblem
+from tidegate.sources.reading import Reader
+from tidegate.specs import SchemaSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+    """The reader of ``source``; asks nothing of it yet."""
+    match source.read:
+        case JdbcRead() as read:
+            from tidegate.spark.readers.jdbc import JdbcReader
+
+            return JdbcReader(session, source, read, schema)
+        case TableRead(format=TableFormat.DELTA | TableFormat.PARQUET) as read:
+            from tidegate.spark.readers.tables import TableReader
+
+            return TableReader(session, source, read, schema)
+        case TableRead(format=TableFormat.CSV | TableFormat.JSON) as read:
+            from tidegate.spark.readers.files import FilesReader
+
+            return FilesReader(session, source, read, schema)
+        case TableRead() | HttpRead() | FunctionRead():
+            raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")

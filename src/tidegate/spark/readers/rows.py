@@ -1,0 +1,85 @@
+"""What the rows of every kind of source have in common: a session of their own, and the columns they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import SourceError, TidegateError
+from tidegate.schema.types import arrow_schema
+from tidegate.spark.bounds import column_named
+from tidegate.spark.frames import telling_line
+from tidegate.specs import SchemaSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+}
+"""With Spark 4.2.0 a Python function over columns of a Parquet file never ends while the last one is on."""
+
+
+DEFAULT_PARALLELISM = 4
+
+
+def utc_session(session: SparkSession) -> SparkSession:
+    """A session that shares everything but settings: its zone is UTC, and a value that does not fit is an error."""
+    own = session.newSession() if hasattr(session, "newSession") else session
+    for key, value in _SETTINGS.items():
+        own.conf.set(key, value)
+    return own
+
+
+def parallelism(session: Any) -> int:
+    """How many tasks the session runs at once; a Spark Connect server does not say."""
+    return int(session.sparkContext.defaultParallelism) if hasattr(session, "newSession") else DEFAULT_PARALLELISM
+
+
+def declared(schema: SchemaSpec) -> StructType | None:
+    """The declared columns as Spark's; None where the source's own are taken."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
+
+
+def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
+    """``frame`` with the declared columns and types, or with its own; times without a zone become instants."""
+    from pyspark.sql.functions import col
+
+    timed = with_instants(frame, timezone)
+    wanted = declared(schema)
+    if wanted is None:
+        return timed
+    columns = []
+    for field in wanted:
+        name = column_named(field.name, timed.columns, source)
+        columns.append(col(quoted(name)).cast(field.dataType).alias(field.name))
+    return timed.select(*columns)
+
+
+def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
+    """``frame`` with its times without a zone as the instants they are in ``timezone``."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import TimestampNTZType
+
+    columns = [
+        f.convert_timezone(f.lit(timezone), f.lit("UTC"), f.col(quoted(field.name))).cast("timestamp").alias(field.name)
+        if isinstance(field.dataType, TimestampNTZType)
+        else f.col(quoted(field.name))
+        for field in frame.schema
+    ]
+    has_local = any(isinstance(field.dataType, TimestampNTZType) for field in frame.schema)
+    return frame.select(*columns) if has_local else frame
+
+
+def quoted(name: str) -> str:
+    """A column's name for Spark, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def unreadable(source: str, error: Exception, remedy: str) -> TidegateError:
+    """What Spark told about a source, as an error of ours."""
+    return error if isinstance(error, TidegateError) else SourceError(f"{source}: {telling_line(error)}", remedy)

@@ -1,0 +1,71 @@
+"""Delta tables and folders of Parquet files: the condition is in the scan, which passes over files without such rows.
+
+A Delta table is pinned to its newest version, a folder to the files that are there, when the reader is first asked: the
+greatest values and the rows are those of one state.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidegate.column_specs import ColumnSource, TableFormat, TableRead
+from tidegate.sources.reading import Seen
+from tidegate.spark.bounds import fitted
+from tidegate.spark.filters import filtered, greatest_of, with_nulls
+from tidegate.spark.readers.paths import spark_path
+from tidegate.spark.readers.rows import given, quoted, unreadable, utc_session
+from tidegate.specs import SchemaSpec
+from tidegate.watermarks.row_filter import RowFilter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_REMEDY = "check source_uri, and that the files are what 'type' says"
+
+
+class TableReader:
+    """Reads one table by a scan of Spark's own."""
+
+    fixed_first = True
+
+    def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
+        self._session = utc_session(session)
+        self._source = source
+        self._read = read
+        self._schema = schema
+
+    def greatest(self, rows: RowFilter) -> Seen:
+        """The greatest values of the pinned state; rows with null in every column are counted besides."""
+        wanted = self._fitted(rows)
+        try:
+            seen = greatest_of(filtered(self._frame, with_nulls(wanted)), wanted.columns, wanted.mode)
+        except Exception as error:
+            raise unreadable(self._source.name, error, _REMEDY) from error
+        return Seen(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
+
+    def read(self, rows: RowFilter) -> DataFrame:
+        """The rows of the pinned state that match."""
+        frame = filtered(self._frame, self._fitted(rows))
+        return given(frame, self._schema, self._source.source_timezone, self._source.name)
+
+    def _fitted(self, rows: RowFilter) -> RowFilter:
+        return fitted(rows, self._frame.schema, self._source.source_timezone, self._source.name)
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        path = spark_path(self._read.location, self._source.name)
+        try:
+            if self._read.format is TableFormat.DELTA:
+                return self._delta(path)
+            reader = self._session.read.option("mergeSchema", "true")
+            if self._read.pattern:
+                reader = reader.option("pathGlobFilter", self._read.pattern).option("recursiveFileLookup", "true")
+            return reader.parquet(path)
+        except Exception as error:
+            raise unreadable(self._source.name, error, _REMEDY) from error
+
+    def _delta(self, path: str) -> DataFrame:
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path)} LIMIT 1")
+        version = history.select("version").collect()[0][0]
+        return self._session.read.format("delta").option("versionAsOf", version).load(path)

