@@ -29,5 +29,9 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.files import FilesReader
 
             return FilesReader(session, source, read, schema)
-        case TableRead() | HttpRead() | FunctionRead():
+        case HttpRead():
+            from tidegate.spark.readers.http import HttpReader
+
+            return HttpReader(session, source, schema, now)
+        case TableRead() | FunctionRead():
             raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")
