@@ -38,6 +38,7 @@ ONLY_IN = {
     "deltalake": {"state"},
     "click": {"cli"},
     "prometheus_client": {"web"},
+    "httpx": {"sources"},
 }
 
 

@@ -42,8 +42,8 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
     upper = next((each.upper for each in ranges if each.upper is not None), None)
     if params.to_param is None and params.split > 1:
         raise SourceError(
-            f"split: {params.split} needs watermark_to_param: without it every part would reach to the end",
-            "name the server's parameter for the upper bound, or leave out split",
+            f"watermark_split: {params.split} needs watermark_to_param: without it every part would reach to the end",
+            "name the server's parameter for the upper bound, or leave out watermark_split",
         )
     if params.to_param is None:
         return (Part(lower),)
@@ -171,8 +171,8 @@ def _cuts(
         return ()
     if len(ranges) != 1:
         raise SourceError(
-            f"split: {params.split} needs exactly one column in watermark_param_mapping, not {len(ranges)}",
-            "map the one column that the server filters by, or leave out split",
+            f"watermark_split: {params.split} needs exactly one column in watermark_param_mapping, not {len(ranges)}",
+            "map the one column that the server filters by, or leave out watermark_split",
         )
     low = ranges[0].lower
     if low is None:

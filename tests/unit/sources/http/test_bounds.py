@@ -170,10 +170,10 @@ def test_what_cannot_be_divided_is_asked_for_at_once() -> None:
     assert len(parts(flow, RowFilter((ColumnRange("at"),)), NOW)) == 1
     assert len(parts(flow, above("at", "text"), NOW)) == 1
     assert len(parts(flow, above("at", 5, upper=Bound(6)), NOW)) == 1
-    with pytest.raises(SourceError, match="split: 3 needs watermark_to_param"):
+    with pytest.raises(SourceError, match="watermark_split: 3 needs watermark_to_param"):
         parts(source("at", mapping={"at": "since"}, split=3), above("at", 5), NOW)
     two = source("a", "b", mapping={"a": "x", "b": "y"}, to_param="until", split=3)
-    with pytest.raises(SourceError, match="split: 3 needs exactly one column"):
+    with pytest.raises(SourceError, match="watermark_split: 3 needs exactly one column"):
         parts(two, RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2)))), NOW)
 
 
