@@ -9,6 +9,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -54,6 +58,11 @@ def alternate(
             seconds[name].append(time.perf_counter() - start)
             print(f"  round {turn + 1}  {name:<28} {seconds[name][-1]:8.2f} s", flush=True)
     return seconds
+
+
+def consumed(frame: DataFrame) -> None:
+    """Compute every row of a Spark DataFrame and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:

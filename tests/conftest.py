@@ -33,7 +33,7 @@ def postgres() -> Iterator[postgres_server.Server]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of a test run, with two threads and all jars that tests need, so that Spark can read tables.
+    """The one Spark session of a test run, with two threads and the jars that tests need.
 
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.

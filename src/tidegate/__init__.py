@@ -92,6 +92,7 @@ from tidegate.schema_reports import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.spark.filters import apply_watermark_filter, watermark_operator
 from tidegate.specs import (
     Compression,
     CsvOptions,
@@ -199,6 +200,7 @@ __all__ = [
     "__version__",
     "adopt",
     "adopt_files",
+    "apply_watermark_filter",
     "chaos",
     "checkpoint_table",
     "commit",
@@ -228,5 +230,6 @@ __all__ = [
     "status",
     "vacuum_table",
     "watermark_history",
+    "watermark_operator",
     "widen_table",
 ]

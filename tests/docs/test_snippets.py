@@ -42,6 +42,10 @@ def test_the_function_of_the_page_about_transforms_is_one() -> None:
     execute("concepts/transforms.md")
 
 
+def test_the_function_of_the_page_about_python_sources_is_one() -> None:
+    execute("sources/python.md")
+
+
 def test_every_page_with_python_is_run_here() -> None:
     shown = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))}
-    assert shown == {"concepts/transforms.md", "quickstart.md", "reference/python-api.md"}
+    assert shown == {"concepts/transforms.md", "quickstart.md", "reference/python-api.md", "sources/python.md"}

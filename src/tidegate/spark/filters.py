@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegate.column_specs import NullWatermark, Value, Watermark, WatermarkMode
 from tidegate.errors import ConfigError
 from tidegate.sources.reading import Seen
-from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.dialects import Dialect, quoted
 from tidegate.watermarks.predicate_text import predicate
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
@@ -28,6 +28,13 @@ INCLUSIVE = ">="
 def watermark_operator(*, replay: bool = False) -> str:
     """How a row's value must stand to the watermark: above it; in a replay the first value belongs to the chunk."""
     return INCLUSIVE if replay else EXCLUSIVE
+
+
+def named(column: str) -> Column:
+    """A column by its name, whatever is in that."""
+    from pyspark.sql.functions import col
+
+    return col(quoted(column, Dialect.SPARK))
 
 
 def condition(rows: RowFilter) -> Column | None:
@@ -75,18 +82,18 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 
     if not columns:
         return Seen()
-    named = [f.col(_quoted(each)) for each in columns]
-    nulls = [each.isNull() for each in named]
+    found_in = [named(each) for each in columns]
+    nulls = [each.isNull() for each in found_in]
     is_tuple = mode is WatermarkMode.TUPLE
     unknown = nulls[0]
     for each in nulls[1:]:
         unknown = unknown | each if is_tuple else unknown & each
     if is_tuple:
-        whole = f.struct(*(each.alias(f"g{index}") for index, each in enumerate(named)))
+        whole = f.struct(*(each.alias(f"g{index}") for index, each in enumerate(found_in)))
         found = [f.max(f.when(~unknown, whole)).alias("greatest")]
         picked = [f.col(f"greatest.g{index}").alias(f"g{index}") for index in range(len(columns))]
     else:
-        found = [f.max(each).alias(f"g{index}") for index, each in enumerate(named)]
+        found = [f.max(each).alias(f"g{index}") for index, each in enumerate(found_in)]
         picked = [f.col(f"g{index}") for index in range(len(columns))]
     row = collected(frame.agg(*found, f.count_if(unknown).alias("nulls")).select(*picked, "nulls"))[0]
     return Seen({column: row[f"g{index}"] for index, column in enumerate(columns)}, count_in(row["nulls"]))
@@ -104,7 +111,3 @@ def count_in(value: Value | None) -> int:
 
 def _in_utc(value: Value | None) -> Value | None:
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -7,16 +7,15 @@ decides, the log does.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections import Counter
-from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
 from tidegate.sink.work_rows import WorkRows
 from tidegate.spark.arrow_lane import cause
+from tidegate.spark.functions import load_function
 from tidegate.specs import ParquetCodec, TransformSpec
 from tidegate.state.table import CommitNote
 from tidegate.storage.opening import split_uri
@@ -119,7 +118,7 @@ def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> Dat
 
     try:
         if transform.python is not None:
-            result = _function(transform.python, pipeline)(read)
+            result = load_function(transform.python, f"{pipeline}: transform.python {transform.python}")(read)
         else:
             read.createOrReplaceTempView(VIEW)
             result = read.sparkSession.sql(transform.sql or "")
@@ -133,20 +132,6 @@ def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> Dat
     if not isinstance(result, DataFrame):
         raise RowsRefused(f"{pipeline}: {transform} returned {result!r:.80}", "return a DataFrame")
     return result
-
-
-def _function(name: str, pipeline: str) -> Callable[[DataFrame], Any]:
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise EnvironmentProblem(
-            f"{pipeline}: transform.python {name} cannot be loaded ({error})",
-            "install the module in this environment, or name its folder in PYTHONPATH",
-        ) from error
-    if not callable(found):
-        raise EnvironmentProblem(f"{pipeline}: transform.python {name} is not a function", "name a function")
-    return found  # type: ignore[no-any-return]  # what it returns is looked at where it is called
 
 
 def _own(session: SparkSession) -> SparkSession:

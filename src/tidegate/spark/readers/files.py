@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidegate.column_specs import ColumnSource, TableRead
+from tidegate.column_specs import ColumnSource, TableFormat, TableRead
 from tidegate.planning.plan import FileSlice
+from tidegate.schema.infer import agreeing, look
 from tidegate.schema.types import arrow_schema
+from tidegate.sink.sampling import SAMPLED_LINES, spread
 from tidegate.sink.scanning import FileScan, files_of, inferred, listed
+from tidegate.sink.workbooks import WorkbookScan, first_rows, workbooks_of
 from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import fitted
 from tidegate.spark.filters import filtered, greatest_of, with_nulls
@@ -26,16 +29,21 @@ if TYPE_CHECKING:
 
 _SLOTS_PER_TASK = 4
 
+Slots = tuple[tuple[FileSlice, ...], ...]
+Scan = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
 
 class FilesReader:
-    """Reads CSV and JSON files below one location."""
+    """Reads CSV, JSON and Excel files below one location."""
 
     fixed_first = False
 
     def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
         self._session = utc_session(session)
         self._source = source
-        self._files = files_of(source.name, read)
+        self._read = read
+        self._is_excel = read.format is TableFormat.EXCEL
+        self._files = (workbooks_of if self._is_excel else files_of)(source.name, read)
         self._schema = schema
 
     def greatest(self, rows: RowFilter) -> Seen:
@@ -56,23 +64,32 @@ class FilesReader:
     @cached_property
     def _frame(self) -> DataFrame:
         slices = listed(self._files)
-        fields = self._schema.fields or inferred(self._files, slices, self._schema)
+        fields = self._schema.fields or self._inferred(slices)
         slots = dealt(slices, _SLOTS_PER_TASK * parallelism(self._session))
-        return scanned(self._session, FileScan(self._files, fields, self._schema, slots), fields, len(slots))
+        return scanned(self._session, self._scan(fields, slots), fields, len(slots))
+
+    def _scan(self, fields: tuple[FieldSpec, ...], slots: Slots) -> Scan:
+        if self._is_excel:
+            zone = self._source.source_timezone
+            return WorkbookScan(self._files, fields, self._schema, self._read.sheet, zone, slots)
+        return FileScan(self._files, fields, self._schema, slots)
+
+    def _inferred(self, slices: Sequence[FileSlice]) -> tuple[FieldSpec, ...]:
+        if not self._is_excel:
+            return inferred(self._files, slices, self._schema)
+        sheet, zone = self._read.sheet, self._source.source_timezone
+        samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
+        found = look(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
+        return agreeing(found).fields
 
 
-def dealt(slices: Sequence[FileSlice], at_most: int) -> tuple[tuple[FileSlice, ...], ...]:
+def dealt(slices: Sequence[FileSlice], at_most: int) -> Slots:
     """Files, the large ones first, dealt out to so many slots."""
     slots = max(1, min(len(slices), at_most))
     return tuple(tuple(slices[first::slots]) for first in range(slots))
 
 
-def scanned(
-    session: SparkSession,
-    scan: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    fields: tuple[FieldSpec, ...],
-    slots: int,
-) -> DataFrame:
+def scanned(session: SparkSession, scan: Scan, fields: tuple[FieldSpec, ...], slots: int) -> DataFrame:
     """What ``scan`` makes of the numbers of so many slots, one task each."""
     from pyspark.sql.pandas.types import from_arrow_schema
 

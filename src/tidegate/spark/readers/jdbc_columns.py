@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.column_specs import Value
 from tidegate.errors import SourceError
+from tidegate.spark.filters import named
 from tidegate.watermarks.dialects import Dialect
 
 if TYPE_CHECKING:
@@ -41,14 +42,12 @@ class JdbcColumns:
 
     def restored(self, frame: DataFrame) -> DataFrame:
         """``frame``, fetched so, with the types that the columns have."""
-        from pyspark.sql.functions import col
-
         local = {field.name for field in self.schema if self._is_local(field)}
-        names = [(name, col(f"`{name.replace('`', '``')}`")) for name in frame.columns]
         if not local:
             return frame
+        columns = ((name, named(name)) for name in frame.columns)
         return frame.select(
-            *(column.cast("timestamp_ntz").alias(name) if name in local else column for name, column in names)
+            *(column.cast("timestamp_ntz").alias(name) if name in local else column for name, column in columns)
         )
 
     def greatest_type(self, column: str) -> str:

@@ -11,7 +11,7 @@ from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.spark.filters import collected
 from tidegate.spark.frames import telling_line
 from tidegate.spark.packages import driver_of
-from tidegate.watermarks.dialects import Dialect, dialect_of
+from tidegate.watermarks.dialects import Dialect, dialect_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class JdbcConnection:
         table = f"({statement}) tidegate_read"
         options = self._options()
         if types:
-            options["customSchema"] = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in types.items())
+            options["customSchema"] = ", ".join(f"{quoted(name, Dialect.SPARK)} {kind}" for name, kind in types.items())
         try:
             if len(conditions) > 1:
                 return self._session.read.jdbc(self._read.url, table, predicates=list(conditions), properties=options)
@@ -73,7 +73,7 @@ class JdbcConnection:
         """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
         if isinstance(error, TidegateError):
             return error
-        told = self._without_secrets(telling_line(error))
+        told = self._without_secrets(_root_cause(error))
         if _NO_DRIVER.search(str(error)):
             return EnvironmentProblem(
                 f"{self._source}: Spark has no JDBC driver for this database: {told}",
@@ -86,7 +86,14 @@ class JdbcConnection:
     def _without_secrets(self, text: str) -> str:
         read = self._read
         parameters = re.split(r"[?;&]", read.url)[1:]
+        values = [each.partition("=")[2] for each in parameters]
         secrets = [read.password.value if read.password else "", *read.properties.values()]
-        for secret in sorted({read.url, *parameters, *secrets} - {""}, key=len, reverse=True):
+        for secret in sorted({read.url, *parameters, *values, *secrets} - {""}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
+
+
+def _root_cause(error: Exception) -> str:
+    """What the driver said, where Spark keeps it; its own words say no more than that something failed."""
+    causes = re.findall(r"^Caused by: (.+)$", str(getattr(error, "_stackTrace", None) or ""), re.MULTILINE)
+    return causes[-1] if causes else telling_line(error)

@@ -25,7 +25,7 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.tables import TableReader
 
             return TableReader(session, source, read, schema)
-        case TableRead(format=TableFormat.CSV | TableFormat.JSON) as read:
+        case TableRead(format=TableFormat.CSV | TableFormat.JSON | TableFormat.EXCEL) as read:
             from tidegate.spark.readers.files import FilesReader
 
             return FilesReader(session, source, read, schema)
@@ -33,5 +33,9 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.http import HttpReader
 
             return HttpReader(session, source, schema, now)
-        case TableRead() | FunctionRead():
+        case FunctionRead() as read:
+            from tidegate.spark.readers.function import FunctionReader
+
+            return FunctionReader(session, source, read, schema, now)
+        case TableRead():
             raise EnvironmentProblem(f"{source.name}: {source.uri} cannot be read yet", "see the documentation")

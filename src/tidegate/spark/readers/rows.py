@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.spark.bounds import column_named
+from tidegate.spark.filters import named
 from tidegate.spark.frames import telling_line
 from tidegate.specs import SchemaSpec
 
@@ -47,8 +48,6 @@ def declared(schema: SchemaSpec) -> StructType | None:
 
 def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
     """``frame`` with the declared columns and types, or with its own; times without a zone become instants."""
-    from pyspark.sql.functions import col
-
     timed = with_instants(frame, timezone)
     wanted = declared(schema)
     if wanted is None:
@@ -56,7 +55,7 @@ def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> D
     columns = []
     for field in wanted:
         name = column_named(field.name, timed.columns, source)
-        columns.append(col(quoted(name)).cast(field.dataType).alias(field.name))
+        columns.append(named(name).cast(field.dataType).alias(field.name))
     return timed.select(*columns)
 
 
@@ -66,18 +65,13 @@ def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
     from pyspark.sql.types import TimestampNTZType
 
     columns = [
-        f.convert_timezone(f.lit(timezone), f.lit("UTC"), f.col(quoted(field.name))).cast("timestamp").alias(field.name)
+        f.convert_timezone(f.lit(timezone), f.lit("UTC"), named(field.name)).cast("timestamp").alias(field.name)
         if isinstance(field.dataType, TimestampNTZType)
-        else f.col(quoted(field.name))
+        else named(field.name)
         for field in frame.schema
     ]
     has_local = any(isinstance(field.dataType, TimestampNTZType) for field in frame.schema)
     return frame.select(*columns) if has_local else frame
-
-
-def quoted(name: str) -> str:
-    """A column's name for Spark, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def unreadable(source: str, error: Exception, remedy: str) -> TidegateError:

@@ -14,8 +14,9 @@ from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import fitted
 from tidegate.spark.filters import filtered, greatest_of, with_nulls
 from tidegate.spark.readers.paths import spark_path
-from tidegate.spark.readers.rows import given, quoted, unreadable, utc_session
+from tidegate.spark.readers.rows import given, unreadable, utc_session
 from tidegate.specs import SchemaSpec
+from tidegate.watermarks.dialects import Dialect, quoted
 from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class TableReader:
 
     @cached_property
     def _frame(self) -> DataFrame:
-        path = spark_path(self._read.location, self._source.name)
+        path = spark_path(self._session, self._read.location, self._source.name)
         try:
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
@@ -66,6 +67,6 @@ class TableReader:
             raise unreadable(self._source.name, error, _REMEDY) from error
 
     def _delta(self, path: str) -> DataFrame:
-        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path)} LIMIT 1")
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path, Dialect.SPARK)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)

@@ -1,0 +1,93 @@
+"""A table of PostgreSQL with a skewed key into memory: Tidegate beside ``spark.read.jdbc`` with as many connections.
+
+    python -m benchmarks.jdbc [--rows 10000000] [--parallelism 4] [--rounds 3] [--cores 2] [--quick]
+
+The key of nine rows in ten lies in the first thousandth of its range: equal ranges are unequal shares. Both read
+every row (Spark's sink ``noop``, which computes all columns and keeps nothing), in turns, in one warm session. Then an
+increment of one row in a hundred is read, which should cost about a hundredth. The server runs on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.report import alternate, consumed, machine, medians, store
+from tidegate.column_specs import ColumnSource, JdbcRead
+from tidegate.locations import Secret
+from tidegate.spark.packages import POSTGRESQL
+from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.session import open_session
+from tidegate.specs import SchemaSpec, SparkSpec
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+TABLE = """
+create table events as
+select n as id, case when n % 10 < 9 then n else n * 1000 end as key,
+  now() + n * interval '1 millisecond' as updated_at,
+  (n % 100000)::numeric(12, 2) as amount, 'customer ' || (n % 1000) as customer
+from generate_series(1, {rows}::bigint) n
+"""
+INDEXES = ("create index on events (key)", "create index on events (id)", "vacuum analyze events")
+
+
+def main() -> None:
+    """Fill the server, then let both read."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--parallelism", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    rows, rounds = (100_000, 1) if given.quick else (given.rows, given.rounds)
+
+    from servers import postgres
+
+    with postgres.running() as server:
+        with server.connect() as connection:
+            connection.execute(TABLE.format(rows=rows).encode())
+            for statement in INDEXES:
+                connection.execute(statement.encode())
+        master = f"local[{given.cores}]"
+        session = open_session(SparkSpec(master=master), packages=(POSTGRESQL,))
+        read = JdbcRead(
+            server.jdbc_url(),
+            user=postgres.USER,
+            password=Secret(postgres.PASSWORD),
+            table="events",
+            partition_column="key",
+            parallelism=given.parallelism,
+        )
+        reader = JdbcReader(session, ColumnSource("events", read, ("id",)), read, SchemaSpec())
+        options = {"user": postgres.USER, "password": postgres.PASSWORD, "fetchsize": "10000"}
+        options |= {"driver": "org.postgresql.Driver"}
+
+        def with_tidegate(_: int) -> None:
+            consumed(reader.read(RowFilter()))
+
+        def with_spark(_: int) -> None:
+            bounds = {"lowerBound": 1, "upperBound": rows * 1000, "numPartitions": given.parallelism}
+            consumed(session.read.jdbc(server.jdbc_url(), "events", column="key", properties=options, **bounds))
+
+        def increment(_: int) -> None:
+            wanted = RowFilter((ColumnRange("id", Bound(rows - rows // 100)),))
+            seen = reader.greatest(wanted)
+            cap = {name: Bound(value, inclusive=True) for name, value in seen.values.items() if value is not None}
+            consumed(reader.read(wanted.capped(cap)))
+
+        contenders = {"tidegate": with_tidegate, "spark.read.jdbc": with_spark, "tidegate, 1 %": increment}
+        seconds = alternate(contenders, rounds)
+        middle = medians(seconds)
+        print(f"{machine()}; {rows:,} rows, {given.parallelism} connections, {given.cores} tasks at once")
+        print(f"full read: {middle['spark.read.jdbc'] / middle['tidegate']:.2f} times as fast as spark.read.jdbc")
+        print(f"increment: {middle['tidegate, 1 %'] / middle['tidegate']:.3f} of the full read")
+        store("jdbc", {"rows": rows, "parallelism": given.parallelism, "seconds": seconds})
+        session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Reads a database and a table in a process whose machine, Java and session are each in a zone of their own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tidegate.column_specs import ColumnSource, JdbcRead, TableFormat, TableRead
+from tidegate.locations import Location, Secret
+from tidegate.spark.packages import POSTGRESQL
+from tidegate.spark.readers.opening import open_reader
+from tidegate.spark.session import open_session
+from tidegate.specs import SchemaSpec, SparkSpec
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+ZONES = {
+    "spark.driver.extraJavaOptions": "-Duser.timezone=America/New_York",
+    "spark.sql.session.timeZone": "Australia/Lord_Howe",
+}
+WANTED = RowFilter(
+    (ColumnRange("at", Bound(datetime(2026, 3, 8, 1, tzinfo=UTC))), ColumnRange("local", Bound(datetime(2026, 3, 8)))),
+    extra="cast(at as date) = date '2026-03-08'",
+)
+
+
+def main(url: str, user: str, password: str, parquet: str) -> None:
+    """Print what was read, by source."""
+    session = open_session(SparkSpec(master="local[1]", config=ZONES), packages=(POSTGRESQL,))
+    database = JdbcRead(url, user=user, password=Secret(password), table="visits", parallelism=1)
+    told = {}
+    for read in (database, TableRead(TableFormat.PARQUET, Location(parquet))):
+        source = ColumnSource("visits", read, ("at", "local"), source_timezone="Europe/Berlin")
+        reader = open_reader(session, source, SchemaSpec(), datetime(2026, 6, 1, tzinfo=UTC))
+        seen = reader.greatest(WANTED)
+        capped = WANTED.capped({name: Bound(value, True) for name, value in seen.values.items() if value is not None})
+        rows = reader.read(replace(capped)).select("at", "local", "day").orderBy("at").toArrow().to_pylist()
+        instants = [{**row, "at": row["at"].astimezone(UTC), "local": row["local"].astimezone(UTC)} for row in rows]
+        told[type(read).__name__] = {"seen": dict(seen.values), "rows": instants}
+    print(json.dumps(told, default=str))
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
