@@ -54,5 +54,7 @@ def test_nothing_stored_means_every_row() -> None:
 def test_an_api_is_told_its_parameters() -> None:
     read = HttpRead("https://api", path="/orders", watermark=WatermarkParams({"updated_at": "since"}, to_param="until"))
     rows = ROWS.capped({"updated_at": Bound(datetime(2026, 4, 1, tzinfo=UTC), inclusive=True)})
-    assert shown(read, rows) == "GET /orders with since=2026-03-01 00:00:00+00:00 until=2026-04-01 00:00:00+00:00"
-    assert shown(read, RowFilter((ColumnRange("updated_at"),))) == "GET /orders with no bounds"
+    assert shown(read, rows) == (
+        "GET https://api/orders: since=2026-03-01T00:00:00+00:00 until=2026-04-01T00:00:01+00:00 in the query"
+    )
+    assert shown(read, RowFilter((ColumnRange("updated_at"),))) == "GET https://api/orders: until=<now> in the query"

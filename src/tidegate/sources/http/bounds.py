@@ -14,6 +14,7 @@ from tidegate.column_specs import ColumnSource, HttpRead, Value, WatermarkMode, 
 from tidegate.errors import SourceError
 from tidegate.sources.http.formats import TINY, instant, rounded_down, rounded_up, written
 from tidegate.specs import SchemaSpec
+from tidegate.watermarks.column_values import is_above
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 _DAY = timedelta(days=1)
@@ -34,16 +35,18 @@ class Part:
 
 
 def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, ...]:
-    """The requests of one read, before pagination; one, unless the range is divided."""
+    """The requests of one read, before pagination: one, unless the range is divided; none where nothing can match."""
     read = http_read(source)
     params, zone = read.watermark, source.source_timezone
+    if _is_void(rows):
+        return ()
     ranges = _mapped(params, rows)
     lower = _lower(params, ranges, zone) if _can_be_sent(rows) else ()
     upper = next((each.upper for each in ranges if each.upper is not None), None)
     if params.to_param is None and params.split > 1:
         raise SourceError(
-            f"split: {params.split} needs watermark_to_param: without it every part would reach to the end",
-            "name the server's parameter for the upper bound, or leave out split",
+            f"watermark_split: {params.split} needs watermark_to_param: without it every part would reach to the end",
+            "name the server's parameter for the upper bound, or leave out watermark_split",
         )
     if params.to_param is None:
         return (Part(lower),)
@@ -103,9 +106,10 @@ def described(source: ColumnSource, rows: RowFilter) -> str:
         )
         for part in known
     ]
-    asked = " | ".join(each for each in shown if each) or "everything"
-    where = "body" if read.watermark.location == "body" else "query"
-    return f"{read.method} {source.uri}: {asked}" + (f" in the {where}" if asked != "everything" else "")
+    asked = " | ".join(each for each in shown if each)
+    if not asked:
+        return f"{read.method} {source.uri}: everything" if known else "no request: nothing can be new"
+    return f"{read.method} {source.uri}: {asked} in the {'body' if read.watermark.location == 'body' else 'query'}"
 
 
 def http_read(source: ColumnSource) -> HttpRead:
@@ -113,6 +117,20 @@ def http_read(source: ColumnSource) -> HttpRead:
     if not isinstance(source.read, HttpRead):
         raise SourceError(f"source {source.name!r} is no HTTP API", "give it `type: http`")
     return source.read
+
+
+def _is_void(rows: RowFilter) -> bool:
+    """Whether every column's range ends before it begins, as when a run follows another within the same second."""
+    return rows.mode is WatermarkMode.ANY and bool(rows.ranges) and all(map(_is_crossed, rows.ranges))
+
+
+def _is_crossed(each: ColumnRange) -> bool:
+    low, high = each.lower, each.upper
+    if low is None or high is None or type(low.value) is not type(high.value):
+        return False
+    if low.value == high.value:
+        return not (low.inclusive and high.inclusive)
+    return is_above(low.value, high.value)
 
 
 def _mapped(params: WatermarkParams, rows: RowFilter) -> list[ColumnRange]:
@@ -171,8 +189,8 @@ def _cuts(
         return ()
     if len(ranges) != 1:
         raise SourceError(
-            f"split: {params.split} needs exactly one column in watermark_param_mapping, not {len(ranges)}",
-            "map the one column that the server filters by, or leave out split",
+            f"watermark_split: {params.split} needs exactly one column in watermark_param_mapping, not {len(ranges)}",
+            "map the one column that the server filters by, or leave out watermark_split",
         )
     low = ranges[0].lower
     if low is None:

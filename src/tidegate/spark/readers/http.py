@@ -15,20 +15,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
-from tidegate.column_specs import ColumnSource, Value, WatermarkMode
+from tidegate.column_specs import ColumnSource, Value
 from tidegate.errors import SourceError, TidegateError
 from tidegate.sink.record_blocks import Columns, RecordBlocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.fetching import Block, Counts, Fetch, blocks
 from tidegate.sources.reading import Seen
+from tidegate.spark.bounds import fitted
+from tidegate.spark.filters import filtered, greatest_of, with_nulls
+from tidegate.spark.readers.rows import utc_session
 from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.dialects import Dialect, quoted
-from tidegate.watermarks.predicate_text import null_predicate, predicate
 from tidegate.watermarks.row_filter import Bound, RowFilter
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class HttpReader:
     fixed_first = False
 
     def __init__(self, session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> None:
-        self._session = session
+        self._session = utc_session(session)
         self._source = source
         self._schema = schema
         self._now = now
@@ -70,27 +69,16 @@ class HttpReader:
 
     def greatest(self, rows: RowFilter) -> Seen:
         """The greatest values of the batch that :meth:`read` gives for the same rows, fetched once for both."""
-        from pyspark.sql import functions as f
-
         batch = self._records(rows)
-        columns = [f.col(quoted(name, Dialect.SPARK)) for name in rows.columns]
-        nulls = null_predicate(rows, Dialect.SPARK)
-        if nulls is None:
-            return Seen()
-        matching = _matching(batch, rows)
-        if rows.mode is WatermarkMode.TUPLE:
-            whole = reduce(and_, (column.isNotNull() for column in columns))
-            best = matching.where(whole).agg(f.max(f.struct(*columns)).alias("best")).select("best.*")
-        else:
-            best = matching.agg(
-                *(f.max(column).alias(name) for name, column in zip(rows.columns, columns, strict=True))
-            )
-        (values,) = best.toArrow().to_pylist()
-        return Seen(values, batch.where(nulls).count())
+        return greatest_of(filtered(batch, with_nulls(self._fitted(rows, batch))), rows.columns, rows.mode)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The records that match, with the declared or inferred columns; fetched when this returns."""
-        return _matching(self._records(rows), rows)
+        batch = self._records(rows)
+        return filtered(batch, self._fitted(rows, batch))
+
+    def _fitted(self, rows: RowFilter, batch: DataFrame) -> RowFilter:
+        return fitted(rows, batch.schema, self._source.source_timezone, self._source.name)
 
     def _records(self, rows: RowFilter) -> DataFrame:
         """Every record that the server gave; the same request is not made twice."""
@@ -169,18 +157,6 @@ class HttpReader:
         known = {each.name for each in fields}
         missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]
         return (*fields, *missing)
-
-
-def _matching(frame: DataFrame, rows: RowFilter) -> DataFrame:
-    """The rows that are wanted: what the server gave besides them is left out."""
-    missing = [name for name in rows.columns if name not in frame.columns]
-    if missing:
-        raise SourceError(
-            f"the records have no column {missing[0]!r}, which is a watermark; they have {', '.join(frame.columns)}",
-            "declare it in schema.fields, or correct watermark_columns",
-        )
-    wanted = predicate(rows, Dialect.SPARK)
-    return frame if wanted is None else frame.where(wanted)
 
 
 @dataclass(frozen=True, slots=True)

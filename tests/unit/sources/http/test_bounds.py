@@ -15,6 +15,7 @@ from support.http_reads import fetched, read_of
 from tidegate.column_specs import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
 from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import Part, described, parts, upper
+from tidegate.sources.http.fetching import Counts, Fetch, blocks
 from tidegate.sources.http.requests import body_of, request_of
 from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.watermarks.predicate_text import matches
@@ -170,11 +171,30 @@ def test_what_cannot_be_divided_is_asked_for_at_once() -> None:
     assert len(parts(flow, RowFilter((ColumnRange("at"),)), NOW)) == 1
     assert len(parts(flow, above("at", "text"), NOW)) == 1
     assert len(parts(flow, above("at", 5, upper=Bound(6)), NOW)) == 1
-    with pytest.raises(SourceError, match="split: 3 needs watermark_to_param"):
+    with pytest.raises(SourceError, match="watermark_split: 3 needs watermark_to_param"):
         parts(source("at", mapping={"at": "since"}, split=3), above("at", 5), NOW)
     two = source("a", "b", mapping={"a": "x", "b": "y"}, to_param="until", split=3)
-    with pytest.raises(SourceError, match="split: 3 needs exactly one column"):
+    with pytest.raises(SourceError, match="watermark_split: 3 needs exactly one column"):
         parts(two, RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2)))), NOW)
+
+
+@pytest.mark.parametrize("end", [STORED, STORED - timedelta(seconds=1)])
+def test_a_range_without_room_for_a_record_is_not_asked_for(api: Api, end: datetime) -> None:
+    flow = source("at", mapping={"at": "since"}, to_param="until")
+    rows = above("at", STORED, upper=Bound(end, inclusive=True))
+    assert parts(flow, rows, NOW) == ()
+    assert list(blocks(Fetch(read_of(api), ()), 0, Counts())) == api.asked == []
+    assert described(flow, rows) == "no request: nothing can be new"
+
+
+def test_a_range_of_one_value_or_of_another_column_is_asked_for() -> None:
+    flow = source("at", "id", mapping={"at": "since"}, to_param="until")
+    both = ColumnRange("at", Bound(STORED, inclusive=True), Bound(STORED, inclusive=True))
+    assert len(parts(flow, RowFilter((both,)), NOW)) == 1
+    crossed = ColumnRange("at", Bound(STORED), Bound(STORED))
+    assert len(parts(flow, RowFilter((crossed, ColumnRange("id", Bound(1), Bound(2)))), NOW)) == 1
+    days = ColumnRange("at", Bound(STORED), Bound(date(2026, 4, 1)))
+    assert len(parts(flow, RowFilter((days,)), NOW)) == 1
 
 
 def test_a_plan_tells_the_request() -> None:
