@@ -106,8 +106,11 @@ class ColumnPass:
         return self._lane.reader(self._place.source, self._place.pipeline.schema, plan.now)
 
     def _carry_out(self, opened: Opened, plan: ColumnPlan, reader: Reader) -> Opened:
-        """Read what the plan asks for and commit it; an idle position where there is nothing."""
-        if reader.fixed_first:
+        """Read what the plan asks for and commit it; an idle position where there is nothing.
+
+        With a safety lag every source is asked first: what is younger must not be among the rows.
+        """
+        if reader.fixed_first or self._place.source.safety_lag is not None:
             seen = reader.greatest(plan.reads)
             self._look_at_nulls(seen)
             bounds = fixed(plan, self.state, seen.values)
@@ -169,7 +172,7 @@ class ColumnPass:
         task = row_task(place.pipeline, place.source, self._lane.columns(frame), opened.schema())
         written = self._read(frame, replace(task, drop_nulls=self._drops_nulls(bounds)))
         bounds = bounds or self._told_by(plan, written)
-        if not written.rows and (bounds.nothing or bounds.state == self.state):
+        if not written.rows:
             return self._nothing_new(opened)
         change = Change(
             state=encoded(bounds.state),
@@ -189,7 +192,7 @@ class ColumnPass:
         place = self._place
         task, written = self._gathered(frame, bounds, area.location)
         bounds = bounds or self._told_by(plan, written)
-        if not written.rows and bounds.nothing and not plan.full:
+        if not written.rows and bounds.window is None and not plan.full:
             remove_work(place.table_store, area.directory)
             return self._nothing_new(opened)
         batch = Batch.of(place.pipeline, place.source, task, written)
