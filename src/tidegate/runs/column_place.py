@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, WatermarkMode
-from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
+from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
@@ -18,12 +18,11 @@ from tidegate.state.providers.copying import KIND as COPY
 from tidegate.state.providers.copying import ProviderCopy, check_copy, debt
 from tidegate.state.providers.opening import provider_of
 from tidegate.state.store import PositionStore
-from tidegate.state.winner import StateUnreadable, way_out
 from tidegate.state.work_areas import WorkRemover
 from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.column_codec import decode, encode, is_newer
+from tidegate.watermarks.column_codec import decode, encode
 from tidegate.watermarks.column_state import ColumnState
 
 if TYPE_CHECKING:
@@ -63,16 +62,8 @@ class ColumnPlace:
 
     def state_of(self, opened: Opened) -> ColumnState | None:
         """The recorded watermark, None on a first run; stops at a state that has no such form."""
-        try:
+        with told_where(opened):
             return decoded(opened.state)
-        except StateError as error:
-            if opened.state is None or is_newer(opened.state):
-                raise
-            raise StateUnreadable(
-                f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was "
-                "written",
-                way_out(opened.key),
-            ) from error
 
     def debts(self, before: ColumnState | None, after: ColumnState) -> tuple[Mapping[str, Any], ...]:
         """What a commit owes that moves the watermark."""

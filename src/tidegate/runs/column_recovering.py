@@ -14,7 +14,7 @@ from tidegate.errors import StateError, TidegateError
 from tidegate.reports import Check
 from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, decoded
-from tidegate.runs.recovering import Choice, record, rung_check, stops, told
+from tidegate.runs.recovering import Choice, in_order, record, rung_check, stops, told
 from tidegate.state.ladder import Ladder
 from tidegate.state.winner import StateUnreadable, Winner
 from tidegate.watermarks.column_codec import decode, is_newer
@@ -32,12 +32,7 @@ def recover_columns(place: ColumnPlace, accept: Collection[str] = ()) -> tuple[C
         if not choices & {Choice.IDENTITY, Choice.RESTORE}:
             return (Check(name, "fail", error.problem, error.remedy),)
         return (_accepted(place, choices),)
-    where = (
-        "nothing recorded yet"
-        if opened.first_run
-        else f"position {opened.version}, table version {opened.table_version}"
-    )
-    return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
+    return (in_order(opened),)
 
 
 def _accepted(place: ColumnPlace, choices: frozenset[Choice]) -> Check:

@@ -17,9 +17,9 @@ from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.column_place import ColumnPlace, open_column_place
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
+from tidegate.runs.polls import Polls
 from tidegate.runs.telling import told_once
 from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
-from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
 Name = tuple[str, str]
@@ -36,7 +36,7 @@ class ColumnRunning:
     clock: Clock = utc_now
     pace: Pace | None = None
     _places: dict[Name, ColumnPlace] = field(default_factory=dict)
-    _polls: dict[Name, int] = field(default_factory=dict)
+    _polls: Polls = field(default_factory=Polls)
 
     def once(self, pipeline: PipelineSpec, source: ColumnSource) -> SourceReport:
         """One pass; what stops it is in the report."""
@@ -47,7 +47,7 @@ class ColumnRunning:
         try:
             place = self._place(pipeline, source)
             lane = cast("ColumnLane", self.lane)
-            polls = self._poll(place)
+            polls = self._polls.next(place.table_store, place.key)
             carried = ColumnPass(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
             carried.run()
             self._care(pipeline, source, carried)
@@ -63,15 +63,6 @@ class ColumnRunning:
         if name not in self._places:
             self._places[name] = open_column_place(self.project, pipeline, source, self.emit, self.pace)
         return self._places[name]
-
-    def _poll(self, place: ColumnPlace) -> int:
-        """How often the source was polled, over all processes: the mirror counts on."""
-        name = (place.pipeline.name, place.source.name)
-        if name not in self._polls:
-            shown = read_mirror(place.table_store, place.key)
-            self._polls[name] = 0 if shown is None else shown.polls
-        self._polls[name] += 1
-        return self._polls[name]
 
     def _care(self, pipeline: PipelineSpec, source: ColumnSource, carried: ColumnPass) -> None:
         """What the table is due after the commits of a pass."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -70,16 +71,8 @@ class Place:
 
     def opened_state(self, opened: Opened) -> SourceState:
         """The same of an opened position; stops at one that has no such form."""
-        try:
+        with told_where(opened):
             return self.state_of(opened.state)
-        except StateError as error:
-            if opened.state is None or is_newer(opened.state):
-                raise
-            raise StateUnreadable(
-                f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was "
-                "written",
-                way_out(opened.key),
-            ) from error
 
     def discover(self, state: SourceState, now: datetime, polls: int, limit: int = FILES_PER_PLAN) -> PathListing:
         """What is there that is not known as read; reads only, and fails as a whole."""
@@ -89,6 +82,20 @@ class Place:
         """What to read of it."""
         sizing = Sizing(UNIT_BYTES, self.source.interval_files, self.parallelism)
         return self.tracker.plan(state, version, listing, now, sizing)
+
+
+@contextmanager
+def told_where(opened: Opened) -> Iterator[None]:
+    """A state that has no such form is told with its position; one of a newer program is told as it is."""
+    try:
+        yield
+    except StateError as error:
+        if opened.state is None or is_newer(opened.state):
+            raise
+        raise StateUnreadable(
+            f"{opened.key}: the state of position {opened.version} is damaged ({error.problem}); nothing was written",
+            way_out(opened.key),
+        ) from error
 
 
 def open_place(

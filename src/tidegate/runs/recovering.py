@@ -61,12 +61,17 @@ def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) 
         if not choices & {Choice.IDENTITY, Choice.RESTORE, Choice.SET}:
             return (Check(name, "fail", error.problem, error.remedy),)
         return (_accepted(place, choices),)
+    return (in_order(opened),)
+
+
+def in_order(opened: Opened) -> Check:
+    """Nothing stops the source."""
     where = (
         "nothing recorded yet"
         if opened.first_run
         else f"position {opened.version}, table version {opened.table_version}"
     )
-    return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
+    return Check(str(opened.key), "ok", f"in order: {where}; nothing to accept")
 
 
 def stops(choices: Collection[Choice]) -> tuple[Accept, ...]:

@@ -17,12 +17,12 @@ from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
+from tidegate.runs.polls import Polls
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
 from tidegate.runs.telling import told_once
 from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
-from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Running:
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Clock = utc_now
     pace: Pace | None = None
-    _polls: dict[Name, int] = field(default_factory=dict)
+    _polls: Polls = field(default_factory=Polls)
     _places: dict[Name, Place] = field(default_factory=dict)
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
     _column_running: ColumnRunning | None = None
@@ -116,7 +116,7 @@ class Running:
         before = self._passes.pop(name, None)
         try:
             place = self._place(pipeline, source)
-            polls = self._poll(place)
+            polls = self._polls.next(place.table_store, place.key)
             carried = SourcePass(
                 place,
                 self.lane,
@@ -152,15 +152,6 @@ class Running:
             place = open_place(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
             self._places[name] = delivering(place)
         return self._places[name]
-
-    def _poll(self, place: Place) -> int:
-        """How often the source was polled, over all processes: the mirror counts on."""
-        name = (place.pipeline.name, place.source.name)
-        if name not in self._polls:
-            shown = read_mirror(place.table_store, place.key)
-            self._polls[name] = 0 if shown is None else shown.polls
-        self._polls[name] += 1
-        return self._polls[name]
 
     def _slots(self, place: Place) -> int | None:
         """How many tasks may run at once, where the configuration limits them below what Spark offers."""
