@@ -67,11 +67,19 @@ def test_an_upsert_updates_what_is_there_and_adds_the_rest(spark: SparkSession, 
     table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_UPSERT))
     table.load([(1, 1, "a"), (2, 2, "b"), (None, 2, "null"), (1, 3, "A"), (2, 2, "b")])
     assert table.rows() == [(None, 2, "null"), (1, 3, "A"), (2, 2, "b")]
-    table.load([(2, 4, "B", 7), (3, 4, "c", 8), (None, 5, "still null", 9)], EXTRA)
+    table.load(
+        [(2, 4, "B", 7, (1, 2)), (3, 4, "c", 8, None), (None, 5, "still null", 9, None)],
+        f"{EXTRA}, pair struct<a: int, b: int>",
+    )
     expected = [(None, 5, "still null", 9), (1, 3, "A", None), (2, 4, "B", 7), (3, 4, "c", 8)]
     assert table.rows("id", "u", "v", "extra") == expected
     table.load([])
-    table.load([(3, 4)], "id int, u int", meanwhile=lambda: table.foreign("insert into {} values (9, 9, 'x', null)"))
+    table.load(
+        [(3, 4, (5,))],
+        "id int, u int, pair struct<a: int>",
+        meanwhile=lambda: table.foreign("insert into {} values (9, 9, 'x', null, null)"),
+    )
+    assert table.rows("id", "pair.a") == [(None, None), (1, None), (2, 1), (3, 5), (9, None)]
     assert table.rows("id", "u", "v", "extra") == [*expected, (9, 9, "x", None)]
     assert [entry["txn"]["version"] for entry in table.log() if "txn" in entry] == [1, 2, 3, 4]
     assert "add" not in table.log()[2]
