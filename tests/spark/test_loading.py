@@ -176,6 +176,7 @@ def test_an_append_leaves_out_what_the_look_back_has_brought_already(spark: Spar
     table.load(batch, EXTRA, window=window(u=(5, 6)))
     table.load(batch, EXTRA, window=window(u=(5, 6)))
     assert table.rows() == [(None, 6, "d"), (1, 1, "a"), (1, 6, "again"), (2, 5, "b"), (3, 6, "c")]
+    assert table.columns == ["id", "u", "v", "extra"]
     assert positions(table) == [1, 2, 3]
 
 
@@ -203,6 +204,7 @@ def test_a_table_with_deletion_vectors_and_column_mapping_takes_a_merge(spark: S
     table.load([(1, 1, "a"), (2, 5, "b"), (3, 6, "c")])
     table.load([(2, 5, "B"), (1, 7, "A")], window=window(u=(5, 8)))
     assert table.rows() == [(1, 7, "A"), (2, 5, "B")]
+    assert table.columns == ["id", "u", "v", "n"]
     with pytest.raises(RowsRefused, match="NOT NULL"):
         table.load([(2, 5, "B"), (None, 7, "A")], window=window(u=(5, 8)))
     assert table.position == 2
