@@ -1,8 +1,8 @@
 """A merge of one per cent into a table, with the position in its commit, against plain MERGE of the same rows.
 
 ``python -m benchmarks.merge [--rows 10000000] [--rounds 5] [--quick]``: in a temporary folder. Half of the rows of
-each increment update rows all over the table, half are new. Every contender has a table of its own, which is made anew
-from the same files before each round and not timed.
+each increment update rows all over the table, half are new. Every contender has a table of its own for each round,
+a copy of the same files; one round before the others is not timed.
 
 - ``plain MERGE``: ``UPDATE SET *`` and ``INSERT *`` from the Parquet files of the increment.
 - ``merge_upsert``: the increment read into a work area, its keys looked at, and the MERGE under the commit protocol.
@@ -57,7 +57,9 @@ def increment(session: SparkSession, size: int) -> DataFrame:
     """One per cent: every two hundredth row changed, and as many new ones; all of them behind what was seen."""
     changed = rows(session, 0, size, 200).selectExpr("order_id", f"changed + {size} as changed", "customer")
     both = changed.unionByName(rows(session, size, size + size // 200), allowMissingColumns=True)
-    return both.selectExpr("order_id", "changed", "customer", "cast(coalesce(amount, 1) as decimal(10,2)) as amount", "remark")
+    return both.selectExpr(
+        "order_id", "changed", "customer", "cast(coalesce(amount, 1) as decimal(10,2)) as amount", "remark"
+    )
 
 
 def plain(session: SparkSession, table: Path, source: Path) -> None:
@@ -123,13 +125,20 @@ def main() -> None:
         folder = Path(name)
         rows(session, 0, size).write.format("delta").save(str(folder / "table"))
         increment(session, size).write.parquet(str(folder / "increment"))
-        for turn in range(rounds):
+        for turn in range(rounds + 1):
             for table in ("plain", "upsert", "overwrite", "window"):
                 shutil.copytree(folder / "table", folder / f"{table}-{turn}")
-        seconds = report.alternate(contenders(session, folder, size), rounds)
-    found = report.medians(seconds)
-    for contender, median in found.items():
-        print(f"{contender:<20} {median:8.2f} s  {median / found['plain MERGE']:5.2f} of plain MERGE", flush=True)
+        works = contenders(session, folder, size)
+        for work in works.values():
+            work(rounds)
+        seconds = report.alternate(works, rounds)
+    base = seconds["plain MERGE"]
+    lines = [
+        (name, f"{median:.2f} s", f"{1 / report.side_by_side(seconds[name], base):.2f}")
+        for name, median in report.medians(seconds).items()
+    ]
+    report.table(f"{size // 100:,} rows into {size:,}", ("contender", "median", "of plain MERGE"), lines)
+    report.store("merge", {"rows": size, "seconds": seconds})
     session.stop()
 
 

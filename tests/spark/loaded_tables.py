@@ -127,6 +127,11 @@ class LoadedTable:
         """Somebody else writes the table, which the statement calls ``{}``."""
         self.spark.sql(statement.format(f"delta.`{self.path}`"))
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the table."""
+        return list(self.spark.read.format("delta").load(str(self.path)).columns)
+
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """What the table has, sorted."""
         found = self.spark.read.format("delta").load(str(self.path)).select(*columns or ("id", "u", "v")).collect()

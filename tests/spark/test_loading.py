@@ -67,11 +67,19 @@ def test_an_upsert_updates_what_is_there_and_adds_the_rest(spark: SparkSession, 
     table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_UPSERT))
     table.load([(1, 1, "a"), (2, 2, "b"), (None, 2, "null"), (1, 3, "A"), (2, 2, "b")])
     assert table.rows() == [(None, 2, "null"), (1, 3, "A"), (2, 2, "b")]
-    table.load([(2, 4, "B", 7), (3, 4, "c", 8), (None, 5, "still null", 9)], EXTRA)
+    table.load(
+        [(2, 4, "B", 7, (1, 2)), (3, 4, "c", 8, None), (None, 5, "still null", 9, None)],
+        f"{EXTRA}, pair struct<a: int, b: int>",
+    )
     expected = [(None, 5, "still null", 9), (1, 3, "A", None), (2, 4, "B", 7), (3, 4, "c", 8)]
     assert table.rows("id", "u", "v", "extra") == expected
     table.load([])
-    table.load([(3, 4)], "id int, u int", meanwhile=lambda: table.foreign("insert into {} values (9, 9, 'x', null)"))
+    table.load(
+        [(3, 4, (5,))],
+        "id int, u int, pair struct<a: int>",
+        meanwhile=lambda: table.foreign("insert into {} values (9, 9, 'x', null, null)"),
+    )
+    assert table.rows("id", "pair.a") == [(None, None), (1, None), (2, 1), (3, 5), (9, None)]
     assert table.rows("id", "u", "v", "extra") == [*expected, (9, 9, "x", None)]
     assert [entry["txn"]["version"] for entry in table.log() if "txn" in entry] == [1, 2, 3, 4]
     assert "add" not in table.log()[2]
@@ -168,6 +176,7 @@ def test_an_append_leaves_out_what_the_look_back_has_brought_already(spark: Spar
     table.load(batch, EXTRA, window=window(u=(5, 6)))
     table.load(batch, EXTRA, window=window(u=(5, 6)))
     assert table.rows() == [(None, 6, "d"), (1, 1, "a"), (1, 6, "again"), (2, 5, "b"), (3, 6, "c")]
+    assert table.columns == ["id", "u", "v", "extra"]
     assert positions(table) == [1, 2, 3]
 
 
@@ -195,6 +204,7 @@ def test_a_table_with_deletion_vectors_and_column_mapping_takes_a_merge(spark: S
     table.load([(1, 1, "a"), (2, 5, "b"), (3, 6, "c")])
     table.load([(2, 5, "B"), (1, 7, "A")], window=window(u=(5, 8)))
     assert table.rows() == [(1, 7, "A"), (2, 5, "B")]
+    assert table.columns == ["id", "u", "v", "n"]
     with pytest.raises(RowsRefused, match="NOT NULL"):
         table.load([(2, 5, "B"), (None, 7, "A")], window=window(u=(5, 8)))
     assert table.position == 2

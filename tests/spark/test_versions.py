@@ -63,6 +63,7 @@ def test_late_and_corrected_versions_find_their_place(spark: SparkSession, tmp_p
     batch = [(1, at(15), "c"), (1, at(5), "a"), (1, at(12), "b"), (2, at(10), "corrected")]
     for _ in range(2):
         table.load(batch, COLUMNS, meanwhile=lambda: table.foreign("delete from {} where id = 99"))
+        assert table.columns == ["id", "u", "v", "__valid_from", "__valid_to", "__is_current"]
         assert history(table) == [
             (1, "a", 5, 10, False),
             (1, "b", 10, 15, False),

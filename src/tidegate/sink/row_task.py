@@ -50,6 +50,11 @@ class RowTask:
     drop_nulls: bool = False
 
     @property
+    def names(self) -> list[str]:
+        """The columns of the rows as they come, in their order."""
+        return list(_schema(self.columns).names)
+
+    @property
     def partitioning(self) -> Partitioning:
         """How the rows fall into partitions of the table."""
         return Partitioning(self.partition_by, _schema(self.columns))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
 from tidegate.spark.arrow_lane import cause
-from tidegate.spark.frames import COLUMNAR_INPUT
+from tidegate.spark.frames import COLUMNAR_INPUT, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
-    """Write every row of ``frame``, each partition of it by a task of its own.
+    """Write every row of ``frame``, each partition of it by a task of its own; it has the columns of the task.
 
     Raises :class:`TidegateError` when Spark gave up; then nothing counts.
     """
-    results = frame.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
+    from pyspark.sql.functions import col
+
+    numbered = frame.select(*(col(quoted(name)).alias(f"c{n}") for n, name in enumerate(task.names)))
+    results = numbered.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
     try:
         frame.sparkSession.conf.set(COLUMNAR_INPUT, "false")
         received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
@@ -40,7 +43,10 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
 
 
 class _Writer:
-    """The function that runs in the task: rows in, one pickled result out."""
+    """The function that runs in the task: rows in, one pickled result out.
+
+    Columns come with numbers for names: Spark takes a name with a dot in it for two.
+    """
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
@@ -50,7 +56,9 @@ class _Writer:
 
         task: RowTask = pickle.loads(zlib.decompress(self._payload))
         try:
-            result: RowsWritten | TidegateError = write_batches(task, batches)
+            result: RowsWritten | TidegateError = write_batches(
+                task, (batch.rename_columns(task.names) for batch in batches)
+            )
         except TidegateError as error:
             result = error
         yield pa.record_batch({"result": [pickle.dumps(result)]})

@@ -49,10 +49,9 @@ class MergeOverwriteStrategy:
 
         kept = frame.localCheckpoint()
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
-        new = not set(kept.columns) <= set(table.names)
         strategy = self._strategy()
         strategy.check(kept)
-        strategy.save(fitted(kept, table), Target(path, table, new))
+        strategy.save(fitted(kept, table), Target(path, table))
 
     def _strategy(self) -> KeyOverwrite:
         from tidegate.spark.loading.keys import Keys

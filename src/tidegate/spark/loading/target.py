@@ -41,8 +41,12 @@ class Target:
         writer.save(self.path)
 
     def merge(self, rows: DataFrame, condition: str, *clauses: str) -> None:
-        """One MERGE of ``rows``, which are called ``s`` in the texts, into the table, called ``t``."""
+        """One MERGE of ``rows``, which are called ``s`` in the texts, into the table, called ``t``.
+
+        That the columns fit is known by now; with evolution Delta also takes structs that lack a field.
+        """
         rows.createOrReplaceTempView(_SOURCE)
-        evolution = "WITH SCHEMA EVOLUTION " if self.new_columns else ""
-        statement = f"MERGE {evolution}INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
+        statement = (
+            f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
+        )
         rows.sparkSession.sql("\n".join([statement, *clauses]))
