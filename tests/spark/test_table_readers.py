@@ -38,10 +38,9 @@ ROWS = """
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same rows, ten in each file, as a Delta table and as a folder of Parquet files."""
     root = tmp_path_factory.mktemp("lake")
-    for number in range(FILES):
-        rows = spark.sql(ROWS.format(low=number * 10, high=number * 10 + 10)).coalesce(1)
-        rows.write.format("delta").mode("append").save(str(root / "delta"))
-        rows.write.mode("append").parquet(str(root / "parquet"))
+    rows = spark.sql(ROWS.format(low=0, high=f"{FILES * 10}, 1, {FILES}"))
+    rows.write.format("delta").save(str(root / "delta"))
+    rows.write.parquet(str(root / "parquet"))
     return root
 
 

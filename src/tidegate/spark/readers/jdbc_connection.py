@@ -67,6 +67,7 @@ class JdbcConnection:
         options |= {"user": read.user} if read.user is not None else {}
         options |= {"password": read.password.value} if read.password is not None else {}
         options |= {"sessionInitStatement": _ZONE[self.dialect]} if self.dialect in _ZONE else {}
+        options |= {"useCursorFetch": "true"} if self.dialect is Dialect.MYSQL else {}  # or all rows are held at once
         return options | dict(read.properties)
 
     def _problem(self, error: Exception) -> TidegateError:
