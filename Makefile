@@ -15,7 +15,7 @@ demo: setup ## a first run on generated files: ingest, add late and new files, i
 	@.venv/bin/tidegate demo
 
 test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faults, docs
-	$(PYTEST)
+	scripts/test.sh
 
 unit: setup ## unit tests and laws, in seconds, no Spark
 	$(PYTEST) tests/unit tests/laws
