@@ -58,6 +58,7 @@ def main() -> None:
         def full_scan(_: int) -> None:
             consumed(session.read.format("delta").load(str(path)))
 
+        increment(0)  # so that the session is warm for both
         seconds = alternate({"increment, 1 %": increment, "full scan": full_scan}, rounds)
         middle = medians(seconds)
         print(f"{machine()}; {rows:,} rows in {files} files, of which the increment opened {opened[-1]}")
