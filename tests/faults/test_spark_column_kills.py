@@ -138,7 +138,7 @@ def test_a_commit_of_somebody_else_in_between_is_kept(
     lake.arrive(row(1, 0), row(2, 1))
     go(lake)
     lake.arrive(row(3, 5), row(4, 6))
-    acted = []
+    acted: list[str] = []
 
     def rule(reached: str) -> None:
         if reached == place and not acted:

@@ -17,7 +17,8 @@ import pytest
 from servers import postgres as postgres_server
 from support.column_lake import ColumnLake
 from support.column_loads import LOOK_BACK, START, UPSERT, WINDOW, Crash, crash_at, go, refused, row, table
-from tidegate import failpoints, run, show_watermarks
+from tidegate import DataFlow, ReplayConfig, failpoints, run, run_replay, show_watermarks
+from tidegate.errors import WatermarkError
 from tidegate.observe.events import Event, ReadFixed
 from tidegate.specs import Location
 from tidegate.state.reading import query
@@ -56,7 +57,7 @@ def _disarmed() -> Iterator[None]:
 
 def test_two_columns_of_which_one_was_never_stored_and_a_filter_with_or(spark: SparkSession, tmp_path: Path) -> None:
     source = {"watermark_columns": ["created", "modified"], "filter_expression": "note <> 'draft' or note is null"}
-    lake = ColumnLake(tmp_path, source, UPSERT, columns=TIMES)
+    lake = ColumnLake(tmp_path, source, UPSERT, schema=TIMES)
     lake.arrive({"id": 1, "created": day(0)}, {"id": 2, "created": day(1), "note": "draft"})
     go(lake)
     assert stored(lake)["modified"] is None
@@ -151,7 +152,7 @@ def test_a_write_whose_save_failed_is_saved_by_the_next_run(spark: SparkSession,
 
 
 def test_decimals_are_exact_to_the_last_digit(spark: SparkSession, tmp_path: Path) -> None:
-    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, columns=typed(pa.decimal128(38, 18)))
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, schema=typed(pa.decimal128(38, 18)))
     lake.arrive({"id": 1, "at": Decimal("9.9")}, {"id": 2, "at": Decimal("10000000000000000000.000000000000000001")})
     go(lake)
     assert stored(lake) == {"at": {"__decimal__": "10000000000000000000.000000000000000001"}}
@@ -173,14 +174,14 @@ def test_closing_day_after_years_of_silence_leaves_no_month_out(spark: SparkSess
 
 
 def test_numbers_as_text_are_refused_until_they_are_numbers(spark: SparkSession, tmp_path: Path) -> None:
-    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, columns=typed(pa.string()))
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, schema=typed(pa.string()))
     lake.arrive({"id": 1, "at": "9"}, {"id": 2, "at": "10"})
     assert "numbers as text" in refused(lake)
-    lake.columns = typed(pa.int64())
+    lake.schema = typed(pa.int64())
     lake.rows = [{**each, "at": int(each["at"])} for each in lake.rows]
     lake.save()
     go(lake)
-    lake.columns = typed(pa.string())
+    lake.schema = typed(pa.string())
     lake.rows = [{**each, "at": str(each["at"])} for each in [*lake.rows, {"id": 3, "at": 11}]]
     lake.save()
     assert refused(lake)
@@ -188,11 +189,11 @@ def test_numbers_as_text_are_refused_until_they_are_numbers(spark: SparkSession,
 
 
 def test_days_and_times_are_not_mixed(spark: SparkSession, tmp_path: Path) -> None:
-    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, UPSERT, columns=typed(pa.date32()))
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, UPSERT, schema=typed(pa.date32()))
     lake.arrive({"id": 1, "at": date(2026, 3, 1)}, {"id": 2, "at": date(2026, 3, 2)})
     go(lake)
     assert stored(lake) == {"at": {"__date__": "2026-03-02"}}
-    lake.columns = typed(MOMENT)
+    lake.schema = typed(MOMENT)
     lake.rows = [row(1, 0), row(2, 1), {"id": 3, "at": day(1) + timedelta(hours=5), "note": "new"}]
     lake.save()
     assert refused(lake)
@@ -287,7 +288,7 @@ def test_a_source_that_moves_during_the_read_and_two_columns_with_or(
 def zones(spark: SparkSession) -> Iterator[Any]:
     """Changes the zone of the machine, of Java and of the Spark session; all is as before at the end."""
     java = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
-    before = (os.environ.get("TZ"), java.getDefault(), spark.conf.get("spark.sql.session.timeZone"))
+    machine, default, session = os.environ.get("TZ"), java.getDefault(), spark.conf.get("spark.sql.session.timeZone")
 
     def change(zone: str) -> None:
         os.environ["TZ"] = zone
@@ -296,13 +297,13 @@ def zones(spark: SparkSession) -> Iterator[Any]:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
     yield change
-    if before[0] is None:
+    if machine is None:
         del os.environ["TZ"]
     else:
-        os.environ["TZ"] = before[0]
+        os.environ["TZ"] = machine
     time.tzset()
-    java.setDefault(before[1])
-    spark.conf.set("spark.sql.session.timeZone", before[2])
+    java.setDefault(default)
+    spark.conf.set("spark.sql.session.timeZone", session or "UTC")
 
 
 def test_times_without_a_zone_while_the_zones_around_them_change(
@@ -325,3 +326,41 @@ def test_times_without_a_zone_while_the_zones_around_them_change(
         "2026-10-25 00:30:00",
         "2026-10-25 02:00:00.000001",
     ]
+
+
+def replayed(lake: ColumnLake, start: int, end: int, *, save: bool, into: str | None = None) -> list[str]:
+    """What became of each chunk of five numbers."""
+    config = ReplayConfig(start, end, {"step": 5}, save_watermark=save)
+    (report,) = run_replay(DataFlow(lake.config, "orders"), config, into=into)
+    assert report.ok, report
+    return [chunk.fate for chunk in report.chunks]
+
+
+def test_a_replay_that_crashed_goes_on_and_hands_over_without_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive(row(0, 0), row(3, 0))
+    go(lake)
+    lake.arrive(row(10, 0), row(14, 0))
+    crash_at("runs.commit.before", nth=3)
+    with pytest.raises(Crash):
+        replayed(lake, 0, 15, save=True)
+    failpoints.arm("")
+    assert replayed(lake, 0, 15, save=True) == ["skipped", "skipped", "done"]
+    lake.arrive(row(15, 1), row(16, 2))
+    assert go(lake).rows == 2
+    lake.assert_exactly_once()
+    with pytest.raises(WatermarkError, match="never read"):
+        replayed(lake, 20, 25, save=True)
+
+
+def test_a_replay_leaves_the_watermark_and_other_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive(row(1, 0), row(8, 1))
+    go(lake)
+    lake.arrive(row(9, 2))
+    assert replayed(lake, 0, 10, save=False) == ["done", "done"]
+    assert stored(lake) == {"id": 8}
+    lake.assert_exactly_once()
+    assert replayed(lake, 0, 5, save=False, into=absolute("lake/again", tmp_path)) == ["done"]
+    copy = query(Location(absolute("lake/again", tmp_path)), "select id from t")
+    assert [each["id"] for each in copy] == [1]

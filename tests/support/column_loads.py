@@ -30,12 +30,15 @@ class Crash(BaseException):
     """As if the process had ended there: nothing catches it."""
 
 
-def crash_at(wanted: str) -> None:
-    """End this process's runs at that failpoint from now on."""
+def crash_at(wanted: str, nth: int = 1) -> None:
+    """End this process's runs when they reach that failpoint for the ``nth`` time."""
+    reached: list[str] = []
 
     def rule(place: str) -> str | None:
         if place == wanted:
-            raise Crash
+            reached.append(place)
+            if len(reached) == nth:
+                raise Crash
         return None
 
     failpoints.arm_by(rule)

@@ -17,9 +17,8 @@ AFTER = {"day": date(2026, 3, 9)}
 
 def flow(*, replaces: bool = True) -> DataFlow:
     source = {"type": "delta", "source_uri": "orders", "watermark_columns": ["day"], "backward_days": 7}
-    sink = {"table_uri": "sales", "load_type": "merge_overwrite", "merge_keys": ["id"]}
-    sink |= {"replace_by_watermark": replaces}
-    text = json.dumps({"pipelines": {"sales": {"sources": {"north": source}, "sink": sink}}})
+    sink = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": replaces}
+    text = json.dumps({"pipelines": {"sales": {"sources": {"north": source}, "sink": {"table_uri": "sales", **sink}}}})
     return DataFlow(f"{text}\n", "sales")
 
 
