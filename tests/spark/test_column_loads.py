@@ -6,74 +6,21 @@ A failure is injected in this process, where a kill would cost a session; kills 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from support.column_lake import ColumnLake
+from support.column_loads import LOADS, LOOK_BACK, Crash, crash_at, go, lake_of, row, table
 from tidegate import failpoints, run
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
 
 pytestmark = pytest.mark.spark
 
-START = datetime(2026, 3, 1, tzinfo=UTC)
 EVERY = ("runs.read", "state.document.after", "state.commit.before", "state.commit.after", "state.won.before")
 AROUND = ("state.commit.before", "state.commit.after")
-LOOK_BACK = {"watermark_columns": ["at"], "configure": {"backward": {"days": 2}}}
-LOADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "append": ({}, {}),
-    "overwrite": ({}, {"load_type": "overwrite"}),
-    "merge_upsert": (LOOK_BACK, {"load_type": "merge_upsert", "merge_keys": ["id"]}),
-    "merge_overwrite": (LOOK_BACK, {"load_type": "merge_overwrite", "merge_keys": ["id"]}),
-    "window": (
-        LOOK_BACK,
-        {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True},
-    ),
-    "scd2": ({"watermark_columns": ["at"]}, {"load_type": "scd2", "merge_keys": ["id"]}),
-}
 CASES = [("merge_upsert", place) for place in EVERY] + [
     (load, place) for load in LOADS if load != "merge_upsert" for place in AROUND
 ]
-
-
-class Crash(BaseException):
-    """As if the process had ended there: nothing catches it."""
-
-
-def crash_at(wanted: str) -> None:
-    def rule(place: str) -> str | None:
-        if place == wanted:
-            raise Crash
-        return None
-
-    failpoints.arm_by(rule)
-
-
-def row(number: int, day: int, note: str = "new") -> dict[str, Any]:
-    return {"id": number, "at": START + timedelta(days=day), "note": note}
-
-
-def lake_of(folder: Path, load: str) -> ColumnLake:
-    source, sink = LOADS[load]
-    return ColumnLake(folder, source_settings=source, sink_settings=sink)
-
-
-def table(lake: ColumnLake) -> list[tuple[int, str]]:
-    """What the table holds: numbers and notes; of versions, the current ones."""
-    columns = query(Location(absolute("lake/orders", lake.root)), "select * from t")
-    rows = [each for each in columns if each.get("__is_current") is not False]
-    return sorted((each["id"], each["note"]) for each in rows)
-
-
-def go(lake: ColumnLake) -> Any:
-    (source,) = run(lake.config).sources
-    assert source.error is None, source.error
-    return source
 
 
 @pytest.fixture(autouse=True)

@@ -86,6 +86,7 @@ class ColumnLake:
     sink_settings: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    schema: pa.Schema = SCHEMA
     seen: list[Event] = field(default_factory=list)
 
     @property
@@ -111,7 +112,7 @@ class ColumnLake:
     def save(self) -> None:
         """The source as ``rows`` has it."""
         (self.root / "data").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(self.rows, SCHEMA), self.root / "data" / "rows.parquet")
+        pq.write_table(pa.Table.from_pylist(self.rows, self.schema), self.root / "data" / "rows.parquet")
 
     def run(self, emit: Emit | None = None) -> RunReport:
         """One pass without Spark."""
