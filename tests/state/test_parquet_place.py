@@ -237,6 +237,28 @@ def test_a_sleeper_cannot_bring_back_a_file_that_is_gone(landing: Landing) -> No
     assert landing.provider.get_watermark("p/s") == text(8)
 
 
+def test_a_file_that_somebody_else_made_visible_meanwhile_counts(
+    landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run completes the change between our look and our copy, and dies before it notes that."""
+    store = open_store(landing.location)
+    place = ParquetDestination(landing.location, landing.provider, SourceKey("p", "s"), store=store)
+    position, work = place.open(), place.new_work_area()
+    landing.put(work, [0, 1, 2])
+    copy = store.copy
+
+    def late(path: str, to: str) -> None:
+        monkeypatch.setattr(store, "copy", copy)
+        landing.destination().open()
+        store.delete(f"{DIRECTORY}/{1:020d}.done")
+        copy(path, to)
+
+    monkeypatch.setattr(store, "copy", late)
+    assert place.append(position, work, text(2)) == LandedPosition(1, text(2))
+    assert landing.ids() == [0, 1, 2]
+    assert swap_marker.listed(store).done
+
+
 def test_files_that_were_read_and_are_gone_end_a_replacement(landing: Landing) -> None:
     step(landing, "append")
     place = landing.destination()

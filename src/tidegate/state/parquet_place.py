@@ -58,9 +58,10 @@ class ParquetDestination:
         provider: BaseMetadataProvider,
         key: SourceKey,
         now: Callable[[], datetime] = utc_now,
+        store: ObjectStore | None = None,
     ) -> None:
         self.location = location
-        self._store = open_store(location)
+        self._store = store if store is not None else open_store(location)
         self._provider = provider
         self._key = key
         self._now = now
