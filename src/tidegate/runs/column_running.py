@@ -18,7 +18,7 @@ from tidegate.runs.column_place import ColumnPlace, open_column_place
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.telling import told_once
-from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
+from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.mirror import read_mirror
 from tidegate.state.pace import Pace
 
@@ -48,7 +48,7 @@ class ColumnRunning:
             place = self._place(pipeline, source)
             lane = cast("ColumnLane", self.lane)
             polls = self._poll(place)
-            carried = ColumnPass(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
+            carried = _pass_of(place)(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
             carried.run()
             self._care(pipeline, source, carried)
         except RunStopped as stopped:
@@ -102,6 +102,15 @@ class ColumnRunning:
             )
         )
         return report
+
+
+def _pass_of(place: ColumnPlace) -> type[ColumnPass]:
+    """How rows get into the destination of a source."""
+    if place.pipeline.sink.format is SinkFormat.DELTA:
+        return ColumnPass
+    from tidegate.runs.parquet_pass import ParquetPass
+
+    return ParquetPass
 
 
 def _report(name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
