@@ -381,3 +381,14 @@ def test_what_a_killed_run_left_in_its_work_area_goes_a_day_later(landing: Landi
     tomorrow = datetime.now(UTC) + timedelta(hours=25)
     ParquetDestination(landing.location, landing.provider, SourceKey("p", "s"), lambda: tomorrow).new_work_area()
     assert landing.left_over() == []
+
+
+def test_only_files_that_are_named_count_and_all_of_them_must_be_there(landing: Landing) -> None:
+    place = landing.destination()
+    work = place.new_work_area()
+    landing.put(work, [1])
+    landing.put(work, [1], "part-of-a-task-that-was-repeated")
+    with pytest.raises(StateError, match=r"gone\.parquet is gone before its rows counted"):
+        place.append(place.open(), work, text(1), ["part-00000.parquet", "gone.parquet"])
+    place.append(place.open(), work, text(1), ["part-00000.parquet"])
+    assert (landing.ids(), landing.left_over()) == ([1], [])

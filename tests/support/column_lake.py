@@ -76,6 +76,9 @@ class InProcessColumnLane(InProcessLane):
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
         raise AssertionError("only Spark loads")
 
+    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> pa.Table:
+        raise AssertionError("only Spark looks into files that are there")
+
 
 @dataclass
 class ColumnLake:

@@ -82,4 +82,10 @@ def doctor(config: Config | None = None) -> tuple[Check, ...]:
     except ConfigError as error:
         problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
         return (*checks, *problems)
-    return (*checks, *examine_project(project, open_places(project, None)))
+    checks = (*checks, *examine_project(project, open_places(project, None)))
+    columns = open_column_places(project, None)
+    if not columns:
+        return checks
+    from tidegate.runs.column_examining import examine_columns
+
+    return (*checks, *examine_columns(columns))

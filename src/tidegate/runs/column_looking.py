@@ -12,7 +12,7 @@ from tidegate.planning.column_planner import plan_columns
 from tidegate.reports import SourceStatus, WatermarkView
 from tidegate.runs.column_place import ColumnPlace, decoded
 from tidegate.sources.explaining import explained
-from tidegate.state.status import Recorded, read_recorded
+from tidegate.state.status import Recorded
 from tidegate.watermarks.column_state import ColumnState
 
 NO_LOOK = "how much is new is told by the run: the source was not asked"
@@ -101,7 +101,7 @@ def watermark_text(state: ColumnState | None) -> str | None:
 def column_status(place: ColumnPlace, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents; the source itself is not asked."""
     try:
-        recorded = read_recorded(place.table_store, place.key)
+        recorded = place.recorded()
         return _status(place, recorded, _state(recorded), None, now)
     except TidegateError as error:
         return _status(place, None, None, str(error), now)
@@ -139,7 +139,7 @@ def _status(
 
 def column_watermark(place: ColumnPlace) -> WatermarkView:
     """The recorded watermark of a source, in full."""
-    recorded = read_recorded(place.table_store, place.key)
+    recorded = place.recorded()
     state = _state(recorded)
     values = {} if state is None else shown(state.values)
     return WatermarkView(

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, WatermarkMode
 from tidegate.observe.events import Emit, ignore
+<<<<<<< HEAD
 from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec
+=======
+from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
+>>>>>>> h-commands
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
@@ -17,6 +21,7 @@ from tidegate.state.pace import Pace
 from tidegate.state.providers.copying import KIND as COPY
 from tidegate.state.providers.copying import ProviderCopy, check_copy, debt
 from tidegate.state.providers.opening import provider_of
+from tidegate.state.status import Recorded, read_recorded
 from tidegate.state.store import PositionStore
 from tidegate.state.work_areas import WorkRemover
 from tidegate.state.written_files import KIND as WORK
@@ -60,6 +65,10 @@ class ColumnPlace:
         check_copy(self.provider, str(self.key), text, moved=has_moved, read_only=read_only)
         return opened
 
+    def recorded(self) -> Recorded | None:
+        """The newest position that is shown without opening the table."""
+        return read_recorded(self.table_store, self.key)
+
     def state_of(self, opened: Opened) -> ColumnState | None:
         """The recorded watermark, None on a first run; stops at a state that has no such form."""
         with told_where(opened):
@@ -95,6 +104,10 @@ def open_column_place(
     pace: Pace | None = None,
 ) -> ColumnPlace:
     """Makes the clients; sends nothing yet."""
+    if pipeline.sink.format is SinkFormat.PARQUET:
+        from tidegate.runs.parquet_place import open_parquet_place
+
+        return open_parquet_place(project, pipeline, source, emit)
     key = SourceKey(pipeline.name, source.name)
     table_store = open_store(pipeline.sink.table)
     provider = provider_of(project.state)

@@ -27,7 +27,7 @@ from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_looking import text_of, watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock, utc_now
-from tidegate.specs import Location, PipelineSpec
+from tidegate.specs import Location, PipelineSpec, SinkFormat
 from tidegate.state.files import Change
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
@@ -121,6 +121,8 @@ class ColumnReplay:
         """What cannot be replayed is refused before anything is read."""
         load, config = self._pipeline.sink.load.type, self._config
         name = "/".join(self._names)
+        if self._pipeline.sink.format is not SinkFormat.DELTA:
+            raise ConfigError((f"{name}: a replay needs the log of a Delta table, and sink.format is parquet",))
         if load.reads_everything:
             raise ConfigError(
                 (f"{name}: load_type {load} replaces the whole table; a replay of a part would empty it",)

@@ -19,7 +19,7 @@ from tidegate.sink.avro_library import reading_library
 from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
 from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version
-from tidegate.specs import Format, ProjectSpec
+from tidegate.specs import Format, ProjectSpec, every_source
 from tidegate.state.opened import Opened
 from tidegate.storage.opening import split_uri
 
@@ -33,8 +33,9 @@ def examine_machine() -> tuple[Check, ...]:
 
 
 def examine_project(project: ProjectSpec, places: Sequence[Place]) -> tuple[Check, ...]:
-    """Notices of the configuration, then each source and each table."""
-    found = [Check("configuration", "ok", f"{project.origin}: {count(len(places), 'source')}")]
+    """Notices of the configuration, then each source of files and its table."""
+    sources = sum(len(every_source(pipeline)) for pipeline in project.pipelines)
+    found = [Check("configuration", "ok", f"{project.origin}: {count(sources, 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for place in places:
         found += _source(place)
@@ -87,7 +88,8 @@ def _space(folder: str, what: str) -> Check:
     return Check("disk space", "ok", told)
 
 
-def _guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
+def guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
+    """What a look finds; an error is a check that failed."""
     try:
         return list(look())
     except TidegateError as error:
@@ -120,7 +122,7 @@ def _source(place: Place) -> list[Check]:
         else:
             yield Check(name, "ok", verdict.describe())
 
-    return _guarded(name, look)
+    return guarded(name, look)
 
 
 def _set_cost(name: str, remembered: int, verdict: Verdict) -> Check:
@@ -142,9 +144,9 @@ def _table(place: Place) -> list[Check]:
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
         yield from _columns(name, place, opened)
-        yield from _writable(name, uri)
+        yield from writable(name, uri)
 
-    return _guarded(name, look)
+    return guarded(name, look)
 
 
 def _columns(name: str, place: Place, opened: Opened) -> Iterator[Check]:
@@ -174,7 +176,7 @@ def _columns(name: str, place: Place, opened: Opened) -> Iterator[Check]:
         yield Check(name, "ok", "the declared schema and the table have the same columns")
 
 
-def _writable(name: str, uri: str) -> Iterator[Check]:
+def writable(name: str, uri: str) -> Iterator[Check]:
     """Whether a local table's folder, or the nearest one above it, can be written to."""
     scheme, _, path = split_uri(uri)
     if scheme != "file":

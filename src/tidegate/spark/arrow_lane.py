@@ -139,6 +139,12 @@ class SparkArrowLane:
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
+    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> DataFrame:
+        """Rows of a work area and those of ``files`` that stay, for a folder of plain Parquet files."""
+        from tidegate.spark.loading.folders import folder_rows
+
+        return folder_rows(self.session(), batch, window, files)
+
     def close(self) -> None:
         """Stop the session, if this lane started one."""
         if self._session is not None and self._started:

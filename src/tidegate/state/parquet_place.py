@@ -8,9 +8,9 @@ anew. Readers may see a change half done: that is what a folder without a log ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ class LandedPosition:
 
     number: int = 0
     text: str | None = None
+    written_at: str = field(default="", compare=False)
 
     @property
     def first_run(self) -> bool:
@@ -72,18 +73,18 @@ class ParquetDestination:
         With ``read_only`` nothing is written: a change that is decided counts, also if it is not completed.
         """
         landing = self._landing(self._newest(read_only=read_only))
-        number, text = _standing(landing)
+        position = _standing(landing)
         if landing is not None and self._copied() != landing.run:
             if not read_only:
                 self._pay(landing)
         else:
-            moved = partial(self._has_moved, number)
-            check_copy(self._provider, str(self._key), text, moved=moved, read_only=read_only)
-        return LandedPosition(number, text)
+            moved = partial(self._has_moved, position.number)
+            check_copy(self._provider, str(self._key), position.text, moved=moved, read_only=read_only)
+        return position
 
     def open_for_setting(self) -> LandedPosition:
         """The position as ``open`` gives it, whatever the provider has: for ``set_watermark``."""
-        return LandedPosition(*_standing(self._landing(self._newest())))
+        return _standing(self._landing(self._newest()))
 
     def new_work_area(self) -> WorkArea:
         """A folder for the files of the next change; what was left in old ones is removed first."""
@@ -94,23 +95,35 @@ class ParquetDestination:
         """The files that readers see, relative to the place."""
         return tuple(path for path, _ in _visible(self._store, ""))
 
-    def append(self, opened: LandedPosition, work: WorkArea, text: str) -> LandedPosition:
+    def append(
+        self, opened: LandedPosition, work: WorkArea, text: str, files: Collection[str] | None = None
+    ) -> LandedPosition:
         """The Parquet files of ``work`` come to those that are there, and ``text`` becomes the watermark.
 
+        With ``files`` only these count, relative to ``work``: tasks that were repeated may have left others.
         ``CommitLost`` when another run of the dataflow was first: open and plan again. After any other error the next
         ``open`` tells what happened.
         """
-        return self._swap(opened, work, (), text, "append")
+        return self._swap(opened, work, (), text, "append", files)
 
-    def overwrite(self, opened: LandedPosition, work: WorkArea, text: str) -> LandedPosition:
+    def overwrite(
+        self, opened: LandedPosition, work: WorkArea, text: str, files: Collection[str] | None = None
+    ) -> LandedPosition:
         """They take the place of everything that readers see."""
-        return self._swap(opened, work, None, text, "overwrite")
+        return self._swap(opened, work, None, text, "overwrite", files)
 
-    def replace(self, opened: LandedPosition, work: WorkArea, removed: Sequence[str], text: str) -> LandedPosition:
+    def replace(
+        self,
+        opened: LandedPosition,
+        work: WorkArea,
+        removed: Sequence[str],
+        text: str,
+        files: Collection[str] | None = None,
+    ) -> LandedPosition:
         """They take the place of the files ``removed``, whose other rows they hold; raises as ``append`` does, and
         ``CommitLost`` where one of these files is gone.
         """
-        return self._swap(opened, work, tuple(removed), text, "replace")
+        return self._swap(opened, work, tuple(removed), text, "replace", files)
 
     def set_watermark(self, opened: LandedPosition, text: str) -> LandedPosition:
         """Move the watermark alone because a person says so; whatever the provider has is replaced."""
@@ -131,10 +144,16 @@ class ParquetDestination:
         raise _contested(self._key)
 
     def _swap(
-        self, opened: LandedPosition, work: WorkArea | None, removed: Sequence[str] | None, text: str, action: str
+        self,
+        opened: LandedPosition,
+        work: WorkArea | None,
+        removed: Sequence[str] | None,
+        text: str,
+        action: str,
+        files: Collection[str] | None = None,
     ) -> LandedPosition:
         attempt = new_attempt()
-        moves = () if work is None else _moves(self._store, work.directory, attempt)
+        moves = () if work is None else _moves(self._store, work.directory, attempt, files)
         failpoint("state.swap.before")
         for _ in range(MOST_TRIES):
             newest = self._newest()
@@ -142,13 +161,14 @@ class ParquetDestination:
             if landing is None or landing.attempt != attempt:
                 self._check_unmoved(opened, landing)
                 number = 1 if newest is None else newest.number + 1
-                landing = Landing(number, attempt, text, opened.text, by_hand=action == SET)
+                now = self._now().isoformat()
+                landing = Landing(number, attempt, text, opened.text, by_hand=action == SET, written_at=now)
                 marker = Marker(
                     number=number,
                     attempt=attempt,
                     dataflow_id=str(self._key),
                     action=action,
-                    written_at=self._now().isoformat(),
+                    written_at=now,
                     landings={**({} if newest is None else newest.landings), str(self._key): landing},
                     moves=moves,
                     removes=self._removes(removed),
@@ -159,7 +179,7 @@ class ParquetDestination:
                 failpoint("state.swap.marked")
                 self._complete(marker)
             self._pay(landing)
-            return LandedPosition(landing.number, text)
+            return _standing(landing)
         raise _contested(self._key)
 
     def _removes(self, removed: Sequence[str] | None) -> tuple[str, ...]:
@@ -172,7 +192,7 @@ class ParquetDestination:
         return present if removed is None else tuple(removed)
 
     def _check_unmoved(self, opened: LandedPosition, landing: Landing | None) -> None:
-        if opened.number != _standing(landing)[0]:
+        if opened.number != _standing(landing).number:
             raise _contested(self._key)
 
     def _landing(self, marker: Marker | None) -> Landing | None:
@@ -180,7 +200,7 @@ class ParquetDestination:
 
     def _has_moved(self, number: int) -> bool:
         """Whether another run of this dataflow was here since."""
-        return _standing(self._landing(self._newest(read_only=True)))[0] > number
+        return _standing(self._landing(self._newest(read_only=True))).number > number
 
     def _put(self, marker: Marker) -> bool:
         """Whether the marker got its number, and nobody has a greater one: old numbers can be free again."""
@@ -250,9 +270,14 @@ class ParquetDestination:
         return f"{self._key.directory}/provider.copied"
 
 
-def _moves(store: ObjectStore, directory: str, attempt: str) -> tuple[Move, ...]:
+def _moves(store: ObjectStore, directory: str, attempt: str, files: Collection[str] | None) -> tuple[Move, ...]:
     """The Parquet files of a work area, and what they will be called; folders of partitions stay as they are."""
-    found = sorted(_visible(store, directory))
+    found = sorted(each for each in _visible(store, directory) if files is None or each[0] in files)
+    missing = set(files or ()) - {path for path, _ in found}
+    if missing:
+        raise StateError(
+            f"{directory}/{min(missing)} is gone before its rows counted", "run again: nothing was changed"
+        )
     return tuple(
         Move(f"{directory}/{path}", f"{path.rpartition('/')[0]}/part-{index:05d}-{attempt}.parquet".lstrip("/"), size)
         for index, (path, size) in enumerate(found)
@@ -271,9 +296,9 @@ def _is_hidden(path: str) -> bool:
     return any(name.startswith(".") or (name.startswith("_") and "=" not in name) for name in path.split("/"))
 
 
-def _standing(landing: Landing | None) -> tuple[int, str | None]:
-    """Number and watermark of a landing; those of a first run where there is none."""
-    return (0, None) if landing is None else (landing.number, landing.text)
+def _standing(landing: Landing | None) -> LandedPosition:
+    """The position that a landing is; that of a first run where there is none."""
+    return LandedPosition() if landing is None else LandedPosition(landing.number, landing.text, landing.written_at)
 
 
 def _contested(key: SourceKey) -> CommitLost:

@@ -27,7 +27,7 @@ SCHEMA_VERSION = 1
 class Landing:
     """How far one dataflow is in this place: the marker that said so, its watermark and the one before.
 
-    ``by_hand``: a person said so.
+    ``by_hand``: a person said so. ``written_at`` is when.
     """
 
     number: int
@@ -35,6 +35,7 @@ class Landing:
     text: str
     previous: str | None
     by_hand: bool = False
+    written_at: str = ""
 
     @property
     def run(self) -> str:
@@ -49,6 +50,7 @@ class Landing:
             "text": self.text,
             "previous": self.previous,
             "by_hand": self.by_hand,
+            "written_at": self.written_at,
         }
 
     @classmethod
@@ -61,6 +63,7 @@ class Landing:
             text=str(data["text"]),
             previous=None if previous is None else str(previous),
             by_hand=bool(data["by_hand"]),
+            written_at=str(data.get("written_at", "")),
         )
 
 

@@ -168,18 +168,22 @@ class KeyOverwrite(_Keyed):
         if self.window is not None:
             self.window.check(tuple(rows.columns))
 
-    def save(self, rows: DataFrame, target: Target) -> None:
-        from pyspark.sql import functions as f
-
+    def looked_at(self, rows: DataFrame, target: Target) -> tuple[str | None, Survey]:
+        """The window in SQL and what the keys look like; ``RowsRefused`` where more would go than is allowed."""
         assert target.columns is not None
         condition = None if self.window is None else self.window.condition(target.columns)
         survey = self.keys.survey(rows, condition)
-        gone = []
         if condition is not None:
             assert self.guard is not None
             self.guard.inside(survey.outside, condition)
             self.guard.check(rows, survey.rows, self.keys, target, condition)
-            gone = [f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE"]
+        return condition, survey
+
+    def save(self, rows: DataFrame, target: Target) -> None:
+        from pyspark.sql import functions as f
+
+        condition, survey = self.looked_at(rows, target)
+        gone = [] if condition is None else [f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE"]
         both = rows.withColumn(_IS_ROW, f.lit(True)).unionByName(
             self.keys.distinct(rows).withColumn(_IS_ROW, f.lit(False)), allowMissingColumns=True
         )

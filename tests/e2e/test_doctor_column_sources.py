@@ -1,0 +1,113 @@
+"""``doctor`` on sources that are followed by columns: who listens, driver, provider, table, and windows that miss."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.column_lake import ColumnLake
+from support.parquet_lake import ParquetLake
+from tidegate import Check, api
+from tidegate.sources.addresses import jdbc_address
+from tidegate.state.providers.opening import metadata_provider
+
+WINDOW = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True}
+
+
+def told(config: Path, *names: str) -> list[Check]:
+    wanted = names or ("source orders/default", "table of orders/default", "state of orders/default")
+    return [each for each in api.doctor(config) if each.name in wanted]
+
+
+def database(root: Path, connection: dict[str, Any], **sink: Any) -> Path:
+    path = root / "tidegate.yml"
+    source = {"connection": "db", "table": "orders", "watermark_columns": ["updated_at"], "backward": {"days": 1}}
+    pipeline = {"source": source, "sink": {"table_uri": "lake/orders", **WINDOW, **sink}}
+    path.write_text(json.dumps({"connections": {"db": connection}, "pipelines": {"orders": pipeline}}))
+    return path
+
+
+def test_a_folder_and_its_table_are_looked_at(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    assert [(each.verdict, "nothing at" in each.detail) for each in told(lake.config, "source orders/default")] == [
+        ("warn", True)
+    ]
+    lake.arrive({"id": 2})
+    lake.run()
+    found = told(lake.config)
+    assert {each.verdict for each in found} == {"ok"}
+    assert any("this source is at position 1 (id=2)" in each.detail for each in found)
+    (counted,) = [each for each in api.doctor(lake.config) if each.name == "configuration"]
+    assert counted.detail.endswith("1 source")
+
+
+def test_who_listens_is_found_without_credentials_and_who_does_not_fails(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        config = database(
+            tmp_path, {"type": "jdbc", "url": f"jdbc:postgresql://127.0.0.1:{port}/x", "password": "hidden"}
+        )
+        first, driver, warned = told(config, "source orders/default")
+        assert (first.verdict, f"127.0.0.1:{port} answers" in first.detail) == ("ok", True)
+        server.settimeout(5)
+        with server.accept()[0] as client:
+            client.settimeout(5)
+            assert client.recv(1) == b""
+    assert (driver.verdict, "org.postgresql:postgresql" in driver.detail) == ("ok", True)
+    assert (warned.verdict, "'updated_at' looks like the time of an update" in warned.detail) == ("warn", True)
+    (refused, *_) = told(config, "source orders/default")
+    assert (refused.verdict, "nobody answers" in refused.detail) == ("fail", True)
+    assert not any("hidden" in f"{each}" for each in api.doctor(config))
+
+
+@pytest.mark.parametrize(
+    ("connection", "verdict", "words"),
+    [
+        ({"driver": "a.B"}, "warn", "names no packages or jars"),
+        ({"driver": "a.B", "jars": ["/nowhere/b.jar"]}, "fail", "/nowhere/b.jar is not there"),
+        ({"driver": "a.B", "packages": ["a:b:1"]}, "ok", "the first run fetches the driver: a:b:1"),
+    ],
+)
+def test_a_driver_that_is_not_there_is_told(
+    tmp_path: Path, connection: dict[str, Any], verdict: str, words: str
+) -> None:
+    config = database(tmp_path, {"type": "jdbc", "url": "jdbc:duckling:/x", **connection})
+    _, driver, _ = told(config, "source orders/default")
+    assert (driver.verdict, words in driver.detail) == (verdict, True)
+
+
+@pytest.mark.parametrize("kind", [ColumnLake, ParquetLake])
+def test_a_provider_that_differs_or_does_not_answer_fails(tmp_path: Path, kind: type[ColumnLake]) -> None:
+    folder = tmp_path / "state"
+    lake = kind(tmp_path, settings={"state": {"provider": "file", "url": str(folder)}})
+    lake.arrive({"id": 1})
+    lake.run()
+    assert [each.detail for each in told(lake.config, "state of orders/default")] == ['the provider answers: {"id": 1}']
+    metadata_provider(str(folder)).update_watermark("orders/default", '{"id": 5}', job_id=None, dataflow_run_id=None)
+    (differs,) = told(lake.config, "table of orders/default")
+    assert (differs.verdict, "somebody changed one of them" in differs.detail) == ("fail", True)
+    (folder / "orders" / "default" / "current.json").write_text("{oops")
+    (damaged,) = told(lake.config, "state of orders/default")
+    assert damaged.verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("jdbc:postgresql://a:1,b:2/x?user=me", ("a", 1)),
+        ("jdbc:mysql://me:secret@db:3307/x", ("db", 3307)),
+        ("jdbc:sqlserver://db;encrypt=true", ("db", 1433)),
+        ("jdbc:oracle:thin:@//db:1600/service", ("db", 1600)),
+        ("jdbc:oracle:thin:@(DESCRIPTION=(HOST=db))", None),
+        ("jdbc:postgresql://[::1]:9/x", ("::1", 9)),
+        ("jdbc:postgresql:x", None),
+        ("jdbc:unknown://db/x", None),
+        ("jdbc:h2:mem:x", None),
+    ],
+)
+def test_where_a_database_listens(url: str, address: tuple[str, int] | None) -> None:
+    assert jdbc_address(url) == address
