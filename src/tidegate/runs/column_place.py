@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, WatermarkMode
 from tidegate.observe.events import Emit, ignore
-<<<<<<< HEAD
 from tidegate.runs.place import told_where
-from tidegate.specs import PipelineSpec, ProjectSpec
-=======
 from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
->>>>>>> h-commands
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened

@@ -19,12 +19,7 @@ from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
 from tidegate.runs.telling import told_once
-<<<<<<< HEAD
-from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
-=======
 from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec, SinkFormat
-from tidegate.state.mirror import read_mirror
->>>>>>> h-commands
 from tidegate.state.pace import Pace
 
 Name = tuple[str, str]
@@ -52,13 +47,8 @@ class ColumnRunning:
         try:
             place = self._place(pipeline, source)
             lane = cast("ColumnLane", self.lane)
-<<<<<<< HEAD
             polls = self._polls.next(place.table_store, place.key)
-            carried = ColumnPass(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
-=======
-            polls = self._poll(place)
             carried = _pass_of(place)(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
->>>>>>> h-commands
             carried.run()
             self._care(pipeline, source, carried)
         except RunStopped as stopped:
