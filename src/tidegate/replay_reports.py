@@ -27,7 +27,8 @@ class ChunkReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class ColumnReplayReport(Report):
-    """A replay of one source. ``saved`` is the watermark that production goes on from, where that was moved.
+    """A replay of one source. ``predicate`` is what the source is asked for, over all chunks. ``saved`` is the
+    watermark that production goes on from, where that was moved.
 
     ``resumed``: an earlier start of the same replay had finished some chunks. ``ok`` only if every chunk is finished.
     """
@@ -37,6 +38,7 @@ class ColumnReplayReport(Report):
     table_uri: str
     column: str
     chunks: tuple[ChunkReport, ...]
+    predicate: str = ""
     resumed: bool = False
     saved: str | None = None
     notes: tuple[str, ...] = ()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate import ProjectSpec, RunReport, load
-from tidegate.column_specs import ColumnSource, TableRead
+from tidegate.api.opening import column_place_named
+from tidegate.column_specs import ColumnSource, LoadType, TableRead
 from tidegate.observe.events import Emit, Event
+from tidegate.replay_reports import ColumnReplayReport
+from tidegate.runs.column_replay import ColumnReplay
 from tidegate.runs.lanes import InProcessLane, WaitingFrame
 from tidegate.runs.running import Running
 from tidegate.sink.batches import Batch
@@ -23,14 +27,22 @@ from tidegate.sink.greatest import Greatest
 from tidegate.sink.row_task import RowsWritten, RowTask, write_batches
 from tidegate.sources.reading import Seen
 from tidegate.specs import Location, SchemaSpec
+from tidegate.state.delta import DeltaLakeTable
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
-from tidegate.watermarks.predicate_text import matches
+from tidegate.state.table import Add, CommitNote
+from tidegate.storage.opening import absolute, open_store
+from tidegate.watermarks.chunks import ReplayConfig
+from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.predicate_text import matches, predicate
 from tidegate.watermarks.row_filter import RowFilter
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us", "UTC")), pa.field("note", pa.string())]
 )
+
+
+def _path(location: Location) -> Path:
+    return Path(location.uri.removeprefix("file://"))
 
 
 @dataclass
@@ -64,8 +76,7 @@ class InProcessColumnLane(InProcessLane):
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
         assert isinstance(source.read, TableRead)
-        path = Path(source.read.location.uri.removeprefix("file://"))
-        return TableReader(path / "rows.parquet", source.watermark_columns, source)
+        return TableReader(_path(source.read.location) / "rows.parquet", source.watermark_columns, source)
 
     def columns(self, frame: pa.Table) -> pa.Schema:
         return frame.schema
@@ -74,7 +85,45 @@ class InProcessColumnLane(InProcessLane):
         return write_batches(task, frame.to_batches())
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
-        raise AssertionError("only Spark loads")
+        assert chunk, "only Spark loads"
+        assert window is not None
+        assert batch.pipeline.sink.load.type is LoadType.APPEND, "only Spark merges"
+        return ReplacedWindow(batch, window)
+
+
+@dataclass
+class ReplacedWindow:
+    """A chunk of an append that takes the place of what the table has there, by the Delta library."""
+
+    batch: Batch
+    window: RowFilter
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        return self.batch.columns
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        location = self.batch.pipeline.sink.table
+        delta = DeltaLakeTable(location, open_store(location))
+        base = delta.snapshot()
+        for app, version in note.transactions.items():
+            if base is not None and (base.transaction_version(app) or 0) != version - 1:
+                raise RuntimeError(f"{app} is not at {version - 1}")
+        folder, columns = _path(self.batch.work), self.batch.columns
+        parts = [pq.read_table(folder / name, schema=columns) for name in self.batch.files]
+        rows = pa.concat_tables([columns.empty_table(), *parts])
+        if base is None:
+            delta.create(columns, (), self._adds(rows), note)
+        else:
+            condition = predicate(self.window, Dialect.POSTGRESQL) or "true"
+            delta.replace(base, condition, rows.to_reader(), note)
+
+    def _adds(self, rows: pa.Table) -> list[Add]:
+        """The rows as a file of the table."""
+        if not rows.num_rows:
+            return []
+        path = _path(self.batch.pipeline.sink.table) / f"{uuid4()}.parquet"
+        pq.write_table(rows, path)
+        return [Add(path.name, path.stat().st_size, {}, 0, json.dumps({"numRecords": rows.num_rows}))]
 
     def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> pa.Table:
         raise AssertionError("only Spark looks into files that are there")
@@ -91,6 +140,7 @@ class ColumnLake:
     rows: list[dict[str, Any]] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
     seen: list[Event] = field(default_factory=list)
+    schema: pa.Schema = SCHEMA
 
     @property
     def config(self) -> Path:
@@ -122,9 +172,32 @@ class ColumnLake:
         project = self.project
         return Running(project, InProcessColumnLane(), 1, emit or self.seen.append).once(project.pipelines)
 
-    def ids(self) -> list[int]:
+    def replay(
+        self,
+        start: int,
+        end: int,
+        step: int | None = None,
+        *,
+        save: bool = False,
+        lane: InProcessColumnLane | None = None,
+        column: str | None = None,
+        into: str | None = None,
+        confirm: Callable[[ColumnReplayReport], bool] = lambda planned: True,
+        **options: Any,
+    ) -> ColumnReplayReport:
+        """A replay without Spark, in chunks of ``step``."""
+        config = ReplayConfig(start, end, None if step is None else {"step": step}, save, column)
+        place = column_place_named(self.project, "orders", None)
+        assert place is not None
+        table = None if into is None else Location(absolute(into, self.root))
+        replay = ColumnReplay(
+            place, lane or InProcessColumnLane(), config, into=table, emit=self.seen.append, **options
+        )
+        return replay.run(confirm)
+
+    def ids(self, table: str = "lake/orders") -> list[int]:
         """What the table holds, in order."""
-        found = query(Location(absolute("lake/orders", self.root)), "select id from t")
+        found = query(Location(absolute(table, self.root)), "select id from t")
         return sorted(row["id"] for row in found)
 
     def assert_exactly_once(self, wanted: Iterable[int] | None = None) -> None:

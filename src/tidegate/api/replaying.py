@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, column_place_named, load, spark_lane
 from tidegate.column_specs import Value
@@ -13,8 +15,10 @@ from tidegate.errors import ConfigError
 from tidegate.locations import Location
 from tidegate.observe.events import Emit, ignore
 from tidegate.replay_reports import ColumnReplayReport
-from tidegate.specs import PipelineSpec
 from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
+
+if TYPE_CHECKING:
+    from tidegate.runs.column_place import ColumnPlace
 
 
 def replay_range(
@@ -52,20 +56,15 @@ def replay_range(
         raise ConfigError((f"pipeline {pipeline!r} reads files; a range is for sources that are followed by columns",))
     bounds = [_bound(place, each, chunk_column) for each in (start, end)]
     wanted = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
-    table = None
-    if into is not None:
-        table = Location(absolute(into, Path.cwd()), place.pipeline.sink.table.options)
-    with (
-        spark_lane(
-            project.spark, emit, flag, columns=(place.pipeline if table is None else _into(place.pipeline, table),)
-        ) as lane,
-        stops_on_signals(flag),
-    ):
+    own = place.pipeline.sink.table
+    table = own if into is None else Location(absolute(into, Path.cwd()), own.options)
+    written = replace(place.pipeline, sink=replace(place.pipeline.sink, table=table))
+    with spark_lane(project.spark, emit, flag, columns=(written,)) as lane, stops_on_signals(flag):
         replay = ColumnReplay(
             place,
             lane,  # type: ignore[arg-type]  # the Spark lane reads columns, too
             wanted,
-            into=table,
+            into=None if table.uri == own.uri else table,
             skip_gap=skip_gap,
             fresh=fresh,
             max_workers=max_workers,
@@ -75,19 +74,17 @@ def replay_range(
         return replay.run(confirm)
 
 
-def _into(pipeline: PipelineSpec, table: Location) -> PipelineSpec:
-    return replace(pipeline, sink=replace(pipeline.sink, table=table))
-
-
-def _bound(place: object, given: Value, chunk_column: str | None) -> Value:
-    """A bound; text is read as a value of the kind that the watermark has."""
-    from tidegate.runs.column_place import ColumnPlace
+def _bound(place: ColumnPlace, given: Value, chunk_column: str | None) -> Value:
+    """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
+    from tidegate.planning.replay_handover import chunk_columns
     from tidegate.watermarks.value_text import value_of
 
-    assert isinstance(place, ColumnPlace)
     if not isinstance(given, str):
         return given
     state = place.state_of(place.positions.open(read_only=True))
-    columns = (chunk_column,) if chunk_column else place.source.watermark_columns[:1]
+    columns = chunk_columns(place.source, chunk_column)
     stored = None if state is None or not columns else state.values.get(columns[0])
-    return value_of(given, stored)
+    plain = value_of(given)
+    if type(plain) is date and isinstance(stored, datetime) and stored.tzinfo is not None:
+        return datetime.combine(plain, time(), UTC)
+    return plain if stored is None else value_of(given, stored)

@@ -29,6 +29,7 @@ def _planned(report: ColumnReplayReport) -> Iterator[Block]:
             ("table", Cell(report.table_uri)),
             ("from", Cell(first.low, Style.STRONG)),
             ("up to", Cell(f"{last.high} (not included)", Style.STRONG)),
+            ("reads", Cell(report.predicate)),
             ("chunks", Cell(f"{len(report.chunks):,}{finished}")),
         )
     )

@@ -1,7 +1,7 @@
 """How far a replay has come: which chunks of which range are finished. Its own record, beside the production watermark.
 
 ``{"schema_version": 1, "kind": "replay", "watermark": text with start and end, "column": …, "interval": …, "finished":
-[[first, last], …], "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
+[[first, last], …], "begun": position, "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import groupby
 
 from tidegate.column_specs import Value
-from tidegate.errors import StateError
+from tidegate.errors import ConfigError, StateError, WatermarkError
 from tidegate.watermarks.chunks import Chunk, ChunkInterval, chunks, contiguous_end
 from tidegate.watermarks.codec import SCHEMA_VERSION, check_version
 from tidegate.watermarks.json_shape import Node
@@ -24,13 +24,18 @@ KIND = "replay"
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """A range of one column in chunks, and the numbers of those that are finished."""
+    """A range of one column in chunks, and the numbers of those that are finished.
+
+    ``begun`` is the position of the record when this replay began: of two records about the same chunks, the one that
+    began later counts.
+    """
 
     column: str
     start: Value
     end: Value
     interval: ChunkInterval | None = None
     finished: frozenset[int] = frozenset()
+    begun: int = 0
     updated: datetime | None = None
 
     @property
@@ -50,8 +55,8 @@ class ReplayState:
         return contiguous_end(every, {every[number] for number in self.finished})
 
     def is_same(self, other: ReplayState) -> bool:
-        """Whether both are about the same chunks."""
-        return replace(self, finished=frozenset(), updated=None) == replace(other, finished=frozenset(), updated=None)
+        """Whether both are about the same chunks; the same moment in another zone may make others."""
+        return _asked(self) == _asked(other)
 
     def with_finished(self, number: int, now: datetime) -> ReplayState:
         """The state once that chunk is committed."""
@@ -60,54 +65,69 @@ class ReplayState:
 
 def encode(state: ReplayState) -> dict[str, object]:
     """As a document has it."""
-    bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
-    size = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
+    bounds, column, interval = _asked(state)
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "watermark": bounds,
-        "column": state.column,
-        "interval": size,
+        "column": column,
+        "interval": interval,
         "finished": [[first, last] for first, last in _ranges(sorted(state.finished))],
+        "begun": state.begun,
         "update_ts": 0 if state.updated is None else int(state.updated.timestamp()),
     }
 
 
 def decode(data: Mapping[str, object]) -> ReplayState:
     """The recorded state; ``StateError`` where it is not one of a replay."""
-    check_version(Node(data, "state"))
+    root = Node(data, "state")
+    check_version(root)
     try:
-        bounds = WatermarkSerializer.deserialize(str(data["watermark"])) or {}
-        seconds = data["update_ts"]
-        return ReplayState(
-            str(data["column"]),
-            bounds["start"],
-            bounds["end"],
-            _interval(data["interval"]),
-            frozenset(_numbers(data["finished"])),
-            datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int) and seconds else None,
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        return _decoded(root)
+    except (StateError, ConfigError, WatermarkError, KeyError, ValueError, InvalidOperation) as error:
+        told = getattr(error, "problem", repr(error))
         raise StateError(
-            f"the record of the replay is damaged ({error!r})", "start it anew with `tidegate replay … --fresh`"
+            f"the record of the replay is damaged ({told})", "start it anew with `tidegate replay … --fresh`"
         ) from error
 
 
-def _interval(data: object) -> ChunkInterval | None:
-    if data is None:
+def _decoded(root: Node) -> ReplayState:
+    if root.get("kind").text() != KIND:
+        raise root.get("kind").refusal(repr(KIND))
+    bounds = WatermarkSerializer.deserialize(root.get("watermark").text()) or {}
+    seconds = root.get("update_ts").integer()
+    state = ReplayState(
+        root.get("column").text(),
+        bounds["start"],
+        bounds["end"],
+        _interval(root.get("interval")),
+        frozenset(_numbers(root.get("finished"))),
+        root.get("begun").integer(),
+        datetime.fromtimestamp(seconds, UTC) if seconds else None,
+    )
+    if state.finished and max(state.finished) >= len(state.chunks):
+        raise root.get("finished").refusal(f"numbers below {len(state.chunks)}")
+    return state
+
+
+def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None]:
+    """What the replay is about, as it is kept."""
+    bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
+    return bounds, state.column, None if state.interval is None else {state.interval.unit: str(state.interval.size)}
+
+
+def _interval(node: Node) -> ChunkInterval | None:
+    if node.is_null:
         return None
-    if not isinstance(data, Mapping):
-        raise TypeError("interval")
-    ((unit, size),) = data.items()
-    text = str(size)
-    return ChunkInterval(str(unit), int(text) if text.isdigit() else Decimal(text))
+    ((unit, size),) = node.entries()
+    text = size.text()
+    return ChunkInterval(unit, int(text) if text.isdigit() else Decimal(text))
 
 
-def _numbers(data: object) -> Iterator[int]:
-    if not isinstance(data, list):
-        raise TypeError("finished")
-    for first, last in data:
-        yield from range(int(first), int(last) + 1)
+def _numbers(node: Node) -> Iterator[int]:
+    for each in node.items():
+        first, last = each.items()
+        yield from range(first.integer(), last.integer() + 1)
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,142 @@
+"""What must be true before a range of a column source is read again, and what a person should know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.column_specs import LoadType
+from tidegate.errors import ConfigError, WatermarkError
+from tidegate.planning.column_plan import ColumnPlan
+from tidegate.planning.column_planner import plan_columns
+from tidegate.planning.replay_handover import check_handover, chunk_columns, doubled_by_production
+from tidegate.runs.column_looking import text_of
+from tidegate.runs.column_place import ColumnPlace
+from tidegate.sources.reading import Reader
+from tidegate.specs import SinkFormat
+from tidegate.watermarks.chunks import Chunk, ReplayConfig
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayChecks:
+    """A replay as it is asked for, and the production watermark before it; ``elsewhere``: into another table."""
+
+    place: ColumnPlace
+    config: ReplayConfig
+    state: ColumnState | None
+    elsewhere: bool = False
+    skip_gap: bool = False
+
+    @property
+    def _name(self) -> str:
+        return str(self.place.key)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return chunk_columns(self.place.source, self.config.chunk_column)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether chunks are committed one after the other, and none after one that failed.
+
+        Versions follow each other in time. And what was appended above the saved watermark, a run would append again.
+        """
+        load = self.place.pipeline.sink.load.type
+        return load is LoadType.SCD2 or (load is LoadType.APPEND and self.config.save_watermark)
+
+    @property
+    def asks_source(self) -> bool:
+        """Whether only the source can tell that no row lies below the range: nothing was read before."""
+        values = {} if self.state is None else self.state.values
+        unknown = all(values.get(each) is None for each in self._columns)
+        return self.config.save_watermark and not self.skip_gap and unknown
+
+    def plan(self, now: datetime) -> ColumnPlan:
+        """The whole range as one chunk; refuses bounds that do not fit the watermark."""
+        sink = self.place.pipeline.sink
+        load = sink.load
+        if sink.format is not SinkFormat.DELTA:
+            raise ConfigError((f"{self._name}: a replay needs the log of a Delta table, and sink.format is parquet",))
+        if load.type.reads_everything:
+            raise ConfigError(
+                (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)
+            )
+        return plan_columns(
+            self.place.pipeline.name,
+            self.place.source,
+            load,
+            self.state,
+            0,
+            now,
+            chunk=Chunk(self.config.start, self.config.end),
+            chunk_column=self.config.chunk_column,
+        )
+
+    def check(self) -> None:
+        """Refuse to save an end after which production would leave rows out or read them twice."""
+        if not self.config.save_watermark:
+            return
+        if self.elsewhere:
+            raise ConfigError(
+                (f"{self._name}: the rows go into another table, so the watermark is not moved; leave it out",)
+            )
+        self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
+        if self.place.pipeline.sink.load.type is LoadType.APPEND:
+            self._check_edges()
+
+    def check_source(self, reader: Reader) -> None:
+        """Refuse to jump over rows below the range; where the source cannot be asked, it may have some."""
+        if reader.fixed_first:
+            upper = Bound(self.config.start)
+            ranges = tuple(ColumnRange(each, upper=upper) for each in self._columns)
+            seen = reader.greatest(RowFilter(ranges, extra=self.place.source.filter_expression))
+            if all(value is None for value in seen.values.values()):
+                return
+        self._check_handover(self.config, skip_gap=False)
+
+    def _check_edges(self) -> None:
+        """All watermarks pass an edge together, or a run between two chunks would append rows of the first again."""
+        for chunk in self.config.chunks()[:-1]:
+            try:
+                part = replace(self.config, end=chunk.high, chunk_interval=None)
+                self._check_handover(part, skip_gap=True)
+            except WatermarkError as error:
+                raise WatermarkError(
+                    f"{self._name}: the chunk that ends at {text_of(chunk.high)} ends between the watermarks of "
+                    f"{', '.join(self._columns)}: a run after it would append its rows again",
+                    "use longer chunks, or none",
+                ) from error
+
+    def _check_handover(self, config: ReplayConfig, *, skip_gap: bool) -> None:
+        source, load = self.place.source, self.place.pipeline.sink.load
+        check_handover(self._name, source, load, self.state, config, skip_gap=skip_gap)
+
+    def warnings(self) -> Iterator[str]:
+        """What would go wrong later, and is the user's to decide."""
+        pipeline, source = self.place.pipeline, self.place.source
+        if self.elsewhere or self.state is None or pipeline.sink.load.type is not LoadType.APPEND:
+            return
+        doubled = doubled_by_production(source, pipeline.sink.load, self.state, self.config)
+        if doubled:
+            yield (
+                f"the range ends above the watermark of {', '.join(doubled)}: the next run appends those rows again; "
+                "end at the watermark, or save it"
+            )
+        elif self.config.chunk_column is not None and self._columns != source.watermark_columns:
+            yield (
+                f"the range is one of {self.config.chunk_column}: rows in it that are new by the watermark are "
+                "appended again by the next run; run the pipeline first"
+            )
+
+    def notes(self) -> Iterator[str]:
+        """What it means."""
+        load = self.place.pipeline.sink.load.type
+        if load in (LoadType.APPEND, LoadType.MERGE_OVERWRITE):
+            yield "the rows of each chunk take the place of those that the table has in its range"
+        if self.in_order:
+            yield "chunks are loaded one after the other, and none after one that failed"
+        if self.asks_source:
+            yield "nothing was read before: the source is asked first whether it has rows below the range"
