@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,16 @@ def test_a_source_of_columns_has_no_path_as_its_watermark(lake: ColumnLake) -> N
     lake.run()
     with pytest.raises(TidegateError, match="something else"):
         set_watermark(lake.config, "orders", to="date=1/a")
+
+
+def test_a_watermark_column_that_was_left_out_and_comes_back_doubles_nothing(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["id", "at"]})
+    lake.arrive({"id": 1, "at": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert lake.run().ok
+    lake.source_settings = {"watermark_columns": ["id"]}
+    lake.arrive({"id": 2, "at": datetime(2026, 1, 2, tzinfo=UTC)})
+    assert lake.run().ok
+    lake.source_settings = {"watermark_columns": ["id", "at"]}
+    report = lake.run()
+    assert "at was added to watermark_columns" in str(report.sources[0].error)
+    assert lake.ids() == [1, 2]

@@ -70,6 +70,7 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
         runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
         return Fixed(plan.reads, before, runtime, replace(plan.reads, extra=None))
     columns = plan.reads.columns
+    before = before.only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
     for each in columns[:1] if is_cursor else columns:
@@ -183,7 +184,7 @@ class _Planning:
                 yield f"{column} is new among the watermark columns: every row with a value in it is read again"
         gone = sorted(set(self._state.values) - set(self._columns))
         if gone:
-            yield f"the watermark of {', '.join(gone)} is kept, but not used: not among watermark_columns"
+            yield f"the watermark of {', '.join(gone)} is forgotten with the next rows: not among watermark_columns"
         if self.lag_until is not None:
             yield f"rows later than {self.lag_until.isoformat()} wait for a later run (safety_lag)"
 
