@@ -17,8 +17,8 @@ from tidegate.planning.column_plan import Fixed as Fixed
 from tidegate.planning.replay_handover import chunk_columns
 from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
-from tidegate.watermarks.look_back import check_zone, lowered
+from tidegate.watermarks.column_values import are_comparable, described, is_above, is_finite
+from tidegate.watermarks.look_back import lowered, moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.serializer import is_watermark_empty
 from tidegate.watermarks.windows import SourceRuntime
@@ -165,7 +165,7 @@ class _Planning:
         caps = {}
         for column in known:
             value = self.stored.get(column)
-            cap = None if value is None else _moment_like(value, self.lag_until, self._source.source_timezone)
+            cap = None if value is None else moment_like(value, self.lag_until, self._source.source_timezone)
             if value is not None and cap is not None:
                 caps[column] = cap if is_above(cap, value) else value
         return caps
@@ -275,16 +275,5 @@ def _within_lag(plan: ColumnPlan, value: Value | None) -> Value | None:
     """The value, or the latest that safety_lag allows."""
     if value is None or plan.lag_until is None:
         return value
-    cap = _moment_like(value, plan.lag_until, plan.source_timezone)
+    cap = moment_like(value, plan.lag_until, plan.source_timezone)
     return cap if cap is not None and is_above(value, cap) else value
-
-
-def _moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
-    """The moment as a value of the same kind; None for kinds that are no points in time."""
-    kind = kind_of(value)
-    if kind not in TEMPORAL:
-        return None
-    if kind == "datetime":
-        return moment
-    local = moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None)
-    return local if kind == "datetime_naive" else local.date()

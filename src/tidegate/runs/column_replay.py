@@ -31,6 +31,7 @@ from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.replay_checks import ReplayChecks
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.explaining import explained
+from tidegate.sources.reading import Reader
 from tidegate.specs import Location, PipelineSpec
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
@@ -38,6 +39,7 @@ from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import are_comparable, described, is_above
+from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +126,7 @@ class ColumnReplay:
         production = self._place.state_of(self._place.open(read_only=True))
         checks = ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap)
         predicate = explained(self._place.source, checks.plan(self._clock()).reads)
-        checks.check()
+        checks.check(self._clock())
         record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
@@ -203,21 +205,27 @@ class ColumnReplay:
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
         bounds = fixed(plan, None, {})
         since = self._since(chunk)
-        frame = self._lane.reader(source, self._pipeline.schema, now).read(bounds.rows)
+        reader = self._lane.reader(source, self._pipeline.schema, now)
+        frame = reader.read(bounds.rows)
         area = new_work_area(record.positions.site.key, self._pipeline.sink.table)
         with _removed_on_failure(record, area):
             task = row_task(self._pipeline, source, self._lane.columns(frame), work=area.location)
             written = self._lane.write_rows(frame, task)
-            self._check_kind(bounds, written)
+            self._check_kind(bounds.rows, reader, written)
             failpoint("runs.read")
         return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area, since)
 
-    def _check_kind(self, bounds: Fixed, written: RowsWritten) -> None:
-        """A bound that is saved must be one that the column's values can be compared with: no date among times."""
-        if not self._config.save_watermark:
+    def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
+        """A bound that is saved must be one that the column's values can be compared with: no date among times.
+
+        A source that knows its greatest values tells them as production will see them: rows have every time as a
+        moment, also where the column has no zone.
+        """
+        if not self._config.save_watermark or not written.rows:
             return
-        for column in bounds.rows.columns:
-            value = written.greatest.get(column)
+        seen = reader.greatest(rows).values if reader.fixed_first else written.greatest
+        for column in rows.columns:
+            value = seen.get(column)
             if value is not None and not are_comparable(value, self._config.end):
                 raise WatermarkError(
                     f"{'/'.join(self._names)}: the replay ends at {described(self._config.end)}, and {column!r} has "
