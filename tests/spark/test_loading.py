@@ -194,6 +194,21 @@ def test_a_chunk_of_a_replay_takes_the_place_of_what_is_there(spark: SparkSessio
     assert (table.rows(), positions(table)) == (expected, [1, 2, 3, 4])
 
 
+def test_a_chunk_of_a_replay_has_each_key_once_where_production_has(spark: SparkSession, tmp_path: Path) -> None:
+    table = LoadedTable(spark, tmp_path, Load(deduplicate=("id",)))
+    table.load([(1, 1, "a"), (2, 5, "b"), (2, 6, "c")])
+    assert table.rows() == [(1, 1, "a"), (2, 6, "c")]
+    table.load([(2, 5, "b"), (2, 6, "c")], window=window(u=(5, 6)), chunk=True)
+    assert table.rows() == [(1, 1, "a"), (2, 6, "c")]
+
+
+def test_a_chunk_of_a_replay_does_not_undo_what_was_merged_later(spark: SparkSession, tmp_path: Path) -> None:
+    table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_UPSERT))
+    table.load([(1, 9, "new"), (2, 5, "b"), (4, None, "d")])
+    table.load([(1, 5, "old"), (2, 5, "B"), (3, 6, "c"), (4, 6, "D")], window=window(u=(5, 8)), chunk=True)
+    assert table.rows() == [(1, 9, "new"), (2, 5, "B"), (3, 6, "c"), (4, 6, "D")]
+
+
 def test_a_table_with_deletion_vectors_and_column_mapping_takes_a_merge(spark: SparkSession, tmp_path: Path) -> None:
     table = LoadedTable(spark, tmp_path, replacing())
     spark.sql(

@@ -129,9 +129,9 @@ def inserted(columns: Sequence[str], called: Mapping[str, str] | None = None) ->
     return f"({', '.join(map(quoted, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
 
 
-def updated(columns: Sequence[str]) -> str:
+def updated(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The assignments of an UPDATE."""
-    return ", ".join(f"{quoted(name)} = {_of_batch(name, None)}" for name in columns)
+    return ", ".join(f"{quoted(name)} = {_of_batch(name, called)}" for name in columns)
 
 
 def _of_batch(name: str, called: Mapping[str, str] | None) -> str:

@@ -51,7 +51,7 @@ def strategy_of(
 
     match load.type:
         case LoadType.APPEND if chunk and part is not None:
-            return ReplaceWindow(part, guard)
+            return ReplaceWindow(part, guard, keys(load.deduplicate) if load.deduplicate else None)
         case LoadType.APPEND if load.deduplicate:
             return Deduplicated(keys(load.deduplicate), part)
         case LoadType.APPEND:
@@ -64,7 +64,7 @@ def strategy_of(
                 )
             return Overwrite()
         case LoadType.MERGE_UPSERT:
-            return Upsert(keys(load.merge_keys))
+            return Upsert(keys(load.merge_keys), part if chunk else None)
         case LoadType.MERGE_OVERWRITE:
             replaces = part if chunk or load.replace_by_watermark else None
             return KeyOverwrite(keys(load.merge_keys), replaces, guard)

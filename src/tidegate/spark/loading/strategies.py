@@ -82,17 +82,27 @@ class Overwrite(_Plain):
 
 @dataclass(frozen=True)
 class ReplaceWindow(_Plain):
-    """Rows take the place of those that the table has in the window; for a replay into a table that only grows."""
+    """Rows take the place of those that the table has in the window; for a replay into a table that only grows.
+
+    With ``keys`` each comes once, as when production appends them.
+    """
 
     window: TableWindow
     guard: Guard
+    keys: Keys | None = None
     looks_twice = True
 
     def check(self, rows: DataFrame) -> None:
         self.window.check(tuple(rows.columns))
+        if self.keys is not None:
+            self.keys.check(rows)
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        return rows if self.keys is None else self.keys.latest(rows)
 
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
+        rows = self.first(rows)
         condition = self.window.condition(target.columns)
         if rows.isEmpty():
             self.guard.check_empty(rows, target, condition)
@@ -117,17 +127,27 @@ class _Keyed(_Plain):
 
 @dataclass(frozen=True)
 class Upsert(_Keyed):
-    """Rows whose key the table has take the place of what it has, the others are added."""
+    """Rows whose key the table has take the place of what it has, the others are added.
+
+    ``chunk`` is the window of a replay: what the table has later than that is newer than the rows, and stays.
+    """
+
+    chunk: TableWindow | None = None
 
     def first(self, rows: DataFrame) -> DataFrame:
         return self.once(rows)[0]
 
     def save(self, rows: DataFrame, target: Target) -> None:
+        assert target.columns is not None
         rows, survey = self.once(rows)
+        later = None if self.chunk is None else self.chunk.later(target.columns)
+        called = {} if self.chunk is None or later is None else _renamed(self.chunk)
+        matched = "WHEN MATCHED" if later is None else f"WHEN MATCHED AND NOT coalesce({later}, false)"
         others = [name for name in rows.columns if name not in self.keys.names]
-        update = [f"WHEN MATCHED THEN UPDATE SET {updated(others)}"] if others else []
-        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns)}"
-        target.merge(rows, equal_keys(self.keys.names, nulls=survey.has_nulls), *update, insert)
+        update = [f"{matched} THEN UPDATE SET {updated(others, called)}"] if others else []
+        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
+        same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
+        target.merge(rows.withColumnsRenamed(called), same, *update, insert)
 
 
 @dataclass(frozen=True)
@@ -146,11 +166,15 @@ class Deduplicated(_Keyed):
         assert target.columns is not None
         rows, survey = self.once(rows)
         window = "true" if self.window is None else self.window.condition(target.columns)
-        mine = () if self.window is None else self.window.columns
-        called = {name: f"__tidegate_{number}" for number, name in enumerate(mine)}
+        called = {} if self.window is None else _renamed(self.window)
         same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
         insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
         target.merge(rows.withColumnsRenamed(called), f"{same} AND ({window})", insert)
+
+
+def _renamed(window: TableWindow) -> dict[str, str]:
+    """Other names in the batch for the columns of a window of the table."""
+    return {name: f"__tidegate_{number}" for number, name in enumerate(window.columns)}
 
 
 @dataclass(frozen=True)

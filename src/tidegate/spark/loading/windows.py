@@ -65,6 +65,16 @@ class TableWindow:
         ranges = tuple(self._zoned(each) if each.column in moments else each for each in rows.ranges)
         return predicate(replace(rows, ranges=ranges), Dialect.SPARK) or "true"
 
+    def later(self, columns: pa.Schema) -> str | None:
+        """The rows above the window in SQL; None where the table does not have its columns."""
+        ranges = tuple(
+            ColumnRange(each.column, Bound(each.upper.value, inclusive=not each.upper.inclusive))
+            for each in self.rows.ranges
+            if each.upper is not None
+        )
+        is_known = bool(ranges) and all(name in columns.names for name in self.columns)
+        return replace(self, rows=RowFilter(ranges)).condition(columns) if is_known else None
+
     def check(self, columns: tuple[str, ...]) -> None:
         """``SchemaMismatch`` where the rows to write do not have the columns of the window."""
         for each, name in zip(self.rows.columns, self.columns, strict=True):
