@@ -41,6 +41,10 @@ class JdbcStatements:
         """The language of the database."""
         return dialect_of(self.read.url)
 
+    def sorts_as_we_do(self, column: str) -> bool:
+        """Whether the values of ``column`` have one order here and there; in another, ranges of text overlap."""
+        return column not in self.texts or self.dialect in (*_BY_CODE_POINTS, Dialect.SQLITE)
+
     def rows(self, rows: RowFilter, *, percent: float | None = None) -> str:
         """The rows that match; with ``percent`` those on that share of the table's pages, taken at random."""
         condition = predicate(rows, self.dialect)

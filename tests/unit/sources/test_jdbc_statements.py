@@ -121,3 +121,18 @@ def test_the_same_read_makes_the_same_text() -> None:
         == TABLE.rows(rows)
         == 'SELECT * FROM orders WHERE ("a" > 1.50 OR "b" IS NOT NULL) AND (x = 1 or y)'
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "column", "expected"),
+    [
+        ("jdbc:postgresql://db/x", "name", True),
+        ("jdbc:sqlite:x.db", "name", True),
+        ("jdbc:oracle:thin:@db:1521:x", "name", False),
+        ("jdbc:db2://db/x", "name", False),
+        ("jdbc:db2://db/x", "id", True),
+    ],
+)
+def test_text_is_divided_only_where_its_order_is_known(url: str, column: str, expected: bool) -> None:
+    statements = JdbcStatements(JdbcRead(url, table="t"), ("id", "name"), frozenset({"name"}))
+    assert statements.sorts_as_we_do(column) is expected

@@ -90,9 +90,9 @@ class JdbcReader:
     def _conditions(self, rows: RowFilter) -> tuple[str, ...]:
         """One condition per connection: equal shares, each of ``fetch_size`` rows at least."""
         column = self._partition_column(rows)
-        if column is None or self._parallelism < 2:
-            return ()
         statements = self._statements(rows)
+        if column is None or self._parallelism < 2 or not statements.sorts_as_we_do(column):
+            return ()
         found = count_in(self._connection.asked(statements.count(rows))[0]["found"])
         parts = min(self._parallelism, found // self._read.fetch_size)
         if parts < 2:
