@@ -262,8 +262,9 @@ def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
         data["tie_break"] = list(load.tie_break)
     if load.type is LoadType.MERGE_OVERWRITE:
         data["replace_by_watermark"] = load.replace_by_watermark
-    if load.replace_by_watermark:
+    if load.type is LoadType.MERGE_OVERWRITE:
         data["max_delete_fraction"] = load.max_delete_fraction
+    if load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE):
         data["allow_empty_window"] = load.allow_empty_window
     if load.type is LoadType.APPEND:
         data["deduplicate"] = list(load.deduplicate)

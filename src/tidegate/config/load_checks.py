@@ -18,7 +18,9 @@ _OF_LOADS = {
     "scd2_attributes": ("scd2",),
     "tie_break": ("append", "merge_upsert", "scd2"),
 }
-_OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
+_OF_WINDOWS = {"max_delete_fraction": ("merge_overwrite",), "allow_empty_window": ("append", "merge_overwrite")}
+"""Guards of a replaced window, and the loads of which a replay replaces one."""
+
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
 """Keys of a sink that are about Delta tables."""
@@ -49,9 +51,9 @@ def _key_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Prob
         if given and kind not in kinds:
             text = f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}"
             yield problem(root, (*at, key), text)
-    for key in _OF_WINDOWS:
-        if sink.get(key) is not None and not is_on(sink, "replace_by_watermark"):
-            text = "is about replaced windows; set replace_by_watermark: true, or remove it"
+    for key, kinds in _OF_WINDOWS.items():
+        if sink.get(key) is not None and kind not in kinds:
+            text = f"is about replaced windows; allowed: with {', '.join(kinds)}"
             yield problem(root, (*at, key), text)
 
 

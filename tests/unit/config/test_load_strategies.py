@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tidegate import load
 from tidegate.column_specs import Load, LoadType
 from tidegate.specs import ProjectSpec, SinkFormat
 
@@ -120,12 +122,12 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
             "sink.replace_by_watermark: means nothing with load_type merge_upsert; allowed: with merge_overwrite",
         ),
         (
-            f"load_type: merge_overwrite, {MERGE}, max_delete_fraction: 0.1",
+            f"load_type: merge_upsert, {MERGE}, max_delete_fraction: 0.1",
             BACK,
-            "sink.max_delete_fraction: is about replaced windows; set replace_by_watermark: true, or remove it",
+            "sink.max_delete_fraction: is about replaced windows; allowed: with merge_overwrite",
         ),
         (
-            f"load_type: merge_overwrite, {MERGE}, allow_empty_window: true",
+            f"load_type: merge_upsert, {MERGE}, allow_empty_window: true",
             BACK,
             "sink.allow_empty_window: is about replac",
         ),
@@ -320,3 +322,16 @@ def test_what_a_parquet_destination_cannot_do_is_refused(problems: Problems, sin
 def test_file_sources_write_delta_tables(problems: Problems) -> None:
     (line,) = problems("source: {path: in}\nsink: {path: lake, format: parquet}\n" + STATE)
     assert "sink.format: file sources keep their positions in the log of a Delta table; set format: delta" in line
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "allow_empty_window: true",
+        f"load_type: merge_overwrite, {MERGE}, allow_empty_window: true, max_delete_fraction: 1",
+    ],
+)
+def test_the_guards_of_a_replay_can_be_set_without_replace_by_watermark(tmp_path: Path, sink: str) -> None:
+    path = tmp_path / "pipelines.yml"
+    path.write_text(file(sink, "watermark_columns: [at]"), encoding="utf-8")
+    assert load(path).pipelines[0].sink.load.allow_empty_window
