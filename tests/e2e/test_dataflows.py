@@ -1,17 +1,16 @@
-"""Replays and windows from Python: plans that start no Spark, bounds as text, several dataflows at once."""
+"""Replays from Python: plans that start no Spark, bounds as text, several dataflows at once."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.column_lake import ColumnLake
-from tidegate import DataFlow, ReplayConfig, SourceRuntime, replay_range, run_replay
+from tidegate import DataFlow, ReplayConfig, replay_range, run_replay
 from tidegate.errors import ConfigError, WatermarkError
 from tidegate.replay_reports import ColumnReplayReport
 from tidegate.spark.arrow_lane import SparkArrowLane
@@ -23,7 +22,6 @@ pipelines:
     sink: {table_uri: lake/events}
     schema: {fields: [{name: id, type: int64}]}
 """
-WINDOW = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True}
 
 
 @pytest.fixture
@@ -112,24 +110,3 @@ def test_a_source_that_shares_its_table_is_not_replayed_there(lake: ColumnLake) 
     assert replay_range(config, "orders", "asia", into="lake/asia", **bounds).chunks  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="several sources"):
         replay_range(config, "orders", **bounds)  # type: ignore[arg-type]
-
-
-def test_a_dataflow_knows_its_id_and_its_window(tmp_path: Path) -> None:
-    source = {"watermark_columns": ["at"], "configure": {"backward_days": 2}}
-    lake = ColumnLake(tmp_path, source_settings=source, sink_settings=WINDOW)
-    flow = DataFlow(lake.config, "orders", "default")
-    assert (flow.dataflow_id, repr(flow), flow.watermark_window) == (
-        "orders/default",
-        "DataFlow('orders/default')",
-        None,
-    )
-    runtime = SimpleNamespace(watermark_before={"at": 5}, watermark_effective={"at": 3}, watermark_after={"at": 9})
-    assert flow.apply_watermark_window(runtime) == {"at": (3, 9)}
-    assert flow.watermark_window == {"at": (3, 9)}
-    assert flow.apply_watermark_window(SourceRuntime(None, None, {"at": 9})) is None
-    assert flow.watermark_window is None
-
-
-def test_a_dataflow_that_replaces_nothing_has_no_window(lake: ColumnLake) -> None:
-    flow = DataFlow(lake.config, "orders")
-    assert flow.apply_watermark_window(SourceRuntime({"at": 5}, {"at": 3}, {"at": 9})) is None
