@@ -39,6 +39,11 @@ class ReplayChecks:
         return chunk_columns(self.place.source, self.config.chunk_column)
 
     @property
+    def _replaces(self) -> bool:
+        """Whether all rows of the table in the range give way, whoever brought them."""
+        return self.place.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
+
+    @property
     def in_order(self) -> bool:
         """Whether chunks are committed one after the other, and none after one that failed.
 
@@ -64,6 +69,7 @@ class ReplayChecks:
             raise ConfigError(
                 (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)
             )
+        self._check_alone()
         return plan_columns(
             self.place.pipeline.name,
             self.place.source,
@@ -74,6 +80,18 @@ class ReplayChecks:
             chunk=Chunk(self.config.start, self.config.end),
             chunk_column=self.config.chunk_column,
         )
+
+    def _check_alone(self) -> None:
+        pipeline = self.place.pipeline
+        names = (*(each.name for each in pipeline.sources), *(each.name for each in pipeline.column_sources))
+        others = [name for name in names if name != self.place.source.name]
+        if others and self._replaces and not self.elsewhere:
+            raise ConfigError(
+                (
+                    f"{self._name}: the table has rows of {', '.join(others)}, too, and a chunk would take their "
+                    "place; replay into another table",
+                )
+            )
 
     def check(self) -> None:
         """Refuse to save an end after which production would leave rows out or read them twice."""
@@ -133,8 +151,7 @@ class ReplayChecks:
 
     def notes(self) -> Iterator[str]:
         """What it means."""
-        load = self.place.pipeline.sink.load.type
-        if load in (LoadType.APPEND, LoadType.MERGE_OVERWRITE):
+        if self._replaces:
             yield "the rows of each chunk take the place of those that the table has in its range"
         if self.in_order:
             yield "chunks are loaded one after the other, and none after one that failed"
