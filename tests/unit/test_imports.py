@@ -50,6 +50,7 @@ ONLY_IN = {
     "click": {"cli"},
     "prometheus_client": {"web"},
     "sqlalchemy": {"state/providers/sql.py"},
+    "pyiceberg": {"sources/iceberg.py"},
 }
 
 
