@@ -57,7 +57,7 @@ from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 _METADATA = re.compile(r"(?:^|/)v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?$")
-_PLAIN = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.?)+")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = 400
 """More than any number that a bound can be has."""
 
@@ -208,9 +208,10 @@ def _keeps_names(table: StaticTable) -> bool:
     schemas = table.schemas()
     if sorted(schemas) != list(range(len(schemas))):
         return False
-    numbers = _numbers(table.schema())
+    present = table.schema()
+    numbers = _numbers(present)
     names = {number: name for name, number in numbers.items()}
-    return all(_PLAIN.fullmatch(name) for name in numbers) and all(
+    return all(_PLAIN.fullmatch(present.find_field(number).name) for number in names) and all(
         numbers.get(name, number) == number and names.get(number, name) == name
         for earlier in schemas.values()
         for name, number in _numbers(earlier).items()

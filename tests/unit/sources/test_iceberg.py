@@ -182,8 +182,9 @@ def test_names_are_kept_until_one_changes(small: Table) -> None:
     assert ids(opened(small).planned(above("number", 1))) == [2]
 
 
-def test_a_name_that_files_cannot_have_is_not_kept(tmp_path: Path) -> None:
-    table = new_table(tmp_path, "odd", Schema(NestedField(1, "order id", IntegerType())))
+@pytest.mark.parametrize("name", ["order id", "order.id", "1st"])
+def test_a_name_that_files_cannot_have_is_not_kept(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path, "odd", Schema(NestedField(1, name, IntegerType())))
     assert not opened(table).keeps_names
 
 
