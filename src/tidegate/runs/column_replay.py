@@ -86,7 +86,7 @@ class ColumnReplay:
         self._clock = clock
         self._names = (place.pipeline.name, place.source.name)
         self._pipeline = place.pipeline if into is None else _into(place.pipeline, into)
-        self._positions = _positions(place, self._pipeline)
+        self._positions = replay_positions(place, self._pipeline)
         self._in_order = self._pipeline.sink.load.type is LoadType.SCD2
         self._workers = 1 if self._in_order else max(1, max_workers)
         self._is_elsewhere = into is not None
@@ -362,7 +362,7 @@ def _into(pipeline: PipelineSpec, table: Location) -> PipelineSpec:
     return replace(pipeline, sink=replace(pipeline.sink, table=table))
 
 
-def _positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:
+def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:
     """Where the record of replays of this source is kept, in the table that is written."""
     site = place.positions.site
     store = open_store(pipeline.sink.table)
