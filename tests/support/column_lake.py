@@ -140,7 +140,6 @@ class ColumnLake:
     rows: list[dict[str, Any]] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
     seen: list[Event] = field(default_factory=list)
-    schema: pa.Schema = SCHEMA
 
     @property
     def config(self) -> Path:
