@@ -93,6 +93,7 @@ class ColumnReplay:
         predicate = explained(self._place.source, checks.plan(self._clock()).reads)
         checks.check()
         record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+        checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
         warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
         about = ColumnReplayReport(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.column_specs import LoadType
-from tidegate.errors import ConfigError, WatermarkError
+from tidegate.errors import ConfigError, TableError, WatermarkError
 from tidegate.planning.column_plan import ColumnPlan
 from tidegate.planning.column_planner import plan_columns
 from tidegate.planning.replay_handover import check_handover, chunk_columns, doubled_by_production
@@ -15,6 +15,9 @@ from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
 from tidegate.specs import SinkFormat
+from tidegate.state.pending import COMMITTER
+from tidegate.state.references import sources_of
+from tidegate.state.store import PositionStore
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
@@ -104,6 +107,21 @@ class ReplayChecks:
         self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
         if self.place.pipeline.sink.load.type is LoadType.APPEND:
             self._check_edges()
+
+    def check_alone(self, record: PositionStore) -> None:
+        """Refuse to replace a range of a table that others write, too: their rows in it would go.
+
+        ``record`` is the position of the replay in the table that is written.
+        """
+        site, load = record.site, self.place.pipeline.sink.load.type
+        others = sources_of(site.store) - {COMMITTER, self.place.key, site.key}
+        if others and self._replaces:
+            named = ", ".join(sorted(map(str, others)))
+            raise TableError(
+                f"{self._name}: a replay by {load} takes the place of all rows in its range, and {site.uri} also has "
+                f"those of {named}, which would be deleted",
+                "replay into another table (--into) and take the rows from there",
+            )
 
     def check_source(self, reader: Reader) -> None:
         """Refuse to jump over rows below the range; where the source cannot be asked, it may have some."""
