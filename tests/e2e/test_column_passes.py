@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from support.column_lake import ColumnLake
-from tidegate import plan, reset_watermark, set_watermark, show_watermarks, status, watermark_history
+from tidegate import metadata_provider, plan, reset_watermark, set_watermark, show_watermarks, status, watermark_history
 from tidegate.errors import TidegateError
 
 
@@ -113,3 +114,32 @@ def test_a_source_of_columns_has_no_path_as_its_watermark(lake: ColumnLake) -> N
     lake.run()
     with pytest.raises(TidegateError, match="something else"):
         set_watermark(lake.config, "orders", to="date=1/a")
+
+
+def test_a_watermark_column_that_was_left_out_and_comes_back_doubles_nothing(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["id", "at"]})
+    lake.arrive({"id": 1, "at": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert lake.run().ok
+    lake.source_settings = {"watermark_columns": ["id"]}
+    lake.arrive({"id": 2, "at": datetime(2026, 1, 2, tzinfo=UTC)})
+    assert lake.run().ok
+    lake.source_settings = {"watermark_columns": ["id", "at"]}
+    report = lake.run()
+    assert "at was added to watermark_columns" in str(report.sources[0].error)
+    assert lake.ids() == [1, 2]
+
+
+def test_a_provider_that_differs_takes_the_watermark_of_the_log_when_that_is_set_again(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path, settings={"state": {"provider": "file", "url": "state"}})
+    lake.arrive({"id": 1}, {"id": 2})
+    assert lake.run().ok
+    provider = metadata_provider(str(tmp_path / "state"))
+    provider.update_watermark("orders/default", '{"id": 7}', job_id=None, dataflow_run_id=None)
+    assert not lake.run().ok
+    move = set_watermark(lake.config, "orders", values={"id": "2"})
+    assert move.applied
+    assert any("the state provider has another watermark" in note for note in move.notes)
+    assert provider.get_watermark("orders/default") == '{"id": 2}'
+    assert lake.run().ok
+    assert lake.ids() == [1, 2]
+    assert not set_watermark(lake.config, "orders", values={"id": "2"}).applied

@@ -15,6 +15,7 @@ from tidegate.api.opening import column_place_named
 from tidegate.errors import TableError
 from tidegate.runs.column_replay import ColumnReplay
 from tidegate.runs.running import Running
+from tidegate.sink.row_task import RowsWritten, RowTask
 from tidegate.watermarks.chunks import ReplayConfig
 
 
@@ -39,3 +40,69 @@ def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -
     with pytest.raises(TableError, match="others/default, which would be deleted"):
         ColumnReplay(place, InProcessColumnLane(), ReplayConfig(1, 3)).run()
     assert lake.ids() == [1, 1, 2, 2]
+
+
+class Overtaken(InProcessColumnLane):
+    """After each of the first ``times`` chunks is read, a row arrives and production runs."""
+
+    def __init__(self, lake: ColumnLake, times: int) -> None:
+        self.lake = lake
+        self.times = times
+
+    def write_rows(self, frame: pa.Table, task: RowTask) -> RowsWritten:
+        written = super().write_rows(frame, task)
+        if self.times:
+            self.times -= 1
+            self.lake.arrive({"id": max(row["id"] for row in self.lake.rows) + 1})
+            assert self.lake.run().ok
+        return written
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ColumnLake:
+    """Two rows, in the source and in the table."""
+    lake = ColumnLake(tmp_path)
+    lake.arrive({"id": 1}, {"id": 2})
+    assert lake.run().ok
+    return lake
+
+
+@pytest.mark.parametrize("save", [True, False])
+def test_a_chunk_does_not_delete_what_production_appended_after_it_was_read(lake: ColumnLake, save: bool) -> None:
+    assert lake.replay(1, 4, save=save, lane=Overtaken(lake, times=1)).ok
+    assert lake.run().ok
+    assert lake.ids() == [1, 2, 3]
+
+
+def test_a_chunk_that_production_always_overtakes_fails_and_changes_nothing(lake: ColumnLake) -> None:
+    report = lake.replay(1, 100, lane=Overtaken(lake, times=100))
+    assert not report.ok
+    assert "production committed while the chunk was read" in str(report.chunks[0].error)
+    assert lake.ids() == [row["id"] for row in lake.rows]
+
+
+def test_chunks_that_move_the_watermark_do_not_overtake_each_other(lake: ColumnLake) -> None:
+    lake.arrive(*({"id": number} for number in range(3, 9)))
+    lane = Counting()
+    assert lake.replay(1, 9, 2, save=True, lane=lane).ok
+    assert lane.reads == 5
+    assert lake.run().ok
+    assert lake.ids() == list(range(1, 9))
+
+
+class Counting(InProcessColumnLane):
+    """Counts the chunks that are read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def write_rows(self, frame: pa.Table, task: RowTask) -> RowsWritten:
+        self.reads += 1
+        return super().write_rows(frame, task)
+
+
+def test_a_chunk_below_the_watermark_is_read_once_whatever_production_appends(lake: ColumnLake) -> None:
+    lane = Overtaken(lake, times=100)
+    assert lake.replay(1, 2, lane=lane).ok
+    assert lane.times == 99
+    assert lake.ids() == [1, 2, 3]

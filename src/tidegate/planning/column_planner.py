@@ -17,8 +17,8 @@ from tidegate.planning.column_plan import Fixed as Fixed
 from tidegate.planning.replay_handover import chunk_columns
 from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
-from tidegate.watermarks.look_back import check_zone, lowered
+from tidegate.watermarks.column_values import are_comparable, described, is_above, is_finite
+from tidegate.watermarks.look_back import lowered, moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.serializer import is_watermark_empty
 from tidegate.watermarks.windows import SourceRuntime
@@ -70,6 +70,7 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
         runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
         return Fixed(plan.reads, before, runtime, replace(plan.reads, extra=None))
     columns = plan.reads.columns
+    before = before.only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
     for each in columns[:1] if is_cursor else columns:
@@ -164,7 +165,7 @@ class _Planning:
         caps = {}
         for column in known:
             value = self.stored.get(column)
-            cap = None if value is None else _moment_like(value, self.lag_until, self._source.source_timezone)
+            cap = None if value is None else moment_like(value, self.lag_until, self._source.source_timezone)
             if value is not None and cap is not None:
                 caps[column] = cap if is_above(cap, value) else value
         return caps
@@ -183,7 +184,7 @@ class _Planning:
                 yield f"{column} is new among the watermark columns: every row with a value in it is read again"
         gone = sorted(set(self._state.values) - set(self._columns))
         if gone:
-            yield f"the watermark of {', '.join(gone)} is kept, but not used: not among watermark_columns"
+            yield f"the watermark of {', '.join(gone)} is forgotten with the next rows: not among watermark_columns"
         if self.lag_until is not None:
             yield f"rows later than {self.lag_until.isoformat()} wait for a later run (safety_lag)"
 
@@ -274,16 +275,5 @@ def _within_lag(plan: ColumnPlan, value: Value | None) -> Value | None:
     """The value, or the latest that safety_lag allows."""
     if value is None or plan.lag_until is None:
         return value
-    cap = _moment_like(value, plan.lag_until, plan.source_timezone)
+    cap = moment_like(value, plan.lag_until, plan.source_timezone)
     return cap if cap is not None and is_above(value, cap) else value
-
-
-def _moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
-    """The moment as a value of the same kind; None for kinds that are no points in time."""
-    kind = kind_of(value)
-    if kind not in TEMPORAL:
-        return None
-    if kind == "datetime":
-        return moment
-    local = moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None)
-    return local if kind == "datetime_naive" else local.date()

@@ -14,6 +14,7 @@ from tidegate.errors import WatermarkError
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import is_above
+from tidegate.watermarks.look_back import moment_like
 
 
 def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
@@ -50,6 +51,18 @@ def check_handover(
             f"{name}: the replay ends at {replay.end}, above the watermark of {_listed(stored, passed)} and not above"
             f" that of {_listed(stored, ahead)}: rows new by the one and old by the other would be left out",
             "end above both, or do not save the watermark",
+        )
+
+
+def check_past(name: str, source: ColumnSource, replay: ReplayConfig, now: datetime) -> None:
+    """Refuse to save an end that is still to come: rows that appear below it would never be read."""
+    until = now if source.safety_lag is None else now - source.safety_lag
+    latest = moment_like(replay.end, until, source.source_timezone)
+    if latest is not None and is_above(replay.end, latest):
+        raise WatermarkError(
+            f"{name}: the replay ends at {replay.end}, later than {latest}, and saves that as the watermark: rows that"
+            " come before it would never be read",
+            "end at a time that has passed, or do not save the watermark",
         )
 
 

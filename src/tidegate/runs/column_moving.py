@@ -72,7 +72,8 @@ def _opened(place: ColumnPlace) -> tuple[Opened, ColumnState | None]:
 def _moved(
     place: ColumnPlace, opened: Opened, before: ColumnState | None, after: ColumnState, action: str, confirm: Confirm
 ) -> WatermarkMove:
-    same = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
+    is_there = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
+    same = is_there and place.has_same_copy(after)
     move = WatermarkMove(
         pipeline=place.pipeline.name,
         source=place.source.name,
@@ -99,6 +100,8 @@ def _remarks(place: ColumnPlace, before: ColumnState | None, after: ColumnState,
     if same:
         yield "the watermark is there already: nothing changes"
         return
+    if not place.has_same_copy(before):
+        yield "the state provider has another watermark, whose place this one takes"
     old = {} if before is None else before.values
     idempotent = place.pipeline.sink.load.type.is_idempotent
     for column in sorted({*old, *after.values}):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, WatermarkMode
+from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
@@ -15,7 +16,7 @@ from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.providers.copying import KIND as COPY
-from tidegate.state.providers.copying import ProviderCopy, check_copy, debt
+from tidegate.state.providers.copying import ProviderCopy, check_copy, debt, is_same
 from tidegate.state.providers.opening import provider_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.state.store import PositionStore
@@ -75,6 +76,16 @@ class ColumnPlace:
         if self.provider is None:
             return ()
         return (debt(str(self.key), after.text(), None if before is None else before.text()),)
+
+    def has_same_copy(self, state: ColumnState | None) -> bool:
+        """Whether the provider, if there is one, has this watermark; what it has may be no watermark at all."""
+        if self.provider is None:
+            return True
+        found = self.provider.get_watermark(str(self.key))
+        try:
+            return is_same(found, None if state is None else state.text())
+        except StateError:
+            return False
 
     def moving_both(self) -> ColumnPlace:
         """The same place for a person who moves the watermark: whatever the provider has is replaced."""

@@ -9,46 +9,79 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegate.errors import RunStopped, StorageError, TidegateError, WatermarkError
+from tidegate.column_specs import LoadType
+from tidegate.errors import RowsRefused, RunStopped, StorageError, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.planning.column_plan import Fixed
 from tidegate.planning.column_planner import fixed, plan_columns
+from tidegate.planning.replay_handover import chunk_columns
 from tidegate.replay_reports import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.replay_checks import ReplayChecks
-from tidegate.runs.replay_record import ReplayRecord
+from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.explaining import explained
+from tidegate.sources.reading import Reader
 from tidegate.specs import Location, PipelineSpec
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
-from tidegate.watermarks.column_values import are_comparable, described
+from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import are_comparable, described, is_above
+from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.runs.lanes import WaitingFrame
     from tidegate.sink.batches import Batch
     from tidegate.sink.row_task import RowsWritten
+    from tidegate.state.table import CommitNote
 
 Confirm = Callable[[ColumnReplayReport], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class _Gathered:
-    """The rows of a chunk, read once, in a work area."""
+    """The rows of a chunk, read once, in a work area.
+
+    ``since`` is where production was then; None where what it does later has nothing to do with the chunk.
+    """
 
     batch: Batch
     bounds: Fixed
     area: WorkArea
+    since: int | None
+
+
+class _Outdated(RowsRefused):
+    """Production committed after the rows of a chunk were read: they could take the place of later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CurrentFrame:
+    """A frame that is written only as long as its rows are current."""
+
+    frame: WaitingFrame
+    check: Callable[[], None]
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        return self.frame.columns(table)
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        self.check()
+        self.frame.write(note, table, new_columns=new_columns)
 
 
 class ColumnReplay:
@@ -81,6 +114,8 @@ class ColumnReplay:
         self._elsewhere = into is not None
         self._skip_gap = skip_gap
         self._fates: dict[int, ChunkReport] = {}
+        self._waiting: deque[int] = deque()
+        self._outdated: Counter[int] = Counter()
 
     def run(self, confirm: Confirm = lambda planned: True) -> ColumnReplayReport:
         """Carry out what is left if ``confirm`` agrees; a chunk that fails is in the report.
@@ -91,7 +126,7 @@ class ColumnReplay:
         production = self._place.state_of(self._place.open(read_only=True))
         checks = ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap)
         predicate = explained(self._place.source, checks.plan(self._clock()).reads)
-        checks.check()
+        checks.check(self._clock())
         record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
@@ -120,12 +155,13 @@ class ColumnReplay:
 
     def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
         """Read chunks, as many at once as there are workers, and commit them one after the other."""
-        queue = iter([number for number in range(len(record.chunks)) if number not in record.state.finished])
+        self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
         reading: dict[Future[_Gathered], int] = {}
         with ThreadPoolExecutor(workers) as pool:
             while True:
-                while len(reading) < workers and self._goes_on(in_order) and (number := next(queue, None)) is not None:
+                while len(reading) < workers and self._goes_on(in_order) and self._waiting:
+                    number = self._waiting.popleft()
                     reading[pool.submit(self._gathered, record, number)] = number
                 if not reading:
                     break
@@ -144,7 +180,11 @@ class ColumnReplay:
         except RunStopped:
             return
         except TidegateError as error:
-            self._tell(record, number, "failed", 0, str(error))
+            self._outdated[number] += 1
+            if isinstance(error, _Outdated) and self._outdated[number] < TRIES_AGAINST_OTHERS:
+                self._waiting.appendleft(number)
+            else:
+                self._tell(record, number, "failed", 0, str(error))
         else:
             self._tell(record, number, "done", rows)
 
@@ -164,21 +204,28 @@ class ColumnReplay:
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
         bounds = fixed(plan, None, {})
-        frame = self._lane.reader(source, self._pipeline.schema, now).read(bounds.rows)
+        since = self._since(chunk)
+        reader = self._lane.reader(source, self._pipeline.schema, now)
+        frame = reader.read(bounds.rows)
         area = new_work_area(record.positions.site.key, self._pipeline.sink.table)
         with _removed_on_failure(record, area):
             task = row_task(self._pipeline, source, self._lane.columns(frame), work=area.location)
             written = self._lane.write_rows(frame, task)
-            self._check_kind(bounds, written)
+            self._check_kind(bounds.rows, reader, written)
             failpoint("runs.read")
-        return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area)
+        return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area, since)
 
-    def _check_kind(self, bounds: Fixed, written: RowsWritten) -> None:
-        """A bound that is saved must be one that the column's values can be compared with: no date among times."""
-        if not self._config.save_watermark:
+    def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
+        """A bound that is saved must be one that the column's values can be compared with: no date among times.
+
+        A source that knows its greatest values tells them as production will see them: rows have every time as a
+        moment, also where the column has no zone.
+        """
+        if not self._config.save_watermark or not written.rows:
             return
-        for column in bounds.rows.columns:
-            value = written.greatest.get(column)
+        seen = reader.greatest(rows).values if reader.fixed_first else written.greatest
+        for column in rows.columns:
+            value = seen.get(column)
             if value is not None and not are_comparable(value, self._config.end):
                 raise WatermarkError(
                     f"{'/'.join(self._names)}: the replay ends at {described(self._config.end)}, and {column!r} has "
@@ -190,8 +237,16 @@ class ColumnReplay:
         """Commit the rows of a chunk with the record that has it finished; how many rows."""
         batch = gathered.batch
 
+        def check() -> None:
+            if gathered.since is not None and record.has_production_moved(gathered.since):
+                raise _Outdated(
+                    f"{'/'.join(self._names)}: production committed while the chunk was read, whose rows may be older",
+                    "replay it again, in shorter chunks or while production rests",
+                )
+
         def change(opened: Opened) -> Change:
-            frame = self._lane.load(batch, gathered.bounds.window, chunk=True)
+            check()
+            frame = _CurrentFrame(self._lane.load(batch, gathered.bounds.window, chunk=True), check)
             return Change(
                 state={},
                 embedded={},
@@ -208,6 +263,20 @@ class ColumnReplay:
                 return batch.rows
         remove_work(record.positions.site.store, gathered.area.directory)
         return 0
+
+    def _since(self, chunk: Chunk) -> int | None:
+        """Where production is, unless it never writes in the chunk again; versions find their own place anyway."""
+        load, source = self._pipeline.sink.load.type, self._place.source
+        if self._elsewhere or load is LoadType.SCD2:
+            return None
+        opened = self._place.positions.open(read_only=True)
+        state = self._place.state_of(opened) or ColumnState()
+        columns = chunk_columns(source, None)
+        by_watermark = chunk_columns(source, self._config.chunk_column) == columns
+        only_grows = load is LoadType.APPEND and source.look_back.is_off and by_watermark
+        passed = (state.values.get(each) for each in columns)
+        is_closed = only_grows and all(value is not None and not is_above(chunk.high, value) for value in passed)
+        return None if is_closed else opened.version
 
     def _report(self, about: ColumnReplayReport, record: ReplayRecord) -> ColumnReplayReport:
         chunks = tuple(self._chunk_report(record, number) for number in range(len(record.chunks)))

@@ -10,7 +10,7 @@ from tidegate.column_specs import LoadType
 from tidegate.errors import ConfigError, TableError, WatermarkError
 from tidegate.planning.column_plan import ColumnPlan
 from tidegate.planning.column_planner import plan_columns
-from tidegate.planning.replay_handover import check_handover, chunk_columns, doubled_by_production
+from tidegate.planning.replay_handover import check_handover, check_past, chunk_columns, doubled_by_production
 from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
@@ -96,7 +96,7 @@ class ReplayChecks:
                 )
             )
 
-    def check(self) -> None:
+    def check(self, now: datetime) -> None:
         """Refuse to save an end after which production would leave rows out or read them twice."""
         if not self.config.save_watermark:
             return
@@ -104,6 +104,7 @@ class ReplayChecks:
             raise ConfigError(
                 (f"{self._name}: the rows go into another table, so the watermark is not moved; leave it out",)
             )
+        check_past(self._name, self.place.source, self.config, now)
         self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
         if self.place.pipeline.sink.load.type is LoadType.APPEND:
             self._check_edges()

@@ -56,6 +56,11 @@ class ReplayRecord:
         self.state = _asked_for(place, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
+        self._moves: set[int] = set()
+
+    def has_production_moved(self, since: int) -> bool:
+        """Whether production committed after that position; what this replay moved itself does not count."""
+        return not self._moves.issuperset(range(since + 1, self._place.positions.position() + 1))
 
     def resume(self, *, fresh: bool) -> tuple[bool, str | None]:
         """Go on with an unfinished record of the same chunks, else with a new one: whether some are finished, and what
@@ -138,9 +143,10 @@ class ReplayRecord:
     def _move(self, handover: _Handover, change: Change) -> None:
         state = encoded(handover.after)
         debts = (*change.debts, *self._place.debts(handover.before, handover.after))
-        self._place.positions.commit(
+        after = self._place.positions.commit(
             handover.opened, replace(change, state=state, embedded=state, debts=debts, action=KIND)
         )
+        self._moves.add(after.version)
         self.saved = watermark_text(handover.after)
 
 

@@ -41,25 +41,45 @@ class Greatest:
         """Take in what was seen elsewhere."""
         if self._as_tuple:
             known = [values for values in (self._values, seen) if None not in values.values()]
-            self._values = dict(max(known, key=lambda values: [values[name] for name in self._columns], default=seen))
+            self._values = dict(max(known, key=self._place) if known else seen)
         else:
             self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
 
+    def _place(self, values: Mapping[str, Value | None]) -> list[tuple[bool, Value]]:
+        return [_rank(value) for name in self._columns if (value := values[name]) is not None]
+
     def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
-        return {name: _value(pc.max(batch.column(name))) for name in self._columns}
+        return {name: _value(_top(batch.column(name))) for name in self._columns}
 
     def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
         """The lexicographically greatest: of the rows that are greatest in one column, those that are in the next."""
         found: dict[str, Value | None] = {}
         for name in self._columns:
-            top = pc.max(batch.column(name))
+            top = _top(batch.column(name))
             found[name] = _value(top)
-            batch = batch.filter(pc.equal(batch.column(name), top))
+            batch = batch.filter(_is_top(batch.column(name), top))
         return found
 
 
 def _greater(values: Iterable[Value | None]) -> Value | None:
-    return max((value for value in values if value is not None), default=None)
+    return max((value for value in values if value is not None), key=_rank, default=None)
+
+
+def _rank(value: Value) -> tuple[bool, Value]:
+    """Not-a-number lies above every number, as Spark and databases have it: not seen, its row would come again."""
+    is_nan = value != value
+    return is_nan, 0.0 if is_nan else value
+
+
+def _top(column: pa.Array) -> pa.Scalar:
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return pa.scalar(float("nan"), column.type)
+    return pc.max(column)
+
+
+def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
+    value = top.as_py()
+    return pc.equal(column, top) if value == value else pc.is_nan(column)
 
 
 def _value(scalar: pa.Scalar) -> Value | None:

@@ -41,6 +41,11 @@ class ColumnState:
                 )
         return cls(values, inclusive & values.keys(), updated)
 
+    def only(self, columns: Sequence[str]) -> ColumnState:
+        """The state without what other columns had: rows go by them, so that their values tell nothing later."""
+        values = {each: value for each, value in self.values.items() if each in columns}
+        return replace(self, values=values, inclusive=self.inclusive & values.keys())
+
     def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
         """The state after a read in which ``seen`` were the greatest values: never backwards, null replaces nothing.
 

@@ -68,6 +68,17 @@ def lowered(stored: Value, look_back: LookBack, now: datetime, source_timezone: 
     raise WatermarkError(f"the configured look-back does not fit the stored watermark {described(stored)}", remedy)
 
 
+def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
+    """The moment as a value of the same kind; None for kinds that are no points in time."""
+    kind = kind_of(value)
+    if kind not in TEMPORAL:
+        return None
+    if kind == "datetime":
+        return moment
+    local = moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None)
+    return local if kind == "datetime_naive" else local.date()
+
+
 def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
     """What stands there about look-back; None if nothing does."""
     flat = {key.removeprefix("backward_"): value for key, value in configure.items() if key.startswith("backward_")}

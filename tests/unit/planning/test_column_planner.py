@@ -112,10 +112,10 @@ def test_a_column_added_later_reads_its_rows_again_where_that_doubles_nothing() 
     assert any("b is new among the watermark columns" in note for note in plan.notes)
 
 
-def test_a_column_that_is_no_longer_used_keeps_its_watermark() -> None:
+def test_a_column_that_is_no_longer_used_loses_its_watermark_with_the_next_rows() -> None:
     found = fixing(source("a"), {"a": 1, "old": 9}, {"a": 2})
-    assert found.state.values == {"a": 2, "old": 9}
-    assert any("old is kept" in note for note in planned(source("a"), ColumnState({"a": 1, "old": 9})).notes)
+    assert found.state.values == {"a": 2}
+    assert any("old is forgotten" in note for note in planned(source("a"), ColumnState({"a": 1, "old": 9})).notes)
 
 
 def test_nothing_new_is_nothing() -> None:

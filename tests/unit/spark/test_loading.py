@@ -93,6 +93,15 @@ def test_times_without_a_zone_are_compared_as_the_table_has_them(kind: pa.DataTy
     assert condition in window.condition(pa.schema([("u", kind)]))
 
 
+def test_a_day_begins_at_the_midnight_of_the_source() -> None:
+    low, high = Bound(date(2026, 1, 2), inclusive=True), Bound(date(2026, 1, 3))
+    window = TableWindow(RowFilter((ColumnRange("u", low, high),)), "p/db", {}, "Asia/Jakarta")
+    assert window.condition(pa.schema([("u", pa.timestamp("us", "UTC"))])) == (
+        "`u` >= TIMESTAMP_LTZ '2026-01-01 17:00:00+00:00' AND `u` < TIMESTAMP_LTZ '2026-01-02 17:00:00+00:00'"
+    )
+    assert "DATE '2026-01-02'" in window.condition(pa.schema([("u", pa.date32())]))
+
+
 def test_a_window_has_the_names_of_the_table_and_not_the_filter_of_the_source() -> None:
     rows = bounds("u", 1, 5, extra="status <> 'draft'", nulls=NullWatermark.INCLUDE)
     window = TableWindow(rows, "p/db", {"u": "changed"})

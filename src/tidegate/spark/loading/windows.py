@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -78,9 +78,13 @@ class TableWindow:
         return replace(each, lower=self._moment(each.lower), upper=self._moment(each.upper))
 
     def _moment(self, bound: Bound | None) -> Bound | None:
-        if bound is None or not isinstance(bound.value, datetime) or bound.value.tzinfo is not None:
+        """The bound as a moment: a time without a zone, and the midnight that a day is, belong to the source's."""
+        if bound is None or not isinstance(bound.value, date):
             return bound
-        return replace(bound, value=bound.value.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC))
+        value = bound.value if isinstance(bound.value, datetime) else datetime.combine(bound.value, time())
+        return replace(
+            bound, value=value if value.tzinfo else value.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+        )
 
 
 @dataclass(frozen=True, slots=True)

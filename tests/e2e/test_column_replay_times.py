@@ -1,0 +1,93 @@
+"""Replays of column sources by times: columns without a zone, and ends that are still to come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from support.column_lake import ColumnLake, InProcessColumnLane, TableReader
+from tidegate.api.opening import column_place_named
+from tidegate.column_specs import ColumnSource, Value
+from tidegate.errors import WatermarkError
+from tidegate.replay_reports import ColumnReplayReport
+from tidegate.runs.column_replay import ColumnReplay
+from tidegate.sources.reading import Seen
+from tidegate.specs import SchemaSpec
+from tidegate.watermarks.chunks import ReplayConfig
+from tidegate.watermarks.row_filter import RowFilter
+
+LOCAL = pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us"))])
+DAY = datetime(2026, 1, 1)
+
+
+class LocalTimes(InProcessColumnLane):
+    """A database whose times have no zone: the greatest values have none, the rows have moments."""
+
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+        found = super().reader(source, schema, now)
+        return _LocalReader(found.path, found.columns, found.source)
+
+
+class _LocalReader(TableReader):
+    def read(self, rows: RowFilter) -> pa.Table:
+        found = super().read(rows)
+        moments = found.column("at").cast(pa.timestamp("us", "UTC"))
+        return found.set_column(1, pa.field("at", moments.type), moments)
+
+    def greatest(self, rows: RowFilter) -> Seen:
+        seen = super().greatest(rows)
+        return Seen({name: _local(value) for name, value in seen.values.items()}, seen.nulls)
+
+
+def _local(value: Value | None) -> Value | None:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def replayed(lake: ColumnLake, end: datetime) -> ColumnReplayReport:
+    place = column_place_named(lake.project, "orders", None)
+    assert place is not None
+    return ColumnReplay(place, LocalTimes(), ReplayConfig(DAY, end, save_watermark=True), skip_gap=True).run()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ColumnLake:
+    """Three rows in the source, one a day."""
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]}, schema=LOCAL)
+    lake.arrive(*({"id": number, "at": DAY + timedelta(days=number)} for number in range(3)))
+    return lake
+
+
+def test_an_end_without_a_zone_is_saved_for_a_column_without_one(lake: ColumnLake) -> None:
+    report = replayed(lake, DAY + timedelta(days=2))
+    assert report.ok, report.chunks
+    assert report.saved is not None
+    assert lake.ids() == [0, 1]
+
+
+def test_an_end_with_a_zone_is_refused_for_a_column_without_one(lake: ColumnLake) -> None:
+    place = column_place_named(lake.project, "orders", None)
+    assert place is not None
+    config = ReplayConfig(DAY.replace(tzinfo=UTC), DAY.replace(day=3, tzinfo=UTC), save_watermark=True)
+    report = ColumnReplay(place, _Zoned(), config, skip_gap=True).run()
+    assert "2026-01-03 00:00:00+00:00 (a time with a zone)" in str(report.chunks[0].error)
+
+
+class _Zoned(InProcessColumnLane):
+    """The same database, asked with bounds that have a zone."""
+
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+        found = super().reader(source, schema, now)
+        return _ZonedReader(found.path, found.columns, found.source)
+
+
+class _ZonedReader(_LocalReader):
+    def read(self, rows: RowFilter) -> pa.Table:
+        return super().read(RowFilter())
+
+
+def test_an_end_that_is_still_to_come_is_not_saved(lake: ColumnLake) -> None:
+    with pytest.raises(WatermarkError, match="would never be read"):
+        replayed(lake, datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1))
