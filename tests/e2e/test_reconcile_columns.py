@@ -18,8 +18,8 @@ from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
 from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.column_place import ColumnPlace, open_column_place
-from tidegate.runs.column_replay import replay_positions
 from tidegate.runs.fencing import ReplayPlace, fence
+from tidegate.runs.replay_record import replay_positions
 from tidegate.runs.running import Running
 from tidegate.specs import ReconcileSpec
 from tidegate.state.files import Change

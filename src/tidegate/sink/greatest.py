@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,11 +42,11 @@ class Greatest:
         """Take in what was seen elsewhere."""
         if self._as_tuple:
             known = [values for values in (self._values, seen) if None not in values.values()]
-            self._values = dict(max(known, key=self._place) if known else seen)
+            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
         else:
             self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
 
-    def _place(self, values: Mapping[str, Value | None]) -> list[tuple[bool, Value]]:
+    def _place(self, values: Mapping[str, Value | None]) -> Any:
         return [_rank(value) for name in self._columns if (value := values[name]) is not None]
 
     def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
@@ -65,7 +66,7 @@ def _greater(values: Iterable[Value | None]) -> Value | None:
     return max((value for value in values if value is not None), key=_rank, default=None)
 
 
-def _rank(value: Value) -> tuple[bool, Value]:
+def _rank(value: Value) -> Any:
     """Not-a-number lies above every number, as Spark and databases have it: not seen, its row would come again."""
     is_nan = value != value
     return is_nan, 0.0 if is_nan else value
