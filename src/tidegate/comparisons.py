@@ -25,7 +25,8 @@ class SourceComparison(Report):
     """One source compared with the ledger of its commits.
 
     ``late``, like everything else here, is what is left at the end; ``ingested_files`` and ``ingested_rows`` are what
-    ``ingest=True`` read, ``failed`` the late files that it could not read.
+    ``ingest=True`` read, ``failed`` the late files that it could not read. ``compared`` is false for a source that is
+    followed by columns: its rows are not compared.
     """
 
     pipeline: str
@@ -49,6 +50,7 @@ class SourceComparison(Report):
     notes: tuple[str, ...] = ()
     error: str | None = None
     exit_code: int = 0
+    compared: bool = True
 
     @property
     def needs_someone(self) -> bool:

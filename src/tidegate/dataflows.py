@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from tidegate.api.opening import Config, load, pipelines_of
+from tidegate.api.opening import Config, agreed, load, pipelines_of
 from tidegate.api.replaying import replay_range
 from tidegate.column_specs import ColumnSource, Value, Watermark
 from tidegate.errors import ConfigError
@@ -67,12 +67,18 @@ def run_replay(
     dataflows: DataFlow | Iterable[DataFlow],
     config: ReplayConfig,
     *,
+    skip_gap: bool = False,
+    into: str | None = None,
+    max_workers: int = 1,
+    fresh: bool = False,
+    confirm: Callable[[ColumnReplayReport], bool] = agreed,
     emit: Emit = ignore,
     stop: threading.Event | None = None,
-    **options: Any,
 ) -> tuple[ColumnReplayReport, ...]:
-    """Replay the same range of each dataflow, one after the other; ``options`` are those of ``replay_range``."""
+    """Replay the same range of each dataflow, one after the other, as ``replay_range`` does."""
     chosen = (dataflows,) if isinstance(dataflows, DataFlow) else tuple(dataflows)
+    if into is not None and len(chosen) > 1:
+        raise ConfigError(("replay: into one table goes one dataflow; each would take the place of the one before",))
     return tuple(
         replay_range(
             each.project,
@@ -83,9 +89,13 @@ def run_replay(
             chunk=config.chunk_interval,
             chunk_column=config.chunk_column,
             save_watermark=config.save_watermark,
+            skip_gap=skip_gap,
+            into=into,
+            max_workers=max_workers,
+            fresh=fresh,
+            confirm=confirm,
             emit=emit,
             stop=stop,
-            **options,
         )
         for each in chosen
     )

@@ -24,14 +24,20 @@ def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -
     lake.arrive({"id": 1}, {"id": 2})
     (tmp_path / "more").mkdir()
     pq.write_table(pa.Table.from_pylist([{"id": 1}, {"id": 2}], SCHEMA), tmp_path / "more" / "rows.parquet")
-    sources = {name: {"type": "parquet", "source_uri": name, "watermark_columns": ["id"]} for name in ("data", "more")}
+    pipelines = {
+        name: {
+            "source": {"type": "parquet", "source_uri": folder, "watermark_columns": ["id"]},
+            "sink": {"table_uri": "lake/orders"},
+        }
+        for name, folder in (("orders", "data"), ("others", "more"))
+    }
     config = tmp_path / "both.yml"
-    config.write_text(json.dumps({"pipelines": {"orders": {"sources": sources, "sink": {"table_uri": "lake/orders"}}}}))
+    config.write_text(json.dumps({"pipelines": pipelines}))
     project = load(config)
     assert Running(project, InProcessColumnLane(), 1, lake.seen.append).once(project.pipelines).ok
-    place = column_place_named(project, "orders", "data")
+    place = column_place_named(project, "orders", None)
     assert place is not None
-    with pytest.raises(TableError, match="orders/more, which would be deleted"):
+    with pytest.raises(TableError, match="others/default, which would be deleted"):
         ColumnReplay(place, InProcessColumnLane(), ReplayConfig(1, 3)).run()
     assert lake.ids() == [1, 1, 2, 2]
 

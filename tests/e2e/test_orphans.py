@@ -21,8 +21,9 @@ from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
+from tidegate.runs.fencing import fence
 from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.orphans import TableScan, fence
+from tidegate.runs.orphans import TableScan
 from tidegate.runs.place import utc_now
 from tidegate.runs.reconciling import Reconciling, Wanted
 from tidegate.runs.running import Running

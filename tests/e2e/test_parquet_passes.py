@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from faults.test_column_kills import work
+from faults.racing import ENVIRONMENT
+from faults.test_column_kills import WORKER, work
 from support.parquet_lake import ParquetLake
 from tidegate import plan, recover, reset_watermark, set_watermark, show_watermarks, status
 from tidegate import watermark_history as history
@@ -136,3 +139,12 @@ def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, place: str) -> None:
     assert lake.run().ok
     lake.assert_exactly_once()
     assert metadata_provider(lake.settings["state"]["url"]).get_watermark("orders/default") == '{"id": 4}'
+
+
+def test_runs_started_together_write_every_row_once(tmp_path: Path) -> None:
+    lake = ParquetLake(tmp_path, provider="sql")
+    lake.arrive(*({"id": number} for number in range(50)))
+    config = str(lake.config)
+    processes = [subprocess.Popen([sys.executable, str(WORKER), config], env=ENVIRONMENT) for _ in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    lake.assert_exactly_once()

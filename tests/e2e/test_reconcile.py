@@ -18,8 +18,8 @@ from tidegate import SourceComparison, list_letters, reconcile
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.planning.plan import Unit
+from tidegate.runs.fencing import fence
 from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.orphans import fence
 from tidegate.runs.place import watermarks_of
 from tidegate.runs.reconciling import Reconciling, Wanted
 from tidegate.sink.names import uuid7

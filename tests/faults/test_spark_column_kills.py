@@ -31,7 +31,7 @@ from tidegate.storage.opening import absolute, open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 WORKER = Path(__file__).with_name("spark_column_worker.py")
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
@@ -135,9 +135,9 @@ def test_a_commit_of_somebody_else_in_between_is_kept(
     spark: SparkSession, tmp_path: Path, place: str, act: Callable[[SparkSession, str], None]
 ) -> None:
     lake = lake_of(tmp_path, "merge_upsert")
-    lake.arrive(row(1, 0), row(2, 1))
+    lake.arrive(row(1, 0), row(2, 10))
     go(lake)
-    lake.arrive(row(3, 5), row(4, 6))
+    lake.arrive(row(3, 12), row(4, 13))
     acted: list[str] = []
 
     def rule(reached: str) -> None:

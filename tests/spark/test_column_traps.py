@@ -18,7 +18,7 @@ from servers import postgres as postgres_server
 from support.column_lake import ColumnLake
 from support.column_loads import LOOK_BACK, START, UPSERT, WINDOW, Crash, crash_at, go, refused, row, table
 from tidegate import DataFlow, ReplayConfig, failpoints, run, run_replay, show_watermarks
-from tidegate.errors import WatermarkError
+from tidegate.errors import TidegateError
 from tidegate.observe.events import Event, ReadFixed
 from tidegate.specs import Location
 from tidegate.state.reading import query
@@ -349,7 +349,7 @@ def test_a_replay_that_crashed_goes_on_and_hands_over_without_a_gap(spark: Spark
     lake.arrive(row(15, 1), row(16, 2))
     assert go(lake).rows == 2
     lake.assert_exactly_once()
-    with pytest.raises(WatermarkError, match="never read"):
+    with pytest.raises(TidegateError, match="never read"):
         replayed(lake, 20, 25, save=True)
 
 

@@ -19,7 +19,15 @@ from tidegate.failpoints import PLACES, VARIABLE
 
 pytestmark = pytest.mark.slow
 
-SHOWN_ELSEWHERE = ("state.set.", "state.block.", "state.gathered.", "state.properties.", "state.rewrite.")
+SHOWN_ELSEWHERE = (
+    "state.set.",
+    "state.block.",
+    "state.gathered.",
+    "state.properties.",
+    "state.rewrite.",
+    "state.provider.",
+    "state.swap.",
+)
 FAILPOINTS = [place for place in PLACES if place.startswith("state.") and not place.startswith(SHOWN_ELSEWHERE)]
 
 

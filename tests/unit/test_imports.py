@@ -51,6 +51,7 @@ ONLY_IN = {
     "prometheus_client": {"web"},
     "sqlalchemy": {"state/providers/sql.py"},
     "httpx": {"sources"},
+    "pyiceberg": {"sources/iceberg.py"},
 }
 
 

@@ -90,11 +90,27 @@ def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place,
     from tidegate.runs.looking import places_named
 
     project = load(config, pipeline=pipeline)
+    refuse_columns(project, pipeline)
+    return places_named(open_places(project, pipeline), source)
+
+
+def refuse_columns(project: ProjectSpec, pipeline: str) -> None:
+    """:class:`ConfigError` where a pipeline has no files to be asked about."""
     if any(each.column_sources for each in pipelines_of(project, pipeline)):
         raise ConfigError(
             (f"pipeline {pipeline!r} is followed by columns; allowed here: a pipeline whose source is files",)
         )
-    return places_named(open_places(project, pipeline), source)
+
+
+def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
+    """The pipelines whose tables can have staged files: runs over column sources commit by themselves."""
+    chosen = pipelines_of(project, pipeline)
+    tables = {each.sink.table.uri for each in project.pipelines if each.sources}
+    found = tuple(each for each in chosen if each.sink.table.uri in tables)
+    if not found:
+        named = ", ".join(each.name for each in chosen)
+        raise ConfigError((f"nothing can be staged by {named}: runs over sources that are followed by columns commit",))
+    return found
 
 
 def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:

@@ -16,6 +16,7 @@ from tidegate.api.opening import (
     open_places,
     pipelines_of,
     places_of,
+    refuse_columns,
     spark_lane,
 )
 from tidegate.corrections import ReplayReport
@@ -62,7 +63,9 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
+    from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.looking import places_named
+    from tidegate.runs.place import Place
     from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
     from tidegate.runs.stopping import stops_on_signals
 
@@ -70,11 +73,15 @@ def reconcile(
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
     names = {each.name for each in pipelines_of(project, pipeline)}
-    every = open_places(project, None, emit)
-    places = places_named(tuple(each for each in every if each.pipeline.name in names), source)
+    every, every_column = open_places(project, None, emit), open_column_places(project, None, emit=emit)
+    known: list[Place | ColumnPlace] = [*every, *every_column]
+    chosen = places_named([each for each in known if each.pipeline.name in names], source)
+    places = tuple(each for each in chosen if isinstance(each, Place))
+    columns = tuple(each for each in chosen if isinstance(each, ColumnPlace))
     spark = spark_lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
     with spark as lane, stops_on_signals(flag):
-        return Reconciling(places, every, Wanted(lane, clean, age), emit, flag).all()
+        wanted = Wanted(lane, clean, age)
+        return Reconciling(places, every, wanted, emit, flag, columns=columns, column_neighbours=every_column).all()
 
 
 def adopt(
@@ -126,6 +133,7 @@ def replay(
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
     project = load(config)
+    refuse_columns(project, pipeline)
     place = place_named(open_places(project, pipeline), source)
     with spark_lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
         carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)

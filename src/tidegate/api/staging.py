@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tidegate.api.opening import Config, Mode, agreed, load, open_places, pipelines_of
+from tidegate.api.opening import Config, Mode, agreed, load, open_places, pipelines_of_files
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.staging_reports import CommitReport, FileAdoption
@@ -29,7 +29,7 @@ def commit(
 
     flag = stop or threading.Event()
     project = load(config)
-    chosen = pipelines_of(project, pipeline)
+    chosen = pipelines_of_files(project, pipeline)
     with stops_on_signals(flag):
         if mode == "once":
             return Committing(project, emit, flag).once(chosen)
@@ -49,7 +49,7 @@ def adopt_files(
     from tidegate.runs.staged_adopting import FileAdopting
 
     project = load(config)
-    tables = {each.sink.table.uri for each in pipelines_of(project, pipeline)}
+    tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
     places = tuple(place for place in open_places(project, None, emit) if place.pipeline.sink.table.uri in tables)

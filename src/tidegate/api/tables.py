@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, load, pipelines_of, places_of
+from tidegate.errors import ConfigError
 from tidegate.reports import TableCareReport
 from tidegate.schema_reports import TableRewrite
+from tidegate.specs import SinkFormat
 
 if TYPE_CHECKING:
     from tidegate.runs.table_care import Care
@@ -55,4 +57,7 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
 def _care(config: Config, pipeline: str) -> Care:
     from tidegate.runs.table_care import Care
 
-    return Care(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])
+    chosen = pipelines_of(load(config, pipeline=pipeline), pipeline)[0]
+    if chosen.sink.format is not SinkFormat.DELTA:
+        raise ConfigError((f"pipeline {pipeline!r} writes plain Parquet files; table care is for Delta tables",))
+    return Care(chosen)

@@ -91,6 +91,8 @@ def reset_watermark(
     project = load(config, pipeline=pipeline)
     columns = column_place_named(project, pipeline, source)
     if columns is not None:
+        if partition is not None:
+            raise TidegateError(f"{pipeline!r} is followed by columns and has no partitions", "leave partition out")
         from tidegate.runs.column_moving import reset_columns
 
         return reset_columns(columns, datetime.now(UTC), confirm)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Decorated
 from tidegate.cli.pages import Page
+
+if TYPE_CHECKING:
+    from tidegate.observe.events import Emit, Event
 
 Planned = TypeVar("Planned")
 
@@ -60,3 +64,24 @@ class Asking:
     def exit_code(self) -> int:
         """1 if somebody declined."""
         return int(self.declined)
+
+
+@contextmanager
+def after_asking(
+    invocation: Invocation, ask: Callable[[Planned], bool]
+) -> Iterator[tuple[Callable[[Planned], bool], Emit]]:
+    """The question and who shows progress: that begins after the question, or it would be drawn over it."""
+    with ExitStack() as progress:
+        listeners: list[Emit] = []
+
+        def agrees(planned: Planned) -> bool:
+            agreed = ask(planned)
+            if agreed:
+                listeners.append(progress.enter_context(invocation.listening()))
+            return agreed
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+
+        yield agrees, emit

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidegate.cli.confirming import Asking
+from tidegate.cli.confirming import Asking, after_asking
 from tidegate.cli.invocation import Invocation, print_json
 
 if TYPE_CHECKING:
-    from tidegate.observe.events import Emit, Event
-    from tidegate.replay_reports import ColumnReplayReport
+    pass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -55,20 +53,7 @@ def replay_range(
     from tidegate.cli.replay_view import render_range, render_range_end
 
     ask = asking.about("Read these chunks again?", render_range)
-    with ExitStack() as progress:
-        listeners: list[Emit] = []
-
-        def agrees(planned: ColumnReplayReport) -> bool:
-            """Progress begins after the question, or it would be drawn over it."""
-            agreed = ask(planned)
-            if agreed:
-                listeners.append(progress.enter_context(invocation.listening()))
-            return agreed
-
-        def emit(event: Event) -> None:
-            for listener in listeners:
-                listener(event)
-
+    with after_asking(invocation, ask) as (agrees, emit):
         report = invocation.functions().replay_range(
             config,
             pipeline,

@@ -54,6 +54,8 @@ def _source_row(source: SourceComparison) -> tuple[Cell, ...]:
     name = Cell(f"{source.pipeline}/{source.source}", Style.STRONG)
     if source.error:
         return (name, Cell("failed", Style.BAD), *(cell(None) for _ in _SOURCES[2:]))
+    if not source.compared:
+        return (name, Cell("not compared"), *(cell(None) for _ in _SOURCES[2:]))
     return (
         name,
         Cell(f"{source.listed.count:,}"),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.cli.confirming import Asking, confirm_options
+from tidegate.cli.confirming import Asking, after_asking, confirm_options
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 from tidegate.cli.range_command import range_options, replay_range
 
 if TYPE_CHECKING:
-    from tidegate.corrections import ReplayReport
-    from tidegate.observe.events import Emit, Event
+    pass
 
 
 @click.command(
@@ -70,20 +68,7 @@ def replay(
     from tidegate.cli.correction_view import render_replay, render_replay_end
 
     ask = asking.about("Replace these rows?", render_replay)
-    with ExitStack() as progress:
-        listeners: list[Emit] = []
-
-        def agrees(planned: ReplayReport) -> bool:
-            """Progress begins after the question, or it would be drawn over it."""
-            agreed = ask(planned)
-            if agreed:
-                listeners.append(progress.enter_context(invocation.listening()))
-            return agreed
-
-        def emit(event: Event) -> None:
-            for listener in listeners:
-                listener(event)
-
+    with after_asking(invocation, ask) as (agrees, emit):
         report = invocation.functions().replay(
             config,
             pipeline,

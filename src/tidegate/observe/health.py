@@ -2,7 +2,8 @@
 
 A source is well when its last pass read everything it could, and when it shows signs of life: it is silent for no
 longer than ``MISSED_INTERVALS`` of its poll interval, but at least for ``PATIENCE_SECS``. One that cannot be read, or
-that has files which cannot be read, is not well until a pass ends without either.
+that has files which cannot be read, is not well until a pass ends without either. While Spark reads and loads the rows
+of a column source nothing is heard of it, and that is no silence.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ PATIENCE_SECS = 300.0
 
 Name = tuple[str, str]
 
-_BEGUN = (events.WaveStarted, events.Committed, events.SourceFinished, events.CommitterLooked)
+_BEGUN = (events.WaveStarted, events.ReadFixed, events.Committed, events.SourceFinished, events.CommitterLooked)
+
+_IN_BETWEEN = (events.Notice, events.RowsLeftOut, events.SessionStarting)
+"""What is heard of a source without telling what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class _Vital:
     ended_at: float | None = None
     error: str = ""
     trouble: str = ""
+    busy: bool = False
 
 
 class Health:
@@ -95,12 +100,15 @@ class Health:
 
     def _told(self, name: Name, vital: _Vital) -> SourceHealth:
         silent = self._clock() - vital.seen_at
-        overdue = f"no sign of it for {duration(silent)}" if silent > vital.silent_after else ""
+        is_overdue = silent > vital.silent_after and not vital.busy
+        overdue = f"no sign of it for {duration(silent)}" if is_overdue else ""
         ended = None if vital.ended_at is None else datetime.fromtimestamp(vital.ended_at, UTC)
         return SourceHealth(*name, vital.trouble or overdue, ended)
 
 
 def _note(vital: _Vital, event: Event) -> None:
+    if not isinstance(event, _IN_BETWEEN):
+        vital.busy = isinstance(event, events.ReadFixed)
     match event:
         case events.SourceFailed(error=error):
             vital.error = error

@@ -17,6 +17,7 @@ FILE_STATUSES = ("finished", "refused", "changed", "dead")
 STATES = ("Initial", "Active", "Idle", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
 BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
+LEFT_OUT = ("null_watermark",)
 CARE_OPERATIONS = ("optimize", "vacuum")
 
 
@@ -49,6 +50,7 @@ METRICS = (
     Metric("files_processed_total", "counter", "Files, by what became of them.", "status", FILE_STATUSES),
     Metric("records_processed_total", "counter", "Rows committed to the table."),
     Metric("bad_records_total", "counter", "Lines that became dead letters, by kind.", "reason", BAD_KINDS),
+    Metric("rows_left_out_total", "counter", "Rows of column sources that were not taken.", "reason", LEFT_OUT),
     Metric("list_requests_total", "counter", "LIST requests sent to the source."),
     Metric("listed_keys_total", "counter", "Names that the source listed."),
     Metric("late_files_total", "counter", "Files found below the watermark of their partition."),

@@ -161,6 +161,8 @@ class Metrics:
                 series.add("files_processed_total", (*name, "refused"))
             case events.FileChanged():
                 series.add("files_processed_total", (*name, "changed"))
+            case events.RowsLeftOut():
+                series.add("rows_left_out_total", (*name, event.reason), event.count)
             case events.DuplicatesRefused():
                 series.add("duplicates_refused_total", name, event.count)
             case _:

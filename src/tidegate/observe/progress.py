@@ -104,6 +104,7 @@ class PlainProgress(SilentProgress):
 _SESSION_IS_THERE = (
     events.WaveStarted,
     events.WaveProgressed,
+    events.ReadFixed,
     events.Committed,
     events.SourceFinished,
     events.SourceFailed,

@@ -98,10 +98,10 @@ def _watermark_words(event: Event) -> str:
 def _commit_words(event: Event) -> str:
     match event:
         case events.Committed():
-            return (
-                f"committed {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
-                f" ({size(event.source_bytes)}) as table version {event.table_version}"
+            files = (
+                f" of {count(event.source_files, 'file')} ({size(event.source_bytes)})" if event.source_files else ""
             )
+            return f"committed {count(event.rows, 'row')}{files} as table version {event.table_version}"
         case events.Staged():
             return (
                 f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"

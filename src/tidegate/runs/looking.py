@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from tidegate.config.problems import nearest, sentence
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
+from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.place import Place
 from tidegate.runs.tracking import SourceState
 from tidegate.specs import Delivery
@@ -17,6 +19,8 @@ from tidegate.state.opened import Opened
 from tidegate.state.pending import Signal, signals_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.path_state import Failed, RecordsRead
+
+AnyPlace = TypeVar("AnyPlace", bound=Place | ColumnPlace)
 
 BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"
@@ -210,7 +214,7 @@ def place_named(places: Sequence[Place], source: str | None) -> Place:
     return chosen[0]
 
 
-def places_named(places: Sequence[Place], source: str | None) -> tuple[Place, ...]:
+def places_named(places: Sequence[AnyPlace], source: str | None) -> tuple[AnyPlace, ...]:
     """Those of one source name, or all; an unknown name is an error that lists the known ones."""
     chosen = tuple(place for place in places if source in (None, place.source.name))
     if not chosen:

@@ -17,19 +17,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
-from tidegate.errors import CommitLost, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit
+from tidegate.runs.column_place import ColumnPlace
+from tidegate.runs.fencing import Writer, check_all_known, replays_in
 from tidegate.runs.old_segments import referred_to, segments_of
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
-from tidegate.state.files import Change
-from tidegate.state.pending import COMMITTER, list_pending, staged_files
-from tidegate.state.references import References, sources_of
+from tidegate.state.pending import list_pending, staged_files
+from tidegate.state.references import References
 from tidegate.state.staging import meta_path
 from tidegate.storage.port import ObjectInfo
-
-TRIES_AGAINST_OTHERS = 20
 
 _OURS = re.compile(
     r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
@@ -74,20 +73,28 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``places`` are the sources that write into it.
+    """The Parquet files of one table against its log; ``places`` and ``columns`` are the sources that write into it.
 
     Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
     differently in the log must not make an orphan of a file.
     """
 
     def __init__(
-        self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+        self,
+        places: Sequence[Place],
+        database: sqlite3.Connection,
+        emit: Emit,
+        stop: threading.Event | None = None,
+        columns: Sequence[ColumnPlace] = (),
     ) -> None:
         self.data_files = 0
         self._places = places
-        self._store = places[0].table_store
-        self._delta = places[0].positions.site.delta
-        self._uri = places[0].pipeline.sink.table.uri
+        self._columns = columns
+        self._first: Place | ColumnPlace = places[0] if places else columns[0]
+        first = self._first
+        self._store = first.table_store
+        self._delta = first.positions.site.delta
+        self._uri = first.pipeline.sink.table.uri
         self._letters = {place.pipeline.error_handling.dlq_uri or "" for place in places}
         self._database = database
         self._emit = emit
@@ -95,13 +102,17 @@ class TableScan:
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place) -> str:
+    def uri_of(place: Place | ColumnPlace) -> str:
         """The table that is looked at."""
         return place.pipeline.sink.table.uri
 
-    def check_writers(self) -> None:
+    def writers(self, replayed: Sequence[ColumnPlace] = ()) -> list[Writer]:
+        """Everybody who commits here: the sources, and replays of ``replayed``."""
+        return [*self._places, *self._columns, *replays_in(self._first, replayed)]
+
+    def check_writers(self, writers: Sequence[Writer]) -> None:
         """Stop if somebody writes here who cannot be fenced."""
-        check_all_known(self._places)
+        check_all_known(writers, self._uri)
 
     def look(self) -> bool:
         """List the files, then read what waits for the committer and what the log names; False where there is no table.
@@ -210,7 +221,12 @@ class LettersScan(TableScan):
     """
 
     def __init__(
-        self, places: Sequence[Place], database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+        self,
+        places: Sequence[Place],
+        database: sqlite3.Connection,
+        emit: Emit,
+        stop: threading.Event | None = None,
+        columns: Sequence[ColumnPlace] = (),
     ) -> None:
         super().__init__(places, database, emit, stop)
         letters = places[0].letters
@@ -219,8 +235,8 @@ class LettersScan(TableScan):
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place) -> str:
-        return place.letters.uri
+    def uri_of(place: Place | ColumnPlace) -> str:
+        return "" if isinstance(place, ColumnPlace) else place.letters.uri
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
         return iter(())
@@ -228,7 +244,10 @@ class LettersScan(TableScan):
     def _referred_to(self) -> Iterator[str]:
         return iter(())
 
-    def check_writers(self) -> None:
+    def writers(self, replayed: Sequence[ColumnPlace] = ()) -> list[Writer]:
+        return list(self._places)
+
+    def check_writers(self, writers: Sequence[Writer]) -> None:
         strangers = self._places[0].letters.writers() - {place.key.app_id for place in self._places}
         if strangers:
             raise TidegateError(
@@ -267,42 +286,3 @@ def is_ours(path: str) -> bool:
     (True, False)
     """
     return _OURS.fullmatch(path) is not None
-
-
-def fence(places: Sequence[Place]) -> datetime:
-    """An empty commit for every source; the store's time of the first of them.
-
-    Whoever read the position of a source before that can commit nothing any more, neither now nor when it wakes up.
-    """
-    return min(_fence(place) for place in places)
-
-
-def _fence(place: Place) -> datetime:
-    for attempt in range(TRIES_AGAINST_OTHERS):
-        opened = place.positions.open()
-        state = dict(opened.state or place.tracker.encode(place.opened_state(opened)))
-        change = Change(state=state, embedded=place.tracker.embedded(state), action="reconcile")
-        try:
-            after = place.positions.commit(opened, change)
-        except CommitLost:
-            if attempt + 1 == TRIES_AGAINST_OTHERS:
-                raise
-            continue
-        assert after.parent is not None
-        failpoint("runs.fence.after")
-        return place.table_store.head(place.key.document(after.version, after.parent.attempt)).modified
-    raise AssertionError("unreachable")
-
-
-def check_all_known(places: Sequence[Place]) -> None:
-    """Stop if the table has positions of sources that are not among ``places``: they cannot be fenced from here."""
-    first = places[0]
-    strangers = sources_of(first.table_store) - {COMMITTER, *(place.key for place in places)}
-    if strangers:
-        named = ", ".join(sorted(map(str, strangers)))
-        raise TidegateError(
-            f"{first.pipeline.sink.table.uri} is also written by {named}, which this configuration does not have: "
-            "they cannot be fenced, so their unfinished work could be taken for orphans; nothing was removed",
-            "clean with a configuration that has all sources of the table; for a source that is gone for good, add it "
-            "again for this once",
-        )

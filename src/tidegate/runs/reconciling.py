@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -15,12 +15,15 @@ from tidegate.observe import events
 from tidegate.observe.wording import count, duration
 from tidegate.planning.comparing import Finding
 from tidegate.reports import FailedFile
+from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.comparison import Compared, Comparison
+from tidegate.runs.fencing import Writer, fence
 from tidegate.runs.lanes import Lane
 from tidegate.runs.late_pass import LatePass
-from tidegate.runs.orphans import LettersScan, TableScan, fence
+from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.scratch import scratch
+from tidegate.specs import SinkFormat
 from tidegate.state.work_areas import clean_old
 
 SAFE_AGE = timedelta(hours=24)
@@ -54,7 +57,11 @@ def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
 
 @dataclass(slots=True)
 class Reconciling:
-    """Compares; ``places`` are the sources asked for, ``neighbours`` all that the configuration has."""
+    """Compares; ``places`` are the sources asked for, ``neighbours`` all that the configuration has.
+
+    ``columns`` and ``column_neighbours`` are the same of sources that are followed by columns: their tables are
+    compared, their rows are not.
+    """
 
     places: Sequence[Place]
     neighbours: Sequence[Place]
@@ -62,14 +69,17 @@ class Reconciling:
     emit: events.Emit = events.ignore
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Clock = utc_now
+    columns: Sequence[ColumnPlace] = ()
+    column_neighbours: Sequence[ColumnPlace] = ()
 
     def all(self) -> ReconcileReport:
         """Every source, then every table; one that fails does not keep the others from being compared."""
         started = time.monotonic()
         with scratch() as database:
-            sources = tuple(self._source(place, database) for place in self.places if not self.stop.is_set())
+            files = [self._source(place, database) for place in self.places if not self.stop.is_set()]
+            sources = (*files, *(self._column_source(place) for place in self.columns))
             tables = tuple(self._looked_at(database))
-        complete = len(sources) == len(self.places) and not self.stop.is_set()
+        complete = len(files) == len(self.places) and not self.stop.is_set()
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
 
@@ -89,6 +99,15 @@ class Reconciling:
         except TidegateError as error:
             self.emit(events.SourceFailed(*name, _told_once(place, error)))
             return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
+
+    def _column_source(self, place: ColumnPlace) -> SourceComparison:
+        """Whether the position can be opened; what the source holds is not compared."""
+        blank = SourceComparison(place.pipeline.name, place.source.name, compared=False)
+        try:
+            opened = place.open(read_only=True)
+        except TidegateError as error:
+            return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
+        return replace(blank, version=opened.version, notes=(*opened.warnings, *_not_compared(place)))
 
     def _ingested(self, place: Place, lane: Lane, database: sqlite3.Connection) -> SourceComparison:
         blank = SourceComparison(place.pipeline.name, place.source.name)
@@ -120,32 +139,31 @@ class Reconciling:
 
     def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
-        for kind in (TableScan, LettersScan):
-            for group in self._tables(kind.uri_of):
+        asked = [TableScan.uri_of(place) for place in self.places]
+        asked += [TableScan.uri_of(place) for place in self.columns if has_log(place)]
+        for kind, wanted in ((TableScan, asked), (LettersScan, [LettersScan.uri_of(place) for place in self.places])):
+            for uri in dict.fromkeys(wanted):
                 if self.stop.is_set():
                     return
-                found = self._table(group, database, kind)
+                found = self._table(uri, database, kind)
                 if kind is TableScan or found.data_files or found.error:
                     yield found
 
-    def _tables(self, uri_of: Callable[[Place], str]) -> list[list[Place]]:
-        """The tables asked for, each with every source of the configuration that writes into it."""
-        wanted = dict.fromkeys(uri_of(place) for place in self.places)
-        return [[each for each in self.neighbours if uri_of(each) == uri] for uri in wanted]
-
-    def _table(
-        self, places: Sequence[Place], database: sqlite3.Connection, kind: type[TableScan] = TableScan
-    ) -> TableComparison:
-        blank = TableComparison(kind.uri_of(places[0]))
+    def _table(self, uri: str, database: sqlite3.Connection, kind: type[TableScan]) -> TableComparison:
+        """One table, with every source of the configuration that writes into it."""
+        blank = TableComparison(uri)
+        places = [each for each in self.neighbours if kind.uri_of(each) == uri]
+        columns = [each for each in self.column_neighbours if TableScan.uri_of(each) == uri]
         try:
-            scan = kind(places, database, self.emit, self.stop)
+            scan = kind(places, database, self.emit, self.stop, columns)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
             if not self.wanted.clean:
                 return found
-            cleaned = self._cleaned(found, scan, places) if found.orphans.count else found
-            return self._without_old_work(cleaned, places)
+            writers = scan.writers(self.column_neighbours)
+            cleaned = self._cleaned(found, scan, writers) if found.orphans.count else found
+            return self._without_old_work(cleaned, writers)
         except RunStopped as stopped:
             self.emit(events.Notice(blank.table_uri, "", str(stopped)))
             return blank
@@ -163,23 +181,34 @@ class Reconciling:
             )
         return replace(blank, data_files=scan.data_files, orphans=orphans, young=young, foreign=foreign, notes=notes)
 
-    def _cleaned(self, found: TableComparison, scan: TableScan, places: Sequence[Place]) -> TableComparison:
-        scan.check_writers()
-        fenced = fence(places)
+    def _cleaned(self, found: TableComparison, scan: TableScan, writers: Sequence[Writer]) -> TableComparison:
+        scan.check_writers(writers)
+        fenced = fence(writers)
         scan.look_again()
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
         left = self._sorted_out(found, scan)
-        return replace(left, removed=removed, fenced=tuple(str(place.key) for place in places))
+        return replace(left, removed=removed, fenced=tuple(str(writer.key) for writer in writers))
 
-    def _without_old_work(self, found: TableComparison, places: Sequence[Place]) -> TableComparison:
+    def _without_old_work(self, found: TableComparison, writers: Sequence[Writer]) -> TableComparison:
         """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
-        removed = sum(clean_old(place.table_store, place.key, self.clock()) for place in places)
+        removed = sum(clean_old(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def _told_once(place: Place, error: TidegateError) -> str:
+def has_log(place: ColumnPlace) -> bool:
+    """Whether the destination is a table, and not a folder of plain Parquet files."""
+    return place.pipeline.sink.format is SinkFormat.DELTA
+
+
+def _not_compared(place: ColumnPlace) -> Iterator[str]:
+    yield "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
+    if not has_log(place):
+        yield "its destination is a folder of plain Parquet files: there is no log to compare them with"
+
+
+def _told_once(place: Place | ColumnPlace, error: TidegateError) -> str:
     """The error without the name of the source in front: that is told beside it."""
     return str(error).removeprefix(f"{place.key}: ")
 

@@ -22,9 +22,6 @@ from tidegate.watermarks.chunks import Chunk, ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
-_REPLACING = (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
-"""Loads of which a chunk replaces what the table has in its range."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayChecks:
@@ -43,6 +40,11 @@ class ReplayChecks:
     @property
     def _columns(self) -> tuple[str, ...]:
         return chunk_columns(self.place.source, self.config.chunk_column)
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether all rows of the table in the range give way, whoever brought them."""
+        return self.place.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
 
     @property
     def in_order(self) -> bool:
@@ -70,6 +72,7 @@ class ReplayChecks:
             raise ConfigError(
                 (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)
             )
+        self._check_alone()
         return plan_columns(
             self.place.pipeline.name,
             self.place.source,
@@ -80,6 +83,18 @@ class ReplayChecks:
             chunk=Chunk(self.config.start, self.config.end),
             chunk_column=self.config.chunk_column,
         )
+
+    def _check_alone(self) -> None:
+        pipeline = self.place.pipeline
+        names = (*(each.name for each in pipeline.sources), *(each.name for each in pipeline.column_sources))
+        others = [name for name in names if name != self.place.source.name]
+        if others and self._replaces and not self.elsewhere:
+            raise ConfigError(
+                (
+                    f"{self._name}: the table has rows of {', '.join(others)}, too, and a chunk would take their "
+                    "place; replay into another table",
+                )
+            )
 
     def check(self, now: datetime) -> None:
         """Refuse to save an end after which production would leave rows out or read them twice."""
@@ -101,7 +116,7 @@ class ReplayChecks:
         """
         site, load = record.site, self.place.pipeline.sink.load.type
         others = sources_of(site.store) - {COMMITTER, self.place.key, site.key}
-        if others and load in _REPLACING:
+        if others and self._replaces:
             named = ", ".join(sorted(map(str, others)))
             raise TableError(
                 f"{self._name}: a replay by {load} takes the place of all rows in its range, and {site.uri} also has "
@@ -155,8 +170,7 @@ class ReplayChecks:
 
     def notes(self) -> Iterator[str]:
         """What it means."""
-        load = self.place.pipeline.sink.load.type
-        if load in _REPLACING:
+        if self._replaces:
             yield "the rows of each chunk take the place of those that the table has in its range"
         if self.in_order:
             yield "chunks are loaded one after the other, and none after one that failed"

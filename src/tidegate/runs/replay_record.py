@@ -52,7 +52,7 @@ class ReplayRecord:
         self._place = place
         self._config = config
         self._clock = clock
-        self.positions = _positions(place, pipeline)
+        self.positions = replay_positions(place, pipeline)
         self.state = _asked_for(place, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
@@ -171,7 +171,7 @@ def _asked_for(place: ColumnPlace, config: ReplayConfig) -> ReplayState:
     return ReplayState(", ".join(chunk_columns(place.source, config.chunk_column)), config.start, config.end, interval)
 
 
-def _positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:
+def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:
     """Where the record of replays of this source is kept, in the table that is written."""
     site = place.positions.site
     store = open_store(pipeline.sink.table)

@@ -26,6 +26,7 @@ from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, e
 from tidegate.state.pace import Pace
 
 if TYPE_CHECKING:
+    from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.column_running import ColumnRunning
 
 SHOWN_UNKNOWN_FIELDS = 10
@@ -72,7 +73,12 @@ class Running:
         sources = [(pipeline, source) for pipeline in pipelines for source in every_source(pipeline)]
         due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
         comparing = ScheduledReconciling(
-            self.project.reconcile, partial(self._compared, pipelines), self.lane, self.emit, self.stop
+            self.project.reconcile,
+            partial(self._compared, pipelines),
+            self.lane,
+            self.emit,
+            self.stop,
+            partial(self._compared_columns, pipelines),
         )
         while not self.stop.is_set():
             comparing.if_due()
@@ -94,6 +100,16 @@ class Running:
             for source in pipeline.sources
         ]
         return [place for place in every if place.pipeline.name in names], every
+
+    def _compared_columns(self, pipelines: Sequence[PipelineSpec]) -> list[ColumnPlace]:
+        """The same of sources that are followed by columns, of these pipelines alone: nothing is removed here."""
+        from tidegate.runs.column_place import open_column_place
+
+        return [
+            open_column_place(self.project, pipeline, source, self.emit, self.pace)
+            for pipeline in pipelines
+            for source in pipeline.column_sources
+        ]
 
     def _pass(self, pipeline: PipelineSpec, source: PathSource | ColumnSource) -> SourceReport:
         if isinstance(source, ColumnSource):

@@ -15,6 +15,7 @@ from tidegate.comparisons import FoundFiles, SourceComparison, TableComparison
 from tidegate.errors import TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, size
+from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Place
 from tidegate.runs.reconciling import Reconciling, Wanted
@@ -23,13 +24,17 @@ from tidegate.specs import ReconcileSpec
 
 @dataclass(slots=True)
 class ScheduledReconciling:
-    """The comparison of a continuous run; ``places`` gives the run's sources and all that the configuration has."""
+    """The comparison of a continuous run; ``places`` gives the run's sources and all that the configuration has.
+
+    ``columns`` gives the run's sources that are followed by columns, whose tables are looked at, too.
+    """
 
     spec: ReconcileSpec
     places: Callable[[], tuple[Sequence[Place], Sequence[Place]]]
     lane: Lane
     emit: events.Emit
     stop: threading.Event
+    columns: Callable[[], Sequence[ColumnPlace]] = tuple
     _last: float = field(default_factory=time.monotonic)
 
     def if_due(self) -> None:
@@ -46,11 +51,15 @@ class ScheduledReconciling:
     def _compare(self) -> None:
         mine, every = self.places()
         wanted = Wanted(self.lane if self.spec.ingest else None)
-        report = Reconciling(mine, every, wanted, self.emit, self.stop).all()
+        columns = self.columns()
+        report = Reconciling(
+            mine, every, wanted, self.emit, self.stop, columns=columns, column_neighbours=columns
+        ).all()
         if self.stop.is_set():
             return
         for source in report.sources:
-            self._tell_source(source)
+            if source.compared:
+                self._tell_source(source)
         for table in report.tables:
             self._tell_table(table)
 

@@ -42,12 +42,11 @@ class Greatest:
         """Take in what was seen elsewhere."""
         if self._as_tuple:
             known = [values for values in (self._values, seen) if None not in values.values()]
-            top = max(known, key=self._place) if known else seen
-            self._values = dict(top)
+            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
         else:
             self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
 
-    def _place(self, values: Mapping[str, Value | None]) -> list[Any]:
+    def _place(self, values: Mapping[str, Value | None]) -> Any:
         return [_rank(value) for name in self._columns if (value := values[name]) is not None]
 
     def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:

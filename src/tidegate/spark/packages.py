@@ -1,4 +1,4 @@
-"""What Spark must have on its class path to read column sources: drivers of databases, and Iceberg.
+"""What Spark must have on its class path to read column sources: drivers of databases.
 
 For the databases we know they are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
 be there when the session starts.

@@ -241,6 +241,7 @@ RANGE_REPLAY = replay_reports.ColumnReplayReport(
     table_uri="file:///lake/orders",
     column="updated_at",
     chunks=(replay_reports.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
+    predicate="WHERE `updated_at` >= DATE '2026-01-01' AND `updated_at` < DATE '2026-02-01'",
 )
 REPLAY = corrections.ReplayReport(
     "events",

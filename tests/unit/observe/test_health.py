@@ -66,8 +66,22 @@ def test_any_sign_of_life_counts() -> None:
     assert reasons(found) == ["", ""]
 
 
+def test_rows_of_a_column_source_may_take_their_time() -> None:
+    clock = Clock()
+    found = health(clock)
+    found(events.ReadFixed(*NAME, "WHERE id > 2", "append"))
+    found(events.RowsLeftOut(*NAME, "null_watermark", 1, "id"))
+    clock.now += 10 * PATIENCE_SECS
+    found(finished(OTHER))
+    assert reasons(found) == ["", ""]
+    found(finished())
+    clock.now += PATIENCE_SECS + 1
+    found(finished(OTHER))
+    assert reasons(found) == ["no sign of it for 5 min 1 s", ""]
+
+
 def test_it_is_ready_once_something_is_read_or_a_pass_is_over() -> None:
-    for first in (events.WaveStarted(*NAME, 1, 1, 1), finished()):
+    for first in (events.WaveStarted(*NAME, 1, 1, 1), events.ReadFixed(*NAME, "all", "append"), finished()):
         found = health(Clock())
         found(events.PollStarted(*NAME, 0))
         assert not found.ready

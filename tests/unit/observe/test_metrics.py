@@ -91,6 +91,7 @@ def value(metrics: Metrics, name: str, *labels: str) -> float:
         (events.DeadLetters(*NAME, 3, 0, "a", "t", {"lossy": 3}), "bad_records_total", ("lossy",), 3),
         (events.DeadLetters(*NAME, 3, 0, "a", "t"), "bad_records_total", ("other",), 3),
         (events.DeadLetters(*NAME, 3, 0, "a", "t", {"novel": 3}), "bad_records_total", ("other",), 3),
+        (events.RowsLeftOut(*NAME, "null_watermark", 4, "id"), "rows_left_out_total", ("null_watermark",), 4),
         (events.LateFilesFound(*NAME, 6, "a"), "late_files_total", (), 6),
         (events.DuplicatesRefused(*NAME, 2, "a"), "duplicates_refused_total", (), 2),
         (finished("Idle"), "watermark_state", ("Idle",), 1),

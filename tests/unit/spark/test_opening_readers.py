@@ -1,21 +1,72 @@
-"""What cannot be read says so before anything is asked."""
+"""What cannot be read says so before Spark is asked for rows."""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tidegate.column_specs import ColumnSource, TableFormat, TableRead
-from tidegate.errors import EnvironmentProblem
+from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.locations import Location
+from tidegate.spark.readers.iceberg_columns import NUMBER, spark_columns
 from tidegate.spark.readers.opening import open_reader
 from tidegate.specs import SchemaSpec
+from tidegate.watermarks.row_filter import RowFilter
 
 
-def test_iceberg_is_refused_with_a_way_around_it() -> None:
-    source = ColumnSource("orders", TableRead(TableFormat.ICEBERG, Location("file:///lake/orders")), ("id",))
-    session: Any = None
-    with pytest.raises(EnvironmentProblem, match=r"orders: Iceberg has no runtime yet.*type: python"):
-        open_reader(session, source, SchemaSpec(), datetime(2026, 6, 1, tzinfo=UTC))
+class _Session:
+    """As much of a session as a reader needs that has no table yet."""
+
+    version = "4.2.0"
+
+    def __init__(self) -> None:
+        self.conf = self
+
+    def set(self, key: str, value: str) -> None:
+        """Takes every setting."""
+
+
+def read_iceberg(uri: str) -> None:
+    session: Any = _Session()
+    source = ColumnSource("orders", TableRead(TableFormat.ICEBERG, Location(uri)), ("id",))
+    open_reader(session, source, SchemaSpec(), datetime(2026, 6, 1, tzinfo=UTC)).read(RowFilter())
+
+
+def test_the_library_for_iceberg_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    monkeypatch.delitem(sys.modules, "tidegate.sources.iceberg", raising=False)
+    with pytest.raises(EnvironmentProblem, match=r"orders: .* pyiceberg, which is missing.*tidegate\[iceberg\]"):
+        read_iceberg("file:///lake/orders")
+
+
+def test_an_iceberg_table_that_spark_cannot_reach_is_refused() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"orders: Spark 4.2.0 reads gs://lake/orders itself"):
+        read_iceberg("gs://lake/orders")
+
+
+def test_columns_of_iceberg_have_their_numbers() -> None:
+    inner = {"type": "struct", "fields": [{"id": 3, "name": "d", "type": "decimal(9, 2)"}]}
+    columns = spark_columns([{"id": 1, "name": "a", "type": {"type": "list", "element": inner}}], "orders")
+    assert columns.simpleString() == "struct<a:array<struct<d:decimal(9,2)>>>"
+    assert columns["a"].metadata == {NUMBER: 1}
+    assert columns["a"].dataType.elementType["d"].metadata == {NUMBER: 3}
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"type": "time"}, "column 'a' is of type time, which Spark does not read"),
+        ({"type": "timestamp_ns"}, "column 'a' is of type timestamp_ns"),
+        (
+            {"type": {"type": "map", "key": "string", "value": "variant"}},
+            "column 'a.value' is of type variant",
+        ),
+        ({"type": "int", "initial-default": 5}, "column 'a' has a default for rows that were written before it"),
+    ],
+)
+def test_columns_of_iceberg_that_would_be_read_wrongly_are_refused(column: dict[str, Any], told: str) -> None:
+    with pytest.raises(SourceError, match=f"orders: {told}"):
+        spark_columns([{"id": 1, "name": "a", **column}], "orders")

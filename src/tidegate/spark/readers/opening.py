@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
-from tidegate.errors import EnvironmentProblem
 from tidegate.sources.reading import Reader
 from tidegate.specs import SchemaSpec
 
@@ -25,7 +24,11 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.tables import TableReader
 
             return TableReader(session, source, read, schema)
-        case TableRead(format=TableFormat.CSV | TableFormat.JSON | TableFormat.EXCEL) as read:
+        case TableRead(format=TableFormat.ICEBERG) as read:
+            from tidegate.spark.readers.iceberg import IcebergReader
+
+            return IcebergReader(session, source, read, schema)
+        case TableRead() as read:
             from tidegate.spark.readers.files import FilesReader
 
             return FilesReader(session, source, read, schema)
@@ -37,8 +40,3 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
             from tidegate.spark.readers.function import FunctionReader
 
             return FunctionReader(session, source, read, schema, now)
-        case TableRead():
-            raise EnvironmentProblem(
-                f"{source.name}: Iceberg has no runtime yet that works with the Spark of this version",
-                "read the table by a function of yours ('type: python'); docs/sources/iceberg.md shows how",
-            )

@@ -38,17 +38,22 @@ class TableReader:
 
     def greatest(self, rows: RowFilter) -> Seen:
         """The greatest values of the pinned state; rows with null in every column are counted besides."""
-        wanted = self._fitted(rows)
+        wanted = with_nulls(self._fitted(rows))
         try:
-            seen = greatest_of(filtered(self._frame, with_nulls(wanted)), wanted.columns, wanted.mode)
+            seen = greatest_of(filtered(self._holding(wanted), wanted), wanted.columns, wanted.mode)
         except Exception as error:
             raise unreadable(self._source.name, error, _REMEDY) from error
         return Seen(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The rows of the pinned state that match."""
-        frame = filtered(self._frame, self._fitted(rows))
+        wanted = self._fitted(rows)
+        frame = filtered(self._holding(wanted), wanted)
         return given(frame, self._schema, self._source.source_timezone, self._source.name)
+
+    def _holding(self, rows: RowFilter) -> DataFrame:
+        """What is scanned for ``rows``, which holds all of them."""
+        return self._frame
 
     def _fitted(self, rows: RowFilter) -> RowFilter:
         return fitted(rows, self._frame.schema, self._source.source_timezone, self._source.name)

@@ -1,0 +1,310 @@
+"""Iceberg tables without a catalog: the newest state of a folder, and which of its data files can hold wanted rows.
+
+Everything is read by our own stores, with the storage options of the source. The state is pinned when the table is
+opened. Files are passed over by the statistics and partitions in its manifests; what is left may hold more than the
+wanted rows, never less. This is the only module that knows the library ``pyiceberg``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import reduce
+from io import BytesIO
+from typing import Any, NoReturn
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThan,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    NotNull,
+    Or,
+    Reference,
+)
+from pyiceberg.expressions.literals import literal
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import FileScanTask, StaticTable
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from tidegate.column_specs import NullWatermark, Value, WatermarkMode
+from tidegate.errors import ObjectMissing, SourceError, TidegateError
+from tidegate.locations import Location, Options
+from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.port import ObjectStore
+from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+
+_METADATA = re.compile(r"(?:^|/)v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?$")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGITS = 400
+"""More than any number that a bound can be has."""
+
+_FUNCTION = "read the table by a function of yours ('type: python')"
+_DELETES = f"rewrite its data files (in Spark: CALL system.rewrite_data_files), or {_FUNCTION}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A data file: ``path`` lies below ``root``, the root of a disk or a bucket."""
+
+    root: Location
+    path: str
+
+
+class IcebergTable:
+    """The state that the table in the folder ``location`` has when it is opened."""
+
+    def __init__(self, location: Location, source: str) -> None:
+        self._source = source
+        self._options = location.options
+        try:
+            self._table = _opened(location, source)
+        except Exception as error:
+            self._refuse(error)
+        schema = self._table.schema()
+        self._kinds = {field.name: field.field_type for field in schema.fields}
+        self.fields: Sequence[Mapping[str, Any]] = json.loads(schema.model_dump_json())["fields"]
+        """The columns, in the JSON of the Iceberg specification."""
+        self.keeps_names = _keeps_names(self._table)
+        """Whether each column has had its name, and no other column that name, in every data file there can be."""
+
+    def planned(self, rows: RowFilter) -> tuple[PlannedFile, ...]:
+        """The data files that can hold one of ``rows``; raises where Spark alone would read them wrongly."""
+        try:
+            self._refuse_equality_deletes()
+            tasks = list(self._table.scan(row_filter=_expression(rows, self._kinds)).plan_files())
+        except Exception as error:
+            self._refuse(error)
+        return tuple(self._checked(each) for each in tasks)
+
+    def _checked(self, task: FileScanTask) -> PlannedFile:
+        path = task.file.file_path
+        if task.file.file_format is not FileFormat.PARQUET:
+            kind = task.file.file_format.value.capitalize()
+            raise SourceError(f"{self._source}: data file {path} is {kind}, and only Parquet is read", _FUNCTION)
+        if task.delete_files:
+            raise SourceError(f"{self._source}: rows of data file {path} are deleted by a delete file", _DELETES)
+        root, below = _placed(path)
+        return PlannedFile(Location(root, self._options), below)
+
+    def _refuse_equality_deletes(self) -> None:
+        """They are looked for in every delete file: by the values that those hold, they cannot be passed over."""
+        snapshot = self._table.current_snapshot()
+        for manifest in snapshot.manifests(self._table.io) if snapshot else ():
+            if manifest.content is not ManifestContent.DELETES:
+                continue
+            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=True):
+                if entry.data_file.content is DataFileContent.EQUALITY_DELETES:
+                    path = entry.data_file.file_path
+                    raise SourceError(f"{self._source}: {path} deletes rows by their values", _DELETES)
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        if isinstance(error, TidegateError):
+            raise error
+        told = str(error).partition("\n")[0]
+        raise SourceError(
+            f"{self._source}: {type(error).__name__}: {told}", "check source_uri, and that it is an Iceberg table"
+        ) from error
+
+
+class _StoreIO(FileIO):
+    """Files of a table by our own stores; nothing is ever written."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self._options = options
+        self._stores: dict[str, ObjectStore] = {}
+
+    def new_input(self, location: str) -> InputFile:
+        root, path = _placed(location)
+        store = self._stores.get(root) or self._stores.setdefault(root, open_store(Location(root, self._options)))
+        return _StoredFile(location, store, path)
+
+    def new_output(self, location: str) -> NoReturn:
+        raise PermissionError(location)
+
+    def delete(self, location: object) -> NoReturn:
+        raise PermissionError(location)
+
+
+class _StoredFile(InputFile):
+    def __init__(self, location: str, store: ObjectStore, path: str) -> None:
+        super().__init__(location)
+        self._store = store
+        self._path = path
+
+    def __len__(self) -> int:
+        return self._store.head(self._path).size
+
+    def exists(self) -> bool:
+        try:
+            return len(self) >= 0
+        except ObjectMissing:
+            return False
+
+    def open(self, seekable: bool = True) -> BytesIO:
+        return BytesIO(self._store.get(self._path))
+
+
+def _opened(location: Location, source: str) -> StaticTable:
+    files = _StoreIO(location.options)
+    address = _metadata(location, source)
+    metadata = FromInputFile.table_metadata(files.new_input(address))
+    return StaticTable((source,), metadata, address, files, NoopCatalog(source))
+
+
+def _metadata(location: Location, source: str) -> str:
+    """The address of the newest metadata: of the file that a hint names, or the one with the greatest number."""
+    scheme, bucket, path = split_uri(location.uri)
+    address = f"{scheme}://{bucket}/{path}"
+    if path.endswith(".metadata.json"):
+        return address
+    store = open_store(location)
+    try:
+        hint = store.get("metadata/version-hint.text").decode().strip()
+    except ObjectMissing:
+        hint = ""
+    if hint and not hint.isnumeric():
+        return f"{address}/metadata/{hint.removesuffix('.metadata.json')}.metadata.json"
+    versions: dict[int, list[str]] = {}
+    for each in store.list_directory("metadata").objects:
+        if found := _METADATA.search(each.path):
+            versions.setdefault(int(found[1]), []).append(each.path)
+    if not versions:
+        raise SourceError(f"{source}: there is no Iceberg metadata in {location.uri}/metadata", "check source_uri")
+    newest = versions[max(versions)]
+    if len(newest) > 1:
+        raise SourceError(
+            f"{source}: {' and '.join(newest)} in {location.uri} both claim to be the newest metadata",
+            "wait for the next commit, or give the one that the catalog names as source_uri",
+        )
+    return f"{address}/{newest[0]}"
+
+
+def _keeps_names(table: StaticTable) -> bool:
+    """Told by the earlier schemas; where one is gone, or a name is not written as it is, nobody knows."""
+    schemas = table.schemas()
+    if sorted(schemas) != list(range(len(schemas))):
+        return False
+    present = table.schema()
+    numbers = _numbers(present)
+    names = {number: name for name, number in numbers.items()}
+    return all(_PLAIN.fullmatch(present.find_field(number).name) for number in names) and all(
+        numbers.get(name, number) == number and names.get(number, name) == name
+        for earlier in schemas.values()
+        for name, number in _numbers(earlier).items()
+    )
+
+
+def _numbers(schema: Schema) -> dict[str, int]:
+    """The numbers of the columns, nested ones, too, by their names as Spark compares them."""
+    return {name.lower(): schema.find_field(name).field_id for name in schema.column_names}
+
+
+def _placed(path: str) -> tuple[str, str]:
+    """Root and rest of a path as metadata has it: an address without percent-encoding, or a path on disk."""
+    scheme, found, rest = path.partition("://")
+    if not found or scheme == "file":
+        return "file://", (rest if found else path.removeprefix("file:")).lstrip("/")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
+
+def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+    """What a file must be able to hold: every wanted row fits, whatever else does."""
+    nulls: list[BooleanExpression] = [IsNull(term=Reference(column)) for column in rows.columns]
+    if not nulls:
+        return AlwaysTrue()
+    includes = rows.nulls is NullWatermark.INCLUDE
+    if rows.mode is WatermarkMode.TUPLE:
+        first = rows.ranges[0]
+        wanted = [_compared(first, first.lower, kinds, is_upper=False, or_equal=True)]
+        caps = [_compared(first, first.upper, kinds, is_upper=True, or_equal=True)]
+        if includes:
+            wanted, caps = [*wanted, *nulls], [*caps, *nulls]
+        return And(_one_of(wanted), _one_of(caps))
+    wanted = [_new(each, kinds) for each in rows.ranges]
+    if includes:
+        wanted.append(_all_of(nulls))
+    return _all_of([_one_of(wanted), *(_covered(each, kinds) for each in rows.ranges)])
+
+
+def _one_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
+    nothing: BooleanExpression = AlwaysFalse()
+    return reduce(Or, parts, nothing)
+
+
+def _all_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
+    everything: BooleanExpression = AlwaysTrue()
+    return reduce(And, parts, everything)
+
+
+def _new(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+    if each.lower is None:
+        return NotNull(term=Reference(each.column)) if each.any_value else AlwaysTrue()
+    return _compared(each, each.lower, kinds, is_upper=False)
+
+
+def _covered(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+    if each.only_null:
+        return IsNull(term=Reference(each.column))
+    return Or(_compared(each, each.upper, kinds, is_upper=True), IsNull(term=Reference(each.column)))
+
+
+def _compared(
+    each: ColumnRange,
+    bound: Bound | None,
+    kinds: Mapping[str, IcebergType],
+    *,
+    is_upper: bool,
+    or_equal: bool = False,
+) -> BooleanExpression:
+    rounding = ROUND_CEILING if is_upper else ROUND_FLOOR
+    value = None if bound is None else _literal(bound.value, kinds[each.column], rounding)
+    if bound is None or value is None:
+        return AlwaysTrue()
+    signs = (LessThan, LessThanOrEqual) if is_upper else (GreaterThan, GreaterThanOrEqual)
+    return signs[bound.inclusive or or_equal](term=Reference(each.column), value=literal(value))
+
+
+def _literal(value: Value, kind: IcebergType, rounding: str) -> Any:
+    """``value`` as statistics of ``kind`` compare with it, rounded outwards; None where they do not.
+
+    Statistics of floating-point numbers know nothing of NaN, which Spark sorts above everything: no file is passed
+    over by them.
+    """
+    match kind, value:
+        case (IntegerType() | LongType() | DecimalType(), int() | float() | Decimal()):
+            exact = Decimal(value)
+            scale = kind.scale if isinstance(kind, DecimalType) else 0
+            if not exact.is_finite():
+                return None
+            rounded = exact.quantize(Decimal(1).scaleb(-scale), rounding, Context(prec=_DIGITS))
+            return rounded if isinstance(kind, DecimalType) else int(rounded)
+        case (TimestampType() | TimestamptzType(), datetime()) | (StringType(), str()):
+            return value
+        case (DateType(), date()):
+            return value
+    return None

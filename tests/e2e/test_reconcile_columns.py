@@ -1,0 +1,217 @@
+"""``reconcile`` and the other commands where sources are followed by columns: tables are compared, rows are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.column_lake import ColumnLake, InProcessColumnLane
+from support.parquet_lake import ParquetLake
+from tidegate import api, show_watermarks
+from tidegate.errors import CommitLost, TidegateError
+from tidegate.observe.events import Notice
+from tidegate.runs.column_pass import ColumnPass
+from tidegate.runs.column_place import ColumnPlace, open_column_place
+from tidegate.runs.fencing import ReplayPlace, fence
+from tidegate.runs.replay_record import replay_positions
+from tidegate.runs.running import Running
+from tidegate.specs import ReconcileSpec
+from tidegate.state.files import Change
+from tidegate.watermarks.replay_state import ReplayState, decode, encode
+
+ORPHAN = "019bfa00-0000-7000-8000-000000000000.parquet"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ColumnLake:
+    lake = ColumnLake(tmp_path)
+    lake.arrive({"id": 1}, {"id": 2})
+    assert lake.run().ok
+    return lake
+
+
+def orphan(lake: ColumnLake) -> Path:
+    """A file of ours that nobody committed, two days old."""
+    path = lake.root / "lake" / "orders" / ORPHAN
+    path.write_bytes(b"rows")
+    os.utime(path, (path.stat().st_mtime - 2 * 86_400,) * 2)
+    return path
+
+
+def place_of(lake: ColumnLake) -> ColumnPlace:
+    (pipeline,) = lake.project.pipelines
+    return open_column_place(lake.project, pipeline, pipeline.column_sources[0])
+
+
+def test_the_table_is_compared_and_the_rows_are_said_not_to_be(lake: ColumnLake) -> None:
+    report = api.reconcile(lake.config)
+    (source,), (table,) = report.sources, report.tables
+    assert (report.ok, source.compared, source.version, source.listed.count) == (True, False, 1, 0)
+    assert "its rows are not compared" in source.notes[0]
+    assert (table.data_files, table.orphans.count) == (1, 0)
+    orphan(lake)
+    found = api.reconcile(lake.config)
+    assert (found.ok, found.tables[0].orphans.count) == (False, 1)
+
+
+def test_orphans_go_behind_a_fence_and_the_watermark_stays(lake: ColumnLake) -> None:
+    left = orphan(lake)
+    (table,) = api.reconcile(lake.config, clean=True).tables
+    assert (table.error, table.removed.count, table.fenced, left.exists()) == (None, 1, ("orders/default",), False)
+    assert show_watermarks(lake.config, "orders")[0].value == '{"id": 2}'
+    lake.arrive({"id": 3})
+    assert lake.run().ok
+    lake.assert_exactly_once()
+
+
+class Sleeper(InProcessColumnLane):
+    """Writes its rows, then sleeps while somebody else does something."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.meanwhile: Callable[[], object] | None = meanwhile
+
+    def write_rows(self, frame: Any, task: Any) -> Any:
+        written = super().write_rows(frame, task)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return written
+
+
+def test_who_slept_with_rows_reads_them_again_behind_the_fence(lake: ColumnLake) -> None:
+    lake.arrive({"id": 3})
+    place = place_of(lake)
+    carried = ColumnPass(place, Sleeper(lambda: fence([place])))
+    carried.run()
+    assert (carried.totals.rows, carried.opened and carried.opened.version) == (1, 3)
+    lake.assert_exactly_once()
+    assert api.reconcile(lake.config).tables[0].young.count == 1
+
+
+def test_files_of_a_sleeper_that_were_removed_are_never_committed(lake: ColumnLake) -> None:
+    lake.arrive({"id": 3})
+    removed = []
+
+    def clean() -> None:
+        (table,) = api.reconcile(lake.config, clean=True, older_than=timedelta(0), force=True).tables
+        removed.append(table.removed.count)
+
+    with pytest.raises(TidegateError):
+        ColumnPass(place_of(lake), Sleeper(clean)).run()
+    assert removed == [1]
+    lake.assert_exactly_once([1, 2])
+    assert lake.run().ok
+    lake.assert_exactly_once()
+
+
+def test_the_fence_of_a_source_without_a_position_lets_it_begin_at_the_beginning(tmp_path: Path) -> None:
+    state = {"state": {"provider": "file", "url": str(tmp_path / "state")}}
+    lake = ColumnLake(tmp_path, settings=state)
+    lake.arrive({"id": 1}, {"id": 2})
+    lake.run()
+    project = lake.project
+    (pipeline,) = project.pipelines
+    new = open_column_place(project, pipeline, replace(pipeline.column_sources[0], name="new"))
+    fence([new])
+    carried = ColumnPass(new, InProcessColumnLane())
+    carried.run()
+    assert carried.totals.rows == 2
+    lake.assert_exactly_once([1, 1, 2, 2])
+
+
+def test_replays_have_a_fence_of_their_own(lake: ColumnLake) -> None:
+    place = place_of(lake)
+    positions = replay_positions(place, place.pipeline)
+    record = encode(ReplayState("id", 1, 9))
+    sleeping = positions.open()
+    positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
+    orphan(lake)
+    (table,) = api.reconcile(lake.config, clean=True).tables
+    assert (table.error, table.fenced) == (None, ("orders/default", "orders/default~replay"))
+    with pytest.raises(CommitLost):
+        positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
+    kept = positions.open().state
+    assert kept is not None
+    assert not decode(kept).is_finished
+
+
+def test_the_fence_of_a_replay_that_committed_nothing_leaves_a_finished_record(lake: ColumnLake) -> None:
+    place = place_of(lake)
+    positions = replay_positions(place, place.pipeline)
+    fence([ReplayPlace(positions, place.table_store)])
+    state = positions.open().state
+    assert state is not None
+    assert decode(state).is_finished
+
+
+def test_a_source_that_the_configuration_does_not_have_stops_the_cleaning(lake: ColumnLake) -> None:
+    orphan(lake)
+    (lake.root / "lake" / "orders" / "_tidegate" / "orders" / "gone").mkdir()
+    (table,) = api.reconcile(lake.config, clean=True).tables
+    assert "is also written by orders/gone" in (table.error or "")
+
+
+def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
+    orphan(lake)
+    project = replace(lake.project, reconcile=ReconcileSpec(every=timedelta(0)))
+    running = Running(project, InProcessColumnLane(), 1, lake.seen.append)
+
+    def stop() -> float:
+        running.stop.set()
+        return 0.0
+
+    running.continuously(project.pipelines, stop)
+    told = [each.text for each in lake.seen if isinstance(each, Notice)]
+    assert any("that no commit names" in each for each in told)
+    assert not any(each.name == "source_reconciled" for each in lake.seen)
+
+
+REFUSED: dict[str, Callable[[Path], object]] = {
+    "followed by columns; allowed here: a pipeline whose source is files": lambda config: api.files(config, "orders"),
+    "runs over sources that are followed by columns commit": api.commit,
+    "has no partitions": lambda config: api.reset_watermark(config, "orders", partition="a"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_about_files_says_so(lake: ColumnLake, words: str) -> None:
+    with pytest.raises(TidegateError, match=words):
+        REFUSED[words](lake.config)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda config: api.replay(config, "orders", files="*"),
+        lambda config: api.list_letters(config, "orders"),
+        lambda config: api.infer_schema(config, "orders"),
+        lambda config: api.show_schema(config, "orders"),
+        lambda config: api.diff_schema(config, "orders"),
+        lambda config: api.widen_table(config, "orders", column="id", to="string"),
+        lambda config: api.adopt(config, "orders"),
+    ],
+)
+def test_commands_about_files_stop_with_one_sentence(lake: ColumnLake, act: Callable[[Path], object]) -> None:
+    with pytest.raises(TidegateError, match="pipeline 'orders' is followed by columns"):
+        act(lake.config)
+
+
+def test_tables_are_cared_for_and_folders_are_not(lake: ColumnLake, tmp_path: Path) -> None:
+    lake.arrive({"id": 3})
+    lake.run()
+    assert api.optimize_table(lake.config, "orders").files_before == 2
+    lake.assert_exactly_once()
+    folder = ParquetLake(tmp_path / "plain")
+    folder.arrive({"id": 1})
+    folder.run()
+    with pytest.raises(TidegateError, match="table care is for Delta tables"):
+        api.vacuum_table(folder.config, "orders")
+    report = api.reconcile(folder.config, clean=True)
+    assert (report.ok, report.tables) == (True, ())
+    assert "there is no log" in report.sources[0].notes[1]
