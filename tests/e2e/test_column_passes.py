@@ -9,7 +9,7 @@ import pytest
 
 from support.column_lake import ColumnLake
 from tidegate import metadata_provider, plan, reset_watermark, set_watermark, show_watermarks, status, watermark_history
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, WatermarkError
 
 
 @pytest.fixture
@@ -143,3 +143,16 @@ def test_a_provider_that_differs_takes_the_watermark_of_the_log_when_that_is_set
     assert lake.run().ok
     assert lake.ids() == [1, 2]
     assert not set_watermark(lake.config, "orders", values={"id": "2"}).applied
+
+
+def test_the_watermark_of_a_column_that_changed_its_type_is_set_by_way_of_null(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive({"id": 1})
+    assert lake.run().ok
+    with pytest.raises(WatermarkError) as caught:
+        set_watermark(lake.config, "orders", values={"id": "2026-01-01"})
+    assert "set it to null first" in caught.value.remedy
+    set_watermark(lake.config, "orders", values={"id": "null"})
+    move = set_watermark(lake.config, "orders", values={"id": "2026-01-01"})
+    assert move.applied
+    assert "2026-01-01" in str(move.after)

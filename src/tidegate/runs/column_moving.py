@@ -49,7 +49,10 @@ def _given(column: str, text: str, stored: Value | None) -> Value | None:
     try:
         return None if text == NULL else value_of(text, stored)
     except WatermarkError as error:
-        raise WatermarkError(f"column {column!r}: {error.problem}", error.remedy) from error
+        other = (
+            "" if stored is None else f"; if the column has changed its type, set it to {NULL} first, then to the value"
+        )
+        raise WatermarkError(f"column {column!r}: {error.problem}", f"{error.remedy}{other}") from error
 
 
 def reset_columns(place: ColumnPlace, now: datetime, confirm: Confirm) -> WatermarkMove:
