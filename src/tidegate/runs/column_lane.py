@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class ColumnLane(Protocol):
     """Spark, as far as column sources need it. Frames go through as they are; nothing here looks into them."""
 
+    def prepare(self) -> None:
+        """Get ready; to be called before several threads use the lane."""
+
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads ``source``."""
 

@@ -158,6 +158,7 @@ class ColumnReplay:
         self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
         reading: dict[Future[_Gathered], int] = {}
+        self._lane.prepare()
         with ThreadPoolExecutor(workers) as pool:
             while True:
                 while len(reading) < workers and self._goes_on(in_order) and self._waiting:
