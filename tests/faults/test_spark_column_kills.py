@@ -37,7 +37,7 @@ WORKER = Path(__file__).with_name("spark_column_worker.py")
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
 PLACES = ("runs.read", "state.commit.before", "state.commit.after")
 LONG_PLACES = ("runs.planned", "state.document.after", *PLACES, "state.won.before", "runs.commit.after")
-CASES = [("merge_upsert", place) for place in PLACES]
+CASES = [("merge_upsert", "state.commit.after")]
 MORE = [(load, place) for load in LOADS for place in LONG_PLACES if (load, place) not in CASES]
 
 
