@@ -5,6 +5,7 @@ Standard library only; frozen; picklable. ``config/`` makes them from YAML, Pyth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -277,13 +278,18 @@ class ColumnSource:
         """What the source is, without anything secret: for identities and messages."""
         match self.read:
             case JdbcRead(url=url, table=table):
-                return f"{url.split('?')[0].split(';')[0]}#{table or 'query'}"
+                return f"{_without_user(url.split('?')[0].split(';')[0])}#{table or 'query'}"
             case TableRead(location=location):
                 return location.uri
             case HttpRead(url=url, path=path):
-                return f"{url.split('?')[0]}{path}"
+                return f"{_without_user(url.split('?')[0])}{path}"
             case FunctionRead(function=function):
                 return f"python:{function}"
+
+
+def _without_user(url: str) -> str:
+    """An address without a user and a password before its host."""
+    return re.sub(r"//[^/@]*@", "//", url)
 
 
 class LoadType(StrEnum):

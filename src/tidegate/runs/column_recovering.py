@@ -18,6 +18,7 @@ from tidegate.runs.recovering import Choice, in_order, record, rung_check, stops
 from tidegate.state.ladder import Ladder
 from tidegate.state.winner import StateUnreadable, Winner
 from tidegate.watermarks.column_codec import decode, is_newer
+from tidegate.watermarks.column_state import ColumnState
 
 
 def recover_columns(place: ColumnPlace, accept: Collection[str] = ()) -> tuple[Check, ...]:
@@ -80,7 +81,9 @@ def _usable(state: Mapping[str, Any]) -> bool:
 
 def _gone_on(place: ColumnPlace, ladder: Ladder, winner: Winner, choices: frozenset[Choice], basis: str) -> Check:
     opened = place.positions.open_rebuilt(ladder, winner, stops(choices))
-    after = record(place.positions, opened, dict(winner.state))
+    place = place.moving_both()
+    state = decoded(winner.state) or ColumnState()
+    after = record(place.positions, opened, dict(winner.state), debts=place.debts(None, state))
     return Check(str(place.key), "ok", f"went on from {basis}: {told(opened, after)}")
 
 

@@ -108,10 +108,14 @@ def _record(place: Place, opened: Opened, state: Mapping[str, object]) -> Opened
 
 
 def record(
-    positions: PositionStore, opened: Opened, state: Mapping[str, object], embedded: Mapping[str, object] | None = None
+    positions: PositionStore,
+    opened: Opened,
+    state: Mapping[str, object],
+    embedded: Mapping[str, object] | None = None,
+    debts: tuple[Mapping[str, Any], ...] = (),
 ) -> Opened:
     """Commit a state without any rows; ``embedded`` is the part of it for the log, all of it where none is given."""
-    return positions.commit(opened, Change(state=state, embedded=embedded or state, action="recover"))
+    return positions.commit(opened, Change(state=state, embedded=embedded or state, action="recover", debts=debts))
 
 
 def told(opened: Opened, after: Opened) -> str:

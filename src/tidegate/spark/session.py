@@ -95,7 +95,16 @@ def active_session() -> SparkSession | None:
         return None
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    found = SparkSession.getActiveSession()
+    return found if found is not None else _of_another_thread()
+
+
+def _of_another_thread() -> SparkSession | None:
+    """The session of this process that another thread made; one that was stopped is none."""
+    from pyspark.sql import SparkSession
+
+    made = getattr(SparkSession, "_instantiatedSession", None)
+    return None if made is None or made.sparkContext._jsc is None else made
 
 
 def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = ()) -> SparkSession:
