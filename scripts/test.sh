@@ -5,9 +5,9 @@ cd "$(dirname "$0")/.."
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-.venv/bin/python -m pytest --durations=40 tests/spark >"$log" 2>&1 &
+.venv/bin/python -m pytest tests/spark >"$log" 2>&1 &
 spark=$!
-.venv/bin/python -m pytest --durations=60 --ignore=tests/spark
+.venv/bin/python -m pytest --ignore=tests/spark
 others=$?
 wait "$spark"
 with_spark=$?
