@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-WORKER = Path(__file__).with_name("spark_column_worker.py")
+WORKER = Path(__file__).with_name("column_worker.py")
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
 PLACES = ("runs.read", "state.commit.before", "state.commit.after")
 LONG_PLACES = ("runs.planned", "state.document.after", *PLACES, "state.won.before", "runs.commit.after")

@@ -1,4 +1,4 @@
-"""A whole run on Spark in a process of its own: ``python spark_column_worker.py CONFIG``."""
+"""A whole run on Spark in a process of its own: ``python column_worker.py CONFIG``."""
 
 from __future__ import annotations
 
