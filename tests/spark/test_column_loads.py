@@ -1,6 +1,6 @@
 """Load strategies through whole runs on Spark: failures at every step, repeated runs, sources that change.
 
-A failure is injected in this process, where a kill would cost a session; kills of whole processes are in test_column_kills.
+A failure is injected in this process, where a kill would cost a session; kills of whole processes: test_column_kills.
 """
 
 from __future__ import annotations
