@@ -10,7 +10,18 @@ import sys
 import time
 from importlib import import_module
 
-NAMES = ("throughput", "idle_poll", "memory", "decode", "writer", "staging", "commands")
+NAMES = (
+    "throughput",
+    "idle_poll",
+    "memory",
+    "decode",
+    "writer",
+    "staging",
+    "jdbc",
+    "merge",
+    "delta_increment",
+    "commands",
+)
 QUICK = ("throughput", "idle_poll", "memory", "decode")
 
 
