@@ -4,9 +4,9 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 .venv/bin/python -m pytest tests/spark >"$log" 2>&1 &
 spark=$!
+trap 'kill "$spark" 2>/dev/null; rm -f "$log"' EXIT
 .venv/bin/python -m pytest --ignore=tests/spark
 others=$?
 wait "$spark"

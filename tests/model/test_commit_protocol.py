@@ -66,14 +66,14 @@ class TestTheModelCanFail:
     """Each safeguard is taken away in turn; the exploration must notice."""
 
     def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(committing._Attempt, "_unmoved", lambda self, snapshot: True)
+        monkeypatch.setattr(committing.Attempt, "_unmoved", lambda self, snapshot: True)
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def only_the_lead(self: committing._Attempt, snapshot: Snapshot | None) -> bool:
+        def only_the_lead(self: committing.Attempt, snapshot: Snapshot | None) -> bool:
             return position(self.site, snapshot) == self.opened.version
 
-        monkeypatch.setattr(committing._Attempt, "_unmoved", only_the_lead)
+        monkeypatch.setattr(committing.Attempt, "_unmoved", only_the_lead)
         assert explore(Scene(sources=("s+t", "t"), records=1), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_guard_against_a_second_creator(self) -> None:
@@ -84,14 +84,14 @@ class TestTheModelCanFail:
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
 
     def test_when_an_error_is_taken_for_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        believed = committing._Attempt._resolve
+        believed = committing.Attempt._resolve
 
-        def believe(self: committing._Attempt) -> object:
+        def believe(self: committing.Attempt) -> object:
             if self._problem is not None:
                 raise lost(self.site, self.opened.version, "an error")
             return believed(self)
 
-        monkeypatch.setattr(committing._Attempt, "_resolve", believe)
+        monkeypatch.setattr(committing.Attempt, "_resolve", believe)
         assert explore(Scene(records=1), {"switches": 1, "faults": 1}, MANY).violation is not None
 
     def test_when_a_rivals_document_is_taken_for_the_winners(self, monkeypatch: pytest.MonkeyPatch) -> None:

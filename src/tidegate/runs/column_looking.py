@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from tidegate.column_reports import ColumnSourcePlan
-from tidegate.column_specs import HttpRead, JdbcRead, LoadType, TableRead, Value, Watermark
+from tidegate.column_specs import HttpRead, JdbcRead, TableRead, Value, Watermark
 from tidegate.errors import TidegateError
-from tidegate.planning.column_plan import ColumnPlan
 from tidegate.planning.column_planner import plan_columns
 from tidegate.reports import SourceStatus, WatermarkView
 from tidegate.runs.column_place import ColumnPlace, decoded
@@ -36,7 +35,7 @@ def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:
         effective=shown(plan.effective),
         predicate=explained(source, plan.reads),
         full=plan.full,
-        cap=_cap(place, plan),
+        cap=_cap(place),
         window=plan.window,
         notes=(*opened.warnings, *plan.notes),
     )
@@ -55,12 +54,12 @@ def kind_of(place: ColumnPlace) -> str:
             return "python"
 
 
-def _cap(place: ColumnPlace, plan: ColumnPlan) -> str:
+def _cap(place: ColumnPlace) -> str:
     """How the upper bound comes about."""
     source = place.source
     if not source.watermark_columns:
         return "none: without watermark_columns everything is read each time"
-    if place.pipeline.sink.load.type in (LoadType.OVERWRITE, LoadType.FULL_LOAD):
+    if place.pipeline.sink.load.type.reads_everything:
         return "none: the table is replaced by what the source holds"
     lag = f", and not younger than {source.safety_lag} before the run" if source.safety_lag else ""
     match source.read:

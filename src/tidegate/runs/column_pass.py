@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import LoadType, NullWatermark
@@ -44,7 +44,6 @@ class ColumnTotals:
     commits: int = 0
     table_version: int | None = None
     skipped: tuple[tuple[str, int], ...] = ()
-    nulls: int = field(default=0)
 
 
 class ColumnPass:
@@ -136,7 +135,6 @@ class ColumnPass:
                 f"{'/'.join(self._names)}: {count(seen.nulls, 'row')} have null in every watermark column ({columns})",
                 "give them a value, or set null_watermark: exclude | include",
             )
-        self.totals.nulls = seen.nulls
         if source.null_watermark is NullWatermark.EXCLUDE:
             self.totals.skipped = (("null_watermark", seen.nulls),)
             self._emit(events.RowsLeftOut(*self._names, "null_watermark", seen.nulls, columns))

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """Rows in a work area, and the files of the destination that give way to them."""
+    """Rows in a work area, and the files of the destination that give way to them; ``read`` of the source."""
 
     written: RowsWritten
     bounds: Fixed
+    read: int
     rows: int
     removed: tuple[str, ...] = ()
 
@@ -50,8 +51,7 @@ class ParquetPass(ColumnPass):
         area = self._positions.destination.new_work_area()
         with self._kept_if_done(area):
             ready = self._ready(plan, frame, bounds, area)
-        nothing = not ready.rows and not plan.full
-        if nothing and not ready.removed and (ready.bounds.nothing or ready.bounds.state == self.state):
+        if not ready.read and not ready.removed and not plan.full:
             remove_work(self._place.table_store, area.directory)
             return self._nothing_new(opened)
         return self._landed(opened, area, ready)
@@ -60,7 +60,7 @@ class ParquetPass(ColumnPass):
         pipeline = self._place.pipeline
         if pipeline.transform is None and pipeline.sink.load.type is not LoadType.MERGE_OVERWRITE:
             written = self._put(frame, area, bounds)
-            return _Ready(written, bounds or self._told_by(plan, written), written.rows)
+            return _Ready(written, bounds or self._told_by(plan, written), written.rows, written.rows)
         return self._computed(plan, frame, bounds, area)
 
     def _put(self, frame: Any, area: WorkArea, bounds: Fixed | None, *, is_read: bool = True) -> RowsWritten:
@@ -85,14 +85,14 @@ class ParquetPass(ColumnPass):
             task = row_task(pipeline, place.source, self._lane.columns(frame), work=raw.location)
             read = self._read(frame, replace(task, drop_nulls=self._drops_nulls(bounds)))
             bounds = bounds or self._told_by(plan, read)
-            if not read.rows and bounds.nothing and not plan.full:
-                return _Ready(read, bounds, 0)
+            if not read.rows and bounds.window is None and not plan.full:
+                return _Ready(read, bounds, 0, 0)
             replaces = place.pipeline.sink.load.type is LoadType.MERGE_OVERWRITE
             removed = destination.data_files() if replaces else ()
             batch = replace(Batch.of(pipeline, place.source, task, read), pipeline=place.pipeline)
             made = self._lane.folder_rows(batch, bounds.window, removed)
             written = self._put(made, area, bounds, is_read=False)
-            return _Ready(written, bounds, read.rows if replaces else written.rows, removed)
+            return _Ready(written, bounds, read.rows, read.rows if replaces else written.rows, removed)
         finally:
             with suppress(StorageError):
                 remove_work(place.table_store, raw.directory)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import (
@@ -27,11 +27,11 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import CommitContested, CommitFailed, Committed, Notice
-from tidegate.state import bare_entry, compacting, debts, marks
-from tidegate.state.arrow import arrow_schema, no_rows, schema_json
-from tidegate.state.blocks import SIZE
-from tidegate.state.documents import Document, Parent, digest
+from tidegate.observe.events import CommitContested, CommitFailed
+from tidegate.state import bare_entry, debts, marks
+from tidegate.state.arrow import arrow_schema, no_rows
+from tidegate.state.documents import Document, digest
+from tidegate.state.done import done
 from tidegate.state.features import check_replaceable, check_table, lane_reasons
 from tidegate.state.files import Change, Replacement, Written
 from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add, costs_rows
@@ -86,18 +86,18 @@ def commit_together(members: Sequence[Member]) -> tuple[Opened, ...]:
     deadline = lead.pace.start()
     adds = tuple(add for member in members for add in measured(member.site, member.change.data_files))
     name = lead.attempts()
-    written = tuple(_Written.put(member, name) for member in members)
-    attempt = _Attempt(written, adds, deadline)
+    written = tuple(WrittenMember.put(member, name) for member in members)
+    attempt = Attempt(written, adds, deadline)
     try:
         entry = attempt.run()
     except TidegateError as error:
         _tell_failure(written, error)
         raise
     failpoint("state.done.before")
-    return tuple(_done(each, attempt, entry) for each in written)
+    return tuple(done(each, attempt, entry) for each in written)
 
 
-def _tell_failure(members: Sequence[_Written], error: TidegateError) -> None:
+def _tell_failure(members: Sequence[WrittenMember], error: TidegateError) -> None:
     """A commit that was lost to another run is told where that is found out."""
     if isinstance(error, CommitLost):
         return
@@ -107,7 +107,7 @@ def _tell_failure(members: Sequence[_Written], error: TidegateError) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class WrittenMember:
     """A member whose document is written."""
 
     site: Site
@@ -117,7 +117,7 @@ class _Written:
     sha256: str
 
     @classmethod
-    def put(cls, member: Member, attempt: str) -> _Written:
+    def put(cls, member: Member, attempt: str) -> WrittenMember:
         """Write the document of this attempt."""
         document = prepared(member.site, member.opened, member.change, attempt, member.steps)
         content = document.to_bytes()
@@ -140,10 +140,10 @@ class _Written:
         )
 
 
-class _Attempt:
+class Attempt:
     """One attempt to commit: the loop of steps a to d."""
 
-    def __init__(self, members: tuple[_Written, ...], adds: tuple[Add, ...], deadline: Deadline) -> None:
+    def __init__(self, members: tuple[WrittenMember, ...], adds: tuple[Add, ...], deadline: Deadline) -> None:
         lead = members[0]
         self.members = members
         self.site, self.opened, self.change, self.document = lead.site, lead.opened, lead.change, lead.document
@@ -159,7 +159,7 @@ class _Attempt:
         self._brings_columns = False
         self._settings = 0
         self._sent = False
-        self._wrote_nothing_at: int | None = None
+        self._came_back_at: int | None = None
         self._unclear = False
         self._problem: BaseException | None = None
 
@@ -344,7 +344,7 @@ class _Attempt:
             with self._alone():
                 self._write(snapshot, note)
             if self.frame is not None and snapshot is not None:
-                self._wrote_nothing_at = snapshot.facts.version
+                self._came_back_at = snapshot.facts.version
             failpoint("state.commit.after")
         except Exception as error:
             self._problem = error
@@ -360,7 +360,7 @@ class _Attempt:
         table: then the position moves alone.
         """
         delta, replacement, frame = self.site.delta, self._replacement, self.frame
-        if frame is not None and (snapshot is None or snapshot.facts.version != self._wrote_nothing_at):
+        if frame is not None and (snapshot is None or snapshot.facts.version != self._came_back_at):
             table = None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
             frame.write(note, table, new_columns=self._brings_columns)
         elif snapshot is None:
@@ -411,92 +411,3 @@ class _Attempt:
             f"{position_} could not be committed; given up {waited} (last problem: {self._problem})",
             "nothing was lost: run again; for more patience raise global.commit_deadline_secs",
         )
-
-
-def _done(member: _Written, attempt: _Attempt, entry: LogEntry) -> Opened:
-    """DONE: the new position, its debts paid as far as possible; every so often a Delta checkpoint and a block."""
-    site, opened, document, change = member.site, member.opened, member.document, member.change
-    created = next(iter(attempt.written), None)
-    now = Opened(
-        key=site.key,
-        identity=site.identity,
-        version=document.version,
-        state=change.state,
-        table_version=entry.version,
-        table_id=attempt.table_id or entry.table_id,
-        schema_json=_replaced_columns(change)
-        or attempt.schema_json
-        or schema_json(attempt.new_columns()[0] if created else None),
-        partition_columns=opened.partition_columns if opened.table_id else created.partition_columns if created else (),
-        committed_at=entry.version,
-        delta_version=document.delta_version,
-        parent=Parent(document.version, document.attempt, member.sha256),
-        data_files=frozenset(file.path for file in change.data_files),
-        debts=document.debts,
-        letters=document.letters,
-        warnings=attempt.warnings,
-        needs_frames=attempt.needs_frames,
-        rows=change.rows if change.frame is None or change.rows_known or entry.rows is None else entry.rows,
-    )
-    now = replace(now, unpaid=not debts.pay_if_possible(site, now))
-    site.emit(_event(member, now, attempt, entry))
-    if not attempt.by_spark:
-        _checkpoint(site, now, opened.version)
-    _compact(site, now, opened.version)
-    return now
-
-
-def _replaced_columns(change: Change) -> str | None:
-    """The columns that the commit gave the table; None where they are what they were."""
-    columns = None if change.replacement is None else change.replacement.columns
-    return None if columns is None else schema_json(columns)
-
-
-def _event(member: _Written, now: Opened, attempt: _Attempt, entry: LogEntry) -> Committed:
-    site, change = member.site, member.change
-    files = {item.file: item.size for item in change.coverage}
-    finished = {item.file: item.size for item in change.coverage if item.eof}
-    given_up = max(change.letters - sum(item.bad for item in change.coverage), 0)
-    return Committed(
-        site.key.pipeline,
-        site.key.source,
-        position=now.version,
-        table_version=now.table_version,
-        source_files=len(files),
-        source_bytes=sum(files.values()),
-        data_files=len(change.data_files) if change.frame is None else entry.adds,
-        rows=now.rows,
-        seconds=attempt.deadline.seconds,
-        finished_files=max(len(finished) - given_up, 0),
-        finished_bytes=sum(finished.values()),
-    )
-
-
-def _passed(before: int, now: int, every: int) -> bool:
-    """Whether a multiple of ``every`` was reached on the way from ``before`` to ``now``."""
-    return every > 0 and now // every > before // every
-
-
-def _checkpoint(site: Site, now: Opened, before: int) -> None:
-    """A Delta checkpoint keeps loading the table fast; without it everything is still right."""
-    if not _passed(before, now.version, site.checkpoint_every):
-        return
-    try:
-        failpoint("state.checkpoint.before")
-        site.delta.checkpoint()
-    except Exception as error:
-        text = f"no Delta checkpoint at table version {now.table_version} ({error}); tried again later"
-        site.emit(Notice(site.key.pipeline, site.key.source, text))
-
-
-def _compact(site: Site, now: Opened, before: int) -> None:
-    """Every so often a block of old documents is gathered, or as many as the commit moved over; without it there are
-    only more objects.
-    """
-    if now.parent is None or not _passed(before, now.version, compacting.LOOK_EVERY):
-        return
-    try:
-        compacting.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
-    except Exception as error:
-        text = f"old documents below position {now.version} are not gathered yet ({error}); tried again later"
-        site.emit(Notice(site.key.pipeline, site.key.source, text))
