@@ -15,6 +15,7 @@ from tidegate.column_specs import ColumnSource, Load, StateSpec
 from tidegate.csv_options import CsvOptions as CsvOptions
 from tidegate.locations import Location as Location
 from tidegate.locations import Options as Options
+from tidegate.unit_specs import UnitSource
 
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
@@ -272,7 +273,8 @@ class TransformSpec:
 class PipelineSpec:
     """Sources, schema and sink under one name.
 
-    ``sources`` are prefixes of files, ``column_sources`` are followed by the values of columns; a pipeline has
+    ``sources`` are prefixes of files, ``column_sources`` are followed by the values of columns and ``unit_sources`` by
+    time ranges crossed with units; a pipeline has
     sources of one of the two kinds.
     """
 
@@ -286,6 +288,7 @@ class PipelineSpec:
     staging: StagingSpec = field(default_factory=StagingSpec)
     transform: TransformSpec | None = None
     column_sources: tuple[ColumnSource, ...] = ()
+    unit_sources: tuple[UnitSource, ...] = ()
 
     @property
     def dead_letters(self) -> Location:
@@ -306,9 +309,9 @@ class PipelineSpec:
         return replace(self, sink=sink)
 
 
-def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource, ...]:
-    """The sources of a pipeline, of either kind."""
-    return (*pipeline.sources, *pipeline.column_sources)
+def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource | UnitSource, ...]:
+    """The sources of a pipeline, of whichever kind."""
+    return (*pipeline.sources, *pipeline.column_sources, *pipeline.unit_sources)
 
 
 @dataclass(frozen=True, slots=True)

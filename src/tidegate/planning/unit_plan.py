@@ -1,0 +1,142 @@
+"""The plan of a source that is followed by time ranges and units: which work units run, with which range, and why.
+
+All moments are milliseconds since 1970, all ranges half-open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TimePartition:
+    """``[start, end)`` of the range that is planned; ``nominal_end`` is where it will end once it is full.
+
+    Without a nominal end it is never finished.
+    """
+
+    start: int
+    end: int
+    nominal_end: int | None
+
+
+class WhyRun(StrEnum):
+    """Why a work unit runs."""
+
+    FIRST = "first"
+    NEW = "new"
+    CATCH_UP = "catch_up"
+
+
+class WhySkipped(StrEnum):
+    """Why a work unit does not run.
+
+    ``done``: its end is not above the cut-off of the job; ``grace_over``: it is unfinished, but below the cut-off, and
+    catching up is off; ``abstinent``: it was read too recently; ``up_to_date``: read up to the end of the plan;
+    ``waiting``: it failed before and waits its turn; ``capped``: more than ``parallelism_max``; ``retired``: the
+    server does not know it.
+    """
+
+    DONE = "done"
+    GRACE_OVER = "grace_over"
+    ABSTINENT = "abstinent"
+    UP_TO_DATE = "up_to_date"
+    WAITING = "waiting"
+    CAPPED = "capped"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """One work unit that runs, for ``[low, high)``.
+
+    ``start`` is its partition's nominal start and, with ``unit``, its identity. ``before`` is its high watermark so
+    far. ``segments`` divide the range where the next read will begin. ``replaces``: rows of it may be in the table.
+    """
+
+    unit: str
+    start: int
+    nominal_end: int | None
+    low: int
+    high: int
+    why: WhyRun
+    before: int | None = None
+    segments: tuple[Range, ...] = ()
+    replaces: bool = False
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Work units of one partition that are decided alike; ``works`` gives them one by one."""
+
+    units: tuple[str, ...]
+    pattern: WorkUnit
+
+    def works(self) -> Iterator[WorkUnit]:
+        """Each of them."""
+        from dataclasses import replace
+
+        return (replace(self.pattern, unit=unit) for unit in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedUnits:
+    """Work units that are skipped for one reason: all ``units`` in ``partitions`` consecutive partitions.
+
+    ``first`` and ``last`` are the starts of the first and the last of these partitions; ``eligible`` is the moment from
+    which on they may run again, where that can be told.
+    """
+
+    why: WhySkipped
+    units: tuple[str, ...]
+    partitions: int
+    first: int
+    last: int
+    eligible: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many work units these are."""
+        return len(self.units) * self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """What a run would read of one source at ``position``: a pure value, equal arguments give equal plans.
+
+    ``grid`` names what identities depend on (watermark, kind of partition, beginning). ``run`` is the number that a run
+    with this plan gets. ``runs`` are in the order in which they are carried out. ``stale`` are units that the state
+    knows and the plan does not. ``job_cutoff`` is None where nothing was read so far.
+    """
+
+    pipeline: str
+    source: str
+    position: int
+    now: datetime
+    zone: str
+    grid: str
+    run: int
+    partitions: tuple[TimePartition, ...] = ()
+    units: tuple[str, ...] = ()
+    input_version: str | None = None
+    job_cutoff: int | None = None
+    runs: tuple[RunGroup, ...] = ()
+    skipped: tuple[SkippedUnits, ...] = ()
+    stale: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def works(self) -> Iterator[WorkUnit]:
+        """The work units that run, in their order."""
+        for group in self.runs:
+            yield from group.works()
+
+    @property
+    def count(self) -> int:
+        """How many work units run."""
+        return sum(len(group.units) for group in self.runs)
