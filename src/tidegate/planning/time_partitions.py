@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from tidegate.errors import WatermarkError
 from tidegate.planning.unit_plan import TimePartition
-from tidegate.unit_specs import PartialPartition, PartitionKind, SubRange, UnitSource
+from tidegate.unit_specs import PartialPartition, PartitionKind, Rounding, Span, SubRange, UnitSource
 from tidegate.watermarks.calendar import (
     DAY,
     HOUR,
@@ -25,16 +25,17 @@ from tidegate.watermarks.calendar import (
     months_later,
     zone_named,
 )
-from tidegate.watermarks.time_bounds import parse_bound, resolve, resolve_bound
+from tidegate.watermarks.time_bounds import Bound, parse_bound, resolve, rounding_of
 
 _COARSE_FIRST = tuple(PartitionKind)[::-1]
+_CLOCK = Bound(before=Span())
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """``[start, end)`` and its partitions, oldest first; ``grid`` says what their identities depend on.
 
-    ``dropped`` is the last one, where it is left out because it is not full.
+    ``dropped`` is the last one, where it is left out because it is not full. ``bound`` and ``rounding`` make the end.
     """
 
     start: int
@@ -42,6 +43,8 @@ class Cut:
     partitions: tuple[TimePartition, ...]
     grid: str
     dropped: TimePartition | None = None
+    bound: Bound = _CLOCK
+    rounding: Rounding = Rounding.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ def cut(source: UnitSource, now: datetime) -> Cut:
         return Cut(0, end, (TimePartition(0, end, None),), "none")
     zone, time_range = zone_named(source.timezone), source.time.range
     last_kind = source.work.sub_ranges[-1].kind if source.work.sub_ranges else source.work.partition
-    start, end = resolve(time_range, last_kind, source.timezone, now, abstinent=not source.abstinent.is_zero)
+    abstinent, bound = not source.abstinent.is_zero, parse_bound(time_range.end, is_end=True)
+    start, end = resolve(time_range, last_kind, source.timezone, now, abstinent=abstinent)
     if source.work.sub_ranges:
         pieces, grid = _composite(source, end, zone, milliseconds(now))
         start = pieces[0].start if pieces else start
@@ -71,7 +75,8 @@ def cut(source: UnitSource, now: datetime) -> Cut:
         grid = _phase(last_kind, start, text, zone)
     found = [partition for piece in pieces for partition in _partitions(piece, zone)]
     dropped = found.pop() if found and _is_left_out(found[-1], pieces[-1].kind, source.work.partial) else None
-    return Cut(start, end, tuple(found), f"{source.time.name}: {grid}", dropped)
+    rounding = rounding_of(bound, last_kind, time_range.end_round, abstinent=abstinent)
+    return Cut(start, end, tuple(found), f"{source.time.name}: {grid}", dropped, bound, rounding)
 
 
 def _is_left_out(last: TimePartition, kind: PartitionKind, partial: PartialPartition) -> bool:
@@ -145,11 +150,9 @@ def _composite(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> tuple[
         left, right = (_edge(text, grid, kinds[-1], zone, now) for text in (one.end, other.start))
         _check_follows(left, right, f"the sub-ranges that end at {one.end!r} and begin at {other.start!r}")
         edges.append(right)
-    bound = parse_bound(subs[-1].end, is_end=True)
-    rounding = time_range.end_round if subs[-1].end == time_range.end else None
-    edges.append(
-        resolve_bound(bound, kinds[-1], zone, now, rounding, abstinent=not source.abstinent.is_zero),
-    )
+    bound, written = parse_bound(subs[-1].end, is_end=True), time_range.end_round
+    rounding = rounding_of(bound, kinds[-1], written, abstinent=not source.abstinent.is_zero)
+    edges.append(bound.at(now, zone, rounding))
     _check_follows(
         first, edges[0], f"the range from {time_range.start!r} and its first sub-range from {subs[0].start!r}"
     )
@@ -176,7 +179,7 @@ def _phase_of(sub: SubRange, start: int, zone: ZoneInfo) -> str:
 
 def _edge(text: str, grid: PartitionKind, rounds_by: PartitionKind, zone: ZoneInfo, now: int) -> int:
     bound = parse_bound(text, is_end=False)
-    moment = resolve_bound(bound, rounds_by, zone, now, None)
+    moment = bound.at(now, zone, rounding_of(bound, rounds_by, None))
     return floored(moment, grid, zone) if bound.is_relative else moment
 
 

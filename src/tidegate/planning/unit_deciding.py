@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
+from tidegate.planning.time_partitions import Cut
 from tidegate.planning.unit_plan import Range, TimePartition, WhyRun, WhySkipped, WorkUnit
 from tidegate.unit_specs import Replace, UnitSource
 from tidegate.watermarks.calendar import shifted
 from tidegate.watermarks.coverage import interval_at, within
+from tidegate.watermarks.time_bounds import first_above
 from tidegate.watermarks.unit_state import Failure, UnitEntry
 
 NOTHING = UnitEntry()
@@ -36,24 +38,23 @@ class Deciding:
 
     source: UnitSource
     zone: ZoneInfo
-    partitions: tuple[TimePartition, ...]
+    cut: Cut
     job_cutoff: int | None = None
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, source: UnitSource, zone: ZoneInfo, partitions: tuple[TimePartition, ...]) -> Deciding:
+    def of(cls, source: UnitSource, zone: ZoneInfo, cut: Cut) -> Deciding:
         """Without a cut-off, as nothing is known yet."""
-        return cls(
-            source, zone, partitions, None, [each.start for each in partitions], [each.end for each in partitions]
-        )
+        starts, ends = [each.start for each in cut.partitions], [each.end for each in cut.partitions]
+        return cls(source, zone, cut, None, starts, ends)
 
     def greatest_high(self, entry: UnitEntry) -> int | None:
         """The greatest high watermark of the unit's partitions."""
         for low, high in reversed(entry.coverage):
             last = bisect_left(self.starts, high) - 1
             if last >= 0 and self.starts[last] >= low:
-                nominal = self.partitions[last].nominal_end
+                nominal = self.cut.partitions[last].nominal_end
                 return high if nominal is None else min(high, nominal)
             if last < 0:
                 return None
@@ -81,7 +82,7 @@ class Deciding:
             yield each, self._first(each, entry, failures)
 
     def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
-        partition = self.partitions[number]
+        partition = self.cut.partitions[number]
         if entry is NOTHING and not failures:
             high, replaces = partition.end, False
         else:
@@ -93,7 +94,7 @@ class Deciding:
         self, number: int, covered: int, entry: UnitEntry, failures: Mapping[int, Failure]
     ) -> tuple[int, WorkUnit] | Skip:
         """A partition that was read from its start up to ``covered`` or beyond its end."""
-        partition, source = self.partitions[number], self.source
+        partition, source = self.cut.partitions[number], self.source
         nominal, end = partition.nominal_end, partition.end
         own = covered if nominal is None else min(covered, nominal)
         cutoff = shifted(own, self.zone, later=source.abstinent, earlier=source.grace)
@@ -107,15 +108,21 @@ class Deciding:
         if end > cutoff:
             return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
         if is_wanted and not source.abstinent.is_zero and end > self.before_grace(own):
-            return Skip(WhySkipped.ABSTINENT, number, number, cutoff)
+            return Skip(WhySkipped.ABSTINENT, number, number, self._eligible(partition, cutoff))
         return Skip(WhySkipped.UP_TO_DATE if is_unfinished else WhySkipped.DONE, number, number)
+
+    def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
+        """From when on the partition will end above ``cutoff``."""
+        if partition.nominal_end is not None and partition.nominal_end <= cutoff:
+            return None
+        return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
 
     def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
         """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
         if self.source.replace is Replace.UNIT or self.source.time is None:
             return partition.start
         low = max(partition.start, self.before_grace(own))
-        if self.source.replace is Replace.SEGMENTS:
+        if self.source.replace is Replace.SEGMENTS and not (low == own and interval_at(entry.left, own) is None):
             low = self._segment_start(partition, low, entry)
         return low if entry.settled is None else max(low, min(own, entry.settled))
 

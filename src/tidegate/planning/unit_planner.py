@@ -50,7 +50,7 @@ def plan_units(
         known = settled(known)
         notes.append(f"partitions are new ({pieces.grid}): what was read before counts as read, and is not read again")
     histories = _histories(known, units)
-    deciding = Deciding.of(source, zone, pieces.partitions)
+    deciding = Deciding.of(source, zone, pieces)
     highs = (deciding.greatest_high(entry) for entry, _ in histories)
     greatest = max((high for high in highs if high is not None), default=None)
     if greatest is not None:

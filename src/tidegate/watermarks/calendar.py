@@ -72,17 +72,30 @@ def shifted(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: 
 
 def rounded(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
     """The last moment that is not after ``moment`` and begins a day, an hour or a minute in ``zone``."""
+    if rounding is Rounding.NONE:
+        return moment
     local = local_time(moment, zone)
     match rounding:
-        case Rounding.NONE:
-            return moment
         case Rounding.DAY:
-            return moment_at(local.replace(hour=0, minute=0, second=0, microsecond=0), zone)
+            return moment_at(_midnight(local), zone)
         case Rounding.HOUR:
             begin = local.replace(minute=0, second=0, microsecond=0)
         case Rounding.MINUTE:
             begin = local.replace(second=0, microsecond=0)
     return moment - (local - begin) // MILLISECOND
+
+
+def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
+    """The first rounded moment after ``moment``."""
+    match rounding:
+        case Rounding.NONE:
+            return moment + 1
+        case Rounding.DAY:
+            return moment_at(_midnight(local_time(moment, zone)) + timedelta(days=1), zone)
+        case Rounding.HOUR:
+            return rounded(moment, rounding, zone) + HOUR
+        case Rounding.MINUTE:
+            return rounded(moment, rounding, zone) + HOUR // 60
 
 
 def floored(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
@@ -91,7 +104,7 @@ def floored(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
         return moment
     if kind is PartitionKind.HOURLY:
         return rounded(moment, Rounding.HOUR, zone)
-    day = local_time(moment, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    day = _midnight(local_time(moment, zone))
     match kind:
         case PartitionKind.WEEKLY:
             day -= timedelta(days=day.weekday())
@@ -108,6 +121,10 @@ def months_later(anchor: datetime, months: int) -> datetime:
     if year > 9999:
         raise _beyond()
     return anchor.replace(year=year, month=month + 1, day=min(anchor.day, monthrange(year, month + 1)[1]))
+
+
+def _midnight(local: datetime) -> datetime:
+    return local.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _beyond() -> WatermarkError:

@@ -15,7 +15,16 @@ from zoneinfo import ZoneInfo
 
 from tidegate.errors import WatermarkError
 from tidegate.unit_specs import NOW, PartitionKind, Rounding, Span, TimeRange
-from tidegate.watermarks.calendar import floored, iso, milliseconds, moment_at, rounded, shifted, zone_named
+from tidegate.watermarks.calendar import (
+    floored,
+    iso,
+    milliseconds,
+    moment_at,
+    next_after,
+    rounded,
+    shifted,
+    zone_named,
+)
 from tidegate.watermarks.look_back import check_zone
 
 _RELATIVE = re.compile(r"P(?P<days>\d{1,7})D(?:T(?P<hours>\d{1,2})H(?:(?P<minutes>\d{1,2})M)?)?", re.ASCII)
@@ -64,8 +73,11 @@ class Bound:
         """Whether it moves with the clock."""
         return self.before is not None
 
-    def at(self, now: int, zone: ZoneInfo) -> int:
-        """The moment that is meant, not rounded."""
+    def at(self, now: int, zone: ZoneInfo, rounding: Rounding = Rounding.NONE) -> int:
+        """The moment that is meant, rounded down."""
+        return rounded(self._exactly(now, zone), rounding, zone)
+
+    def _exactly(self, now: int, zone: ZoneInfo) -> int:
         if self.before is not None:
             return shifted(now, zone, earlier=self.before)
         assert self.local is not None
@@ -100,18 +112,22 @@ def check_bound(text: str, *, is_end: bool) -> None:
     parse_bound(text, is_end=is_end)
 
 
-def resolve_bound(
-    bound: Bound, kind: PartitionKind, zone: ZoneInfo, now: int, rounding: Rounding | None, *, abstinent: bool = False
-) -> int:
-    """The moment that is meant at ``now``.
+def rounding_of(bound: Bound, kind: PartitionKind, written: Rounding | None, *, abstinent: bool = False) -> Rounding:
+    """To what a bound is rounded: what is written wins.
 
-    What is written wins; else relative bounds are rounded by their finest part in partitions of several days, and
-    whole days to the day where there is an abstinent period.
+    Else relative bounds are rounded by their finest part in partitions of several days, and whole days to the day where
+    there is an abstinent period.
     """
-    if rounding is None:
-        coarse = kind.is_multi_day or (abstinent and bound.default is Rounding.DAY)
-        rounding = bound.default if coarse else Rounding.NONE
-    return rounded(bound.at(now, zone), rounding, zone)
+    if written is not None:
+        return written
+    return bound.default if kind.is_multi_day or (abstinent and bound.default is Rounding.DAY) else Rounding.NONE
+
+
+def first_above(bound: Bound, rounding: Rounding, moment: int, zone: ZoneInfo) -> int | None:
+    """From when on the bound will lie above ``moment``; None where it does not move."""
+    if bound.before is None:
+        return None
+    return shifted(next_after(moment, rounding, zone), zone, later=bound.before)
 
 
 def resolve(
@@ -123,10 +139,10 @@ def resolve(
     """
     where, moment = zone_named(zone), milliseconds(now)
     first, last = parse_bound(time_range.start, is_end=False), parse_bound(time_range.end, is_end=True)
-    start = resolve_bound(first, kind, where, moment, time_range.start_round, abstinent=abstinent)
+    start = first.at(moment, where, rounding_of(first, kind, time_range.start_round, abstinent=abstinent))
     if first.is_relative:
         start = floored(start, kind, where)
-    end = resolve_bound(last, kind, where, moment, time_range.end_round, abstinent=abstinent)
+    end = last.at(moment, where, rounding_of(last, kind, time_range.end_round, abstinent=abstinent))
     if end > moment and not time_range.allow_future:
         raise WatermarkError(
             f"the range ends in the future: to is {time_range.end!r}, and it is {iso(moment, where)} ({zone})",
