@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
+from tidegate.errors import WatermarkError
 from tidegate.planning.time_partitions import Cut
 from tidegate.planning.unit_plan import Range, TimePartition, WhyRun, WhySkipped, WorkUnit
 from tidegate.unit_specs import Replace, UnitSource
-from tidegate.watermarks.calendar import shifted
+from tidegate.watermarks.calendar import iso, shifted
 from tidegate.watermarks.coverage import interval_at, within
 from tidegate.watermarks.time_bounds import first_above
 from tidegate.watermarks.unit_state import Failure, UnitEntry
@@ -98,6 +99,10 @@ class Deciding:
         nominal, end = partition.nominal_end, partition.end
         own = covered if nominal is None else min(covered, nominal)
         cutoff = shifted(own, self.zone, later=source.abstinent, earlier=source.grace)
+        settled = self._settled(entry)
+        if settled is not None:
+            self._check_not_divided(partition, settled, own)
+            cutoff = max(cutoff, min(own, settled))
         is_above_job = self.job_cutoff is None or end > self.job_cutoff
         is_unfinished = nominal is None or own < nominal
         is_wanted = is_above_job or (is_unfinished and source.catch_up)
@@ -117,6 +122,20 @@ class Deciding:
             return None
         return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
 
+    def _settled(self, entry: UnitEntry) -> int | None:
+        """Below which rows cannot be replaced, as they were not read in these partitions."""
+        return entry.settled if self.source.replace in (Replace.SEGMENTS, Replace.UNIT) else None
+
+    def _check_not_divided(self, partition: TimePartition, settled: int, read: int) -> None:
+        """Refuse to replace a work unit as a whole that was in part read in partitions of another kind."""
+        whole = partition.nominal_end is not None and read >= partition.nominal_end
+        if self.source.replace is Replace.UNIT and partition.start < settled and not whole:
+            raise WatermarkError(
+                f"the work unit from {iso(partition.start, self.zone)} on was read in part, up to "
+                f"{iso(read, self.zone)}, in other partitions, and replace: unit would have to replace all of it",
+                "give the partitions their former values; or choose another way to replace, such as time_column",
+            )
+
     def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
         """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
         if self.source.replace is Replace.UNIT or self.source.time is None:
@@ -124,7 +143,8 @@ class Deciding:
         low = max(partition.start, self.before_grace(own))
         if self.source.replace is Replace.SEGMENTS and not (low == own and interval_at(entry.left, own) is None):
             low = self._segment_start(partition, low, entry)
-        return low if entry.settled is None else max(low, min(own, entry.settled))
+        settled = self._settled(entry)
+        return low if settled is None else max(low, min(own, settled))
 
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """The greatest known beginning of a segment that is not above ``low``."""
@@ -139,10 +159,11 @@ class Deciding:
 
     def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """Where reading ends: never below what was read before, which is replaced; before what is settled."""
-        inside = within(entry.coverage, low, partition.nominal_end)
-        if entry.settled is not None:
-            ahead = next((begin for begin, _ in inside if low < begin < entry.settled), None)
+        inside, settled = within(entry.coverage, low, partition.nominal_end), self._settled(entry)
+        if settled is not None:
+            ahead = next((begin for begin, _ in inside if low < begin < settled), None)
             if ahead is not None:
+                self._check_not_divided(partition, settled, ahead)
                 return min(ahead, partition.end)
         return max(partition.end, inside[-1][1]) if inside else partition.end
 

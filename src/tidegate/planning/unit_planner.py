@@ -44,11 +44,14 @@ def plan_units(
     _check_units(source, units)
     zone, pieces = zone_named(source.timezone), cut(source, now)
     notes = list(_notes(source, pieces))
-    if _differs(known, source, pieces):
-        if not accept_new_partitions:
-            raise _other_partitions(known, source, pieces)
+    settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
+    if settles:
+        _check_accepted(known, source, pieces, accept_new_partitions)
         known = settled(known)
-        notes.append(f"partitions are new ({pieces.grid}): what was read before counts as read, and is not read again")
+        notes.append(
+            f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
+            "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
+        )
     histories = _histories(known, units)
     deciding = Deciding.of(source, zone, pieces)
     highs = (deciding.greatest_high(entry) for entry, _ in histories)
@@ -80,6 +83,7 @@ def plan_units(
         skipped=_ranges(skips, pieces.partitions, order),
         stale=tuple(unit for unit in known.entries if unit not in order),
         notes=tuple(notes),
+        settles=settles,
     )
 
 
@@ -203,17 +207,21 @@ def _together(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[s
     return tuple(sorted(chain.from_iterable(parts), key=order.__getitem__))
 
 
-def _differs(state: UnitState, source: UnitSource, pieces: Cut) -> bool:
-    return bool(state.grid) and (state.grid != pieces.grid or state.zone != source.timezone)
-
-
-def _other_partitions(state: UnitState, source: UnitSource, pieces: Cut) -> WatermarkError:
+def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: bool) -> None:
+    """``WatermarkError`` where other partitions than before are not accepted, or cannot be."""
     was, is_now = (f"{grid} ({zone})" for grid, zone in ((state.grid, state.zone), (pieces.grid, source.timezone)))
-    return WatermarkError(
-        f"the work units of source {source.name!r} are not those of its state: they were {was} and are now {is_now}",
-        "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: then "
-        "what was read counts as read, also in the new partitions, and the rest is read in them",
-    )
+    if not accept:
+        raise WatermarkError(
+            f"work units of source {source.name!r} are not those of its state: these were {was}, and are now {is_now}",
+            "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: "
+            "then what was read counts as read, also in the new partitions, and the rest is read in them",
+        )
+    left = [unit for unit, entry in state.entries.items() if entry.left]
+    if left:
+        raise WatermarkError(
+            f"{len(left)} units of source {source.name!r}, {left[0]!r} among them, are to be read again as {was}",
+            "run once with the former partitions, then accept new ones",
+        )
 
 
 def _notes(source: UnitSource, pieces: Cut) -> Iterator[str]:
