@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from tidegate.errors import SourceError, TableError
 from tidegate.locations import Secret
-from tidegate.sources.units.input_files import Columns, check_fields, columns_of, input_files, rows_of
-from tidegate.sources.units.texts import NoText, joined
-from tidegate.state.table_rows import TableVersion, pinned
 from tidegate.unit_specs import InputFormat, SecondaryInput, UnitSource
 from tidegate.watermarks.units import ANONYMOUS, Units
+
+if TYPE_CHECKING:
+    from tidegate.sources.units.input_files import Columns
+    from tidegate.state.table_rows import TableVersion
 
 _CACHED = 65536
 
@@ -110,6 +112,15 @@ class Gathering:
         return Units(values, Named(frozenset(values), names), secrets, shared, version, self._repeated, self._filtered)
 
 
+def joined(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
+    """The texts of several fields as one value: JSON, in the order of the names.
+
+    >>> joined(("region", "id"), ("eu", "5"))
+    '{"id":"5","region":"eu"}'
+    """
+    return json.dumps(dict(zip(names, texts, strict=True)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
 def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret]:
     """The secret variables of an input whose one row holds for every unit."""
     fields = (*input.fields, *input.auth_fields)
@@ -170,6 +181,9 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
 
 def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     """Which version of an input there is, and its rows with every field that is needed."""
+    from tidegate.sources.units.input_files import input_files, rows_of
+    from tidegate.state.table_rows import pinned
+
     fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
     if input.format is not InputFormat.DELTA:
         found = input_files(input.location)
@@ -185,6 +199,9 @@ def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
 
 
 def _table_rows(input: SecondaryInput, table: TableVersion, fields: Sequence[str]) -> Iterator[Columns]:
+    from tidegate.sources.units.input_files import check_fields, columns_of
+    from tidegate.sources.units.texts import NoText
+
     place = f"secondary input {input.location.uri}"
     check_fields(fields, table.columns, place)
     try:

@@ -6,7 +6,6 @@ decimals without an exponent, dates and times in ISO form, moments with a zone i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -65,12 +64,3 @@ def column_texts(column: pa.Array) -> list[str | None]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return found  # type: ignore[return-value]  # a column of texts holds texts and nulls
     return [plain_text(value) for value in found]
-
-
-def joined(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
-    """The texts of several fields as one value: JSON, in the order of the names.
-
-    >>> joined(("region", "id"), ("eu", "5"))
-    '{"id":"5","region":"eu"}'
-    """
-    return json.dumps(dict(zip(names, texts, strict=True)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
