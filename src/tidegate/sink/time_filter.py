@@ -36,5 +36,6 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
         moments = moments.cast(pa.timestamp("s"))
     if moments.type.tz is None:
         moments = pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
+    moments = moments.cast(pa.timestamp(moments.type.unit, tz="UTC"))
     begin, end = (pa.scalar(bound, _MILLISECONDS) for bound in (low, high))
     return rows.filter(pc.and_(pc.greater_equal(moments, begin), pc.less(moments, end)))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
 
 import pyarrow as pa
 
@@ -20,11 +19,10 @@ from tidegate.sink.read_task import ReadTask
 from tidegate.sink.row_task import RowTask, row_task, write_batches
 from tidegate.sink.time_filter import check_time_column, within
 from tidegate.sink.unit_columns import conflict, wave_columns
+from tidegate.sink.unit_telling import opened, told_of
 from tidegate.sources.units.fetched import Fetched, FetchedFile, failure_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWritten
 from tidegate.specs import CsvOptions, FieldSpec, Format, SchemaSpec
-from tidegate.storage.opening import open_store
-from tidegate.storage.seekable import SeekableInput
 from tidegate.unit_specs import FileRead, Replace, UnitSource
 
 
@@ -56,9 +54,9 @@ class WriteTask:
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
     """How the rows of a wave are written; raises where none of them could be."""
     source, schema = wave.source, wave.pipeline.schema
-    found = wave_columns(schema, fetched, wave.table)
+    found = wave_columns(source, schema, fetched, wave.table)
     if found.fields is None:
-        return WriteTask(source, schema)
+        return WriteTask(source, schema, refused=found.refused)
     records = arrow_schema(found.fields)
     if source.time_column is not None:
         check_time_column(records, source.time_column)
@@ -91,12 +89,12 @@ def with_own(rows: pa.RecordBatch, source: UnitSource, unit: str, low: int) -> p
 
 def write(task: WriteTask, fetched: Fetched) -> UnitWritten | UnitFailure:
     """Write the rows of one work unit; complete and durable, or a failure of which nothing counts."""
-    if task.rows is None:
-        return UnitWritten(requests=fetched.requests)
     rows = _Rows(task, fetched)
     try:
         if fetched.index in task.refused:
             raise conflict(task.refused[fetched.index])
+        if task.rows is None:
+            return UnitWritten(requests=fetched.requests)
         written = write_batches(task.rows, rows.batches())
     except Exception as error:
         return failure_of(error)
@@ -128,7 +126,7 @@ class _Rows:
         format = open_format(_read_task(self._task, file), Partitioning(None, arrow_schema(self._task.fields)))
         before = 0
         try:
-            with closing(_opened(file, seeks=format.seeks)) as raw:
+            with closing(opened(file, seeks=format.seeks)) as raw:
                 for decoded in format.decoded(raw, file.slice):
                     _check(decoded, file, before, format.noun)
                     before += decoded.lines
@@ -138,6 +136,8 @@ class _Rows:
                 f"{file.place(before + 1, format.noun)}: longer than {LONGEST_LINE // 2**20} MiB",
                 "write the file again",
             ) from error
+        except SourceError as error:
+            raise told_of(error, file) from error
         self.unknown.update(format.unknown)
 
 
@@ -149,13 +149,6 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
             "nothing of this work unit is kept; declare the column with a type that holds it, or see "
             "schema.coerce_conflicts_to_utf8 and schema.rescued",
         )
-
-
-def _opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
-    store, there = open_store(file.location), file.slice
-    if seeks:
-        return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))
-    return store.open_input(there.path, etag=there.etag, size=there.size)
 
 
 def _read_task(task: WriteTask, file: FetchedFile) -> ReadTask:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
+from dataclasses import replace
 
 from tidegate.errors import StorageError
 from tidegate.sink.unit_rows import plan_write, write
-from tidegate.sources.units.fetched import Fetched, FetchTask
-from tidegate.sources.units.fetching import Senders, fetch_unit
+from tidegate.sink.unit_telling import Telling
+from tidegate.sources.units.fetched import Fetched, FetchTask, failure_of
+from tidegate.sources.units.fetching import fetch_unit
+from tidegate.sources.units.senders import Senders
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, WaveResult
 from tidegate.storage.opening import open_store
+from tidegate.unit_specs import FileRead
 
 __all__ = ["carry_out_here", "fetch", "fetch_task", "forget", "plan_write", "write"]
 
@@ -25,7 +29,16 @@ def fetch_task(wave: UnitWave, slots: int = 1) -> FetchTask:
 
 def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
     """Fetch one work unit as a whole. ``senders`` keep connections for further units of the same task."""
-    return fetch_unit(task, work, index, senders)
+    fetched = fetch_unit(task, work, index, senders)
+    read = task.source.read
+    if not (task.infers and isinstance(read, FileRead) and isinstance(fetched, Fetched)):
+        return fetched
+    telling = Telling(read)
+    try:
+        told = [each for file in fetched.files for each in telling.of(file)]
+    except Exception as error:
+        return failure_of(error)
+    return replace(fetched, telling=tuple(told))
 
 
 def forget(fetched: Iterable[Fetched]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
@@ -47,6 +47,10 @@ class FetchedFile:
     compression: Compression
     pages: tuple[int, ...] = ()
     is_scratch: bool = True
+
+    def renamed(self, where: str) -> FetchedFile:
+        """The same under another name for messages."""
+        return replace(self, where=where)
 
     def place(self, record: int, noun: str) -> str:
         """The record with this number, from 1, for messages."""

@@ -1,120 +1,93 @@
-"""Fetches a work unit of an API: all pages of each segment, or nothing.
+"""Fetches a work unit: every segment of it, or nothing.
 
-Pages go to storage while they arrive, compressed, one file per segment; no more than a page is held, and a large one
-on disk.
+What is asked is made up for all segments before anything is sent, so that a variable without a value costs nothing.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from contextlib import closing
 from uuid import uuid4
 
-import zstandard
-
-from tidegate.column_specs import HttpAuth, HttpRead
-from tidegate.errors import SourceMissing
-from tidegate.locations import Options
-from tidegate.planning.plan import FileSlice
-from tidegate.sources.http.bounds import http_read
-from tidegate.sources.http.fetching import Block, Counts, part_blocks
-from tidegate.sources.http.pacing import Pace
-from tidegate.sources.http.requests import request_of, shown
-from tidegate.sources.http.sending import Sender
-from tidegate.sources.http.shapes import Shapes
+from tidegate.column_specs import HttpRead
+from tidegate.errors import SourceError, SourceMissing
+from tidegate.locations import Location
+from tidegate.sources.units.downloads import any_kind, downloaded
 from tidegate.sources.units.fetched import Fetched, FetchedFile, FetchTask, failure_of
-from tidegate.sources.units.requests import asked
+from tidegate.sources.units.listing import Address, address_of, listed
+from tidegate.sources.units.paging import Pages
+from tidegate.sources.units.requests import Ask, asked
+from tidegate.sources.units.senders import Senders
 from tidegate.sources.units.variables import Variables, variables_of
 from tidegate.sources.units.work import UnitFailure, UnitWork
-from tidegate.specs import Compression
-from tidegate.storage.opening import open_store
-from tidegate.storage.port import Output
-
-_LEVEL = 1
-
-
-class Senders:
-    """Connections of one task, kept for all its work units that ask with the same credentials and headers."""
-
-    def __init__(self, slots: int = 1, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._slots = slots
-        self._sleep = sleep
-        self._open: dict[tuple[str, Options, HttpAuth], Sender] = {}
-
-    @property
-    def requests(self) -> int:
-        """How many requests were sent."""
-        return sum(each.requests for each in self._open.values())
-
-    def of(self, read: HttpRead) -> Sender:
-        """The sender for a read."""
-        key = (read.url, read.headers, read.auth)
-        if key not in self._open:
-            pace = Pace(read.rate_limit, self._slots, sleep=self._sleep)
-            self._open[key] = Sender(read, pace, sleep=self._sleep)
-        return self._open[key]
-
-    def close(self) -> None:
-        """Close the connections."""
-        for each in self._open.values():
-            each.close()
+from tidegate.unit_specs import FileRead, UnitSource
 
 
 def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
-    """Fetch every segment of a work unit of an API; what fails tells why, and nothing of it counts."""
+    """Fetch every segment of a work unit; what fails tells why, and nothing of it counts."""
     if senders is None:
         with closing(Senders(task.slots)) as own:
             return fetch_unit(task, work, index, own)
-    walk = _Walk(task, work, index, senders)
+    hidden = Variables(secrets=work.secrets).hidden
+    walk = _Walk(task, index, senders)
     before = senders.requests
     try:
-        files = tuple(file for number in range(len(work.segments)) if (file := walk.file(number)) is not None)
+        for segment, ask in enumerate(_asks(task.source, work)):
+            walk.take(ask, segment)
     except Exception as error:
-        is_unknown = isinstance(error, SourceMissing) and not walk.counts.pages
-        return failure_of(error, walk.hidden, not_found=is_unknown)
-    return Fetched(index, work.unit, work.segments, files, senders.requests - before, tuple(walk.telling))
+        return failure_of(error, hidden, not_found=isinstance(error, SourceMissing) and walk.is_empty)
+    files = tuple(file.renamed(hidden(file.where)) for file in walk.files)
+    return Fetched(index, work.unit, work.segments, files, senders.requests - before, tuple(walk.pages.telling))
+
+
+def _asks(source: UnitSource, work: UnitWork) -> Sequence[Ask | Address]:
+    """What is asked for each segment; raises where two of them would get the same rows."""
+    asks = [_ask(source, variables_of(source, work, segment)) for segment in work.segments]
+    if source.time_column is None and any(each in asks[:place] for place, each in enumerate(asks)):
+        raise SourceError(
+            f"source {source.name!r}: the {len(asks)} segments of a work unit would all get the same rows",
+            "use the range in the request or the address (params), or set replace: unit, or time_column",
+        )
+    return asks
+
+
+def _ask(source: UnitSource, variables: Variables) -> Ask | Address:
+    match source.read:
+        case HttpRead() as read:
+            return asked(source, read, variables)
+        case FileRead(http=HttpRead() as read):
+            return asked(source, any_kind(read), variables)
+        case FileRead(location=Location() as template):
+            return address_of(template, variables)
+        case _:
+            raise SourceError(f"source {source.name!r} is neither an HTTP API nor files", "correct its type")
 
 
 class _Walk:
     """One work unit on its way into files."""
 
-    def __init__(self, task: FetchTask, work: UnitWork, index: int, senders: Senders) -> None:
-        self.counts = Counts()
-        self.telling: list[bytes] = []
-        self.hidden = Variables(secrets=work.secrets).hidden
+    def __init__(self, task: FetchTask, index: int, senders: Senders) -> None:
+        self.files: list[FetchedFile] = []
+        self.pages = Pages(task, senders)
         self._task = task
-        self._work = work
         self._index = index
         self._senders = senders
-        self._shapes = Shapes()
 
-    def file(self, segment: int) -> FetchedFile | None:
-        """All pages of one segment; None where they have no record."""
-        source, store = self._task.source, open_store(self._task.scratch)
-        read, part = asked(
-            source, http_read(source.rows), variables_of(source, self._work, self._work.segments[segment])
-        )
-        name = f"{self._index:06d}-{segment:03d}-{uuid4()}.ndjson.zst"
-        with store.open_output(name) as output:
-            size, pages = self._taken(part_blocks(read, part, self._senders.of(read), self.counts), output)
-        if not pages:
-            store.delete(name)
-            return None
-        where = self.hidden(shown(request_of(read, part).url))
-        return FetchedFile(segment, where, self._task.scratch, FileSlice(name, size), Compression.ZSTD, pages)
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found of the work unit so far."""
+        return not self.files and not self.pages.counts.pages
 
-    def _taken(self, blocks: Iterator[Block], output: Output) -> tuple[int, tuple[int, ...]]:
-        """Write blocks; how many bytes they became, and how many records there were up to the end of each page."""
-        squeezed = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
-        ends: list[int] = []
-        size = records = 0
-        for block in blocks:
-            ends += [records] * (block.page - 1 - len(ends))
-            records += block.lines.count(b"\n")
-            ends[block.page - 1 :] = [records]
-            size += output.write(squeezed.compress(block.lines))
-            if self._task.infers:
-                told = map(self._shapes.telling, block.lines.splitlines())
-                self.telling += [record for record in told if record is not None]
-        return size + output.write(squeezed.flush()), tuple(ends)
+    def take(self, ask: Ask | Address, segment: int) -> None:
+        """Fetch one segment."""
+        read = self._task.source.read
+        name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
+        if isinstance(read, FileRead) and isinstance(ask, Address):
+            self.files += listed(ask, segment, read.compression)
+            return
+        assert isinstance(ask, Ask)
+        if isinstance(read, FileRead):
+            found = downloaded(self._task, read, self._senders, ask, segment, name)
+        else:
+            found = self.pages.taken(ask, segment, name)
+        self.files += [] if found is None else [found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 from urllib.parse import quote
 
@@ -18,8 +18,16 @@ _OF_AUTH = ("token", "user", "password", "client_id", "client_secret", "scope")
 """What of the credentials a unit may bring; where they are sent it does not decide."""
 
 
-def asked(source: UnitSource, read: HttpRead, variables: Variables) -> tuple[HttpRead, Part]:
-    """The read of one segment, and the parameters of its range; raises before anything is sent."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The read of one segment without variables, and the parameters of its range."""
+
+    read: HttpRead
+    part: Part
+
+
+def asked(source: UnitSource, read: HttpRead, variables: Variables) -> Ask:
+    """What is asked for one segment; raises before anything is sent."""
     if any(names_in(read.url)):
         raise SourceError(
             f"source {source.name!r}: the address of the server has a variable",
@@ -33,7 +41,7 @@ def asked(source: UnitSource, read: HttpRead, variables: Variables) -> tuple[Htt
         body=None if read.body is None else cast(Mapping[str, object], variables.filled_deep(read.body)),
         auth=_auth(read.auth, variables),
     )
-    return filled, Part(sent(source, variables, used_names(read)))
+    return Ask(filled, Part(sent(source, variables, used_names(read))))
 
 
 def used_names(read: HttpRead) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tidegate.column_specs import AuthKind, HttpAuth, Pagination, RateLimit, Wat
 from tidegate.locations import Options, Secret
 from tidegate.sink.unit_tasks import fetch, fetch_task, plan_write, write
 from tidegate.sources.units.fetched import Fetched
-from tidegate.sources.units.fetching import Senders
+from tidegate.sources.units.senders import Senders
 from tidegate.sources.units.work import UnitFailure, UnitWritten
 from tidegate.unit_specs import Bounding, RangeParam
 
