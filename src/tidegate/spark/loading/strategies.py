@@ -47,7 +47,7 @@ class Strategy(Protocol):
         ...
 
 
-class _Plain:
+class Plain:
     """The columns of the rows are those of the table."""
 
     reads_table = False
@@ -62,7 +62,7 @@ class _Plain:
         return rows
 
 
-class Append(_Plain):
+class Append(Plain):
     """Rows are added."""
 
     looks_twice = False
@@ -71,7 +71,7 @@ class Append(_Plain):
         target.save(rows)
 
 
-class Overwrite(_Plain):
+class Overwrite(Plain):
     """Rows take the place of all that the table has."""
 
     looks_twice = False
@@ -81,7 +81,7 @@ class Overwrite(_Plain):
 
 
 @dataclass(frozen=True)
-class ReplaceWindow(_Plain):
+class ReplaceWindow(Plain):
     """Rows take the place of those that the table has in the window; for a replay into a table that only grows.
 
     With ``keys`` each comes once, as when production appends them.
@@ -110,7 +110,7 @@ class ReplaceWindow(_Plain):
 
 
 @dataclass(frozen=True)
-class _Keyed(_Plain):
+class _Keyed(Plain):
     """Rows are told apart by keys."""
 
     keys: Keys
