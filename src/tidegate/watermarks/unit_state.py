@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from tidegate.watermarks.calendar import iso, zone_named
 from tidegate.watermarks.coverage import Coverage, joined, within, without
 
 STARTS_KEPT = 32
@@ -94,3 +95,14 @@ def settled(state: UnitState) -> UnitState:
         for unit, entry in state.entries.items()
     }
     return replace(state, entries=entries, failures={})
+
+
+def watermark_text(state: UnitState | None) -> str | None:
+    """The position on one line: how many units were read, and up to when the one that was read furthest."""
+    read = [entry for entry in state.entries.values() if entry.coverage] if state is not None else []
+    if state is None or not read:
+        return None
+    furthest = iso(max(entry.coverage[-1][1] for entry in read), zone_named(state.zone))
+    units = "" if len(read) == 1 and "" in state.entries else f", {len(read):,} unit{'' if len(read) == 1 else 's'}"
+    failed = f", {len(state.failures):,} failed" if state.failures else ""
+    return f"up to {furthest}{units}{failed}"
