@@ -106,11 +106,14 @@ def settled(state: UnitState) -> UnitState:
 
 
 def watermark_text(state: UnitState | None) -> str | None:
-    """The position on one line: how many units were read, and up to when the one that was read furthest."""
-    read = [entry for entry in state.entries.values() if entry.coverage] if state is not None else []
-    if state is None or not read:
+    """How far the units were read, on one line; None where nothing was.
+
+    >>> watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
+    '1970-01-01 01:00 to 1970-01-02 (2 units)'
+    """
+    highs = [entry.coverage[-1][1] for entry in state.entries.values() if entry.coverage] if state else []
+    if state is None or not highs:
         return None
-    furthest = iso(max(entry.coverage[-1][1] for entry in read), zone_named(state.zone))
-    units = "" if len(read) == 1 and "" in state.entries else f", {len(read):,} unit{'' if len(read) == 1 else 's'}"
-    failed = f", {len(state.failures):,} failed" if state.failures else ""
-    return f"up to {furthest}{units}{failed}"
+    zone = zone_named(state.zone)
+    texts = [iso(each, zone) for each in sorted({min(highs), max(highs)})]
+    return " to ".join(texts) + (f" ({len(highs):,} units)" if len(highs) > 1 or "" not in state.entries else "")
