@@ -45,17 +45,30 @@ def uses_below(loc: tuple[str | int, ...], node: Node) -> Iterator[Use]:
                 yield from uses_below((*loc, at), below)
 
 
+def is_clear(source: Block) -> bool:
+    """Whether watermarks and inputs have the shape that tells which variables there are; else the models say more."""
+    kinds = [each.text("type") if isinstance(each, Block) else None for _, each in _listed(source, "watermark")]
+    fields = [
+        words(each.get("fields")) if isinstance(each, Block) else [] for _, each in _listed(source, "secondary_input")
+    ]
+    lists = all(isinstance(source.get(key), Items | None) for key in ("watermark", "secondary_input"))
+    return lists and all(kind in ("datetime", "unit") for kind in kinds) and all(fields)
+
+
+def _listed(source: Block, key: str) -> list[tuple[int, Node]]:
+    found = source.get(key)
+    return [*enumerate(found)] if isinstance(found, Items) else []
+
+
 def watermarks(source: Block, kind: str) -> list[tuple[int, Block]]:
     """The watermarks of one type, with their places in the list."""
-    found = source.get("watermark")
-    items = enumerate(found) if isinstance(found, Items) else ()
-    return [(at, each) for at, each in items if isinstance(each, Block) and each.text("type") == kind]
+    found = _listed(source, "watermark")
+    return [(at, each) for at, each in found if isinstance(each, Block) and each.text("type") == kind]
 
 
 def inputs(source: Block) -> list[tuple[int, Block]]:
     """The secondary inputs, with their places in the list."""
-    found = source.get("secondary_input")
-    return [(at, each) for at, each in enumerate(found) if isinstance(each, Block)] if isinstance(found, Items) else []
+    return [(at, each) for at, each in _listed(source, "secondary_input") if isinstance(each, Block)]
 
 
 def makes_units(each: Block) -> bool:
