@@ -13,15 +13,17 @@ from tidegate.planning.pipeline_order import cycle
 
 Absolute = Callable[[str], str]
 Path = tuple[str, ...]
-_OF_UNITS = ("as", "auth_fields")
+_ALIKE = ("fields", "as", "auth_fields")
 
 
 def input_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
     """Problems of the secondary inputs of one source."""
-    made = [at for at, each in inputs(source) if makes_units(each)]
-    for at in made[1:]:
-        text = "is a second input that has units; allowed: one, and others with category: authentication"
-        yield problem(root, (*where, "secondary_input", at), text)
+    made = [(at, each) for at, each in inputs(source) if makes_units(each)]
+    for at, each in made[1:]:
+        for key in _ALIKE:
+            if words(each.get(key)) != words(made[0][1].get(key)):
+                text = f"other {key!r} than input [{made[0][0]}], which makes units too; allowed: the same"
+                yield problem(root, (*where, "secondary_input", at), text)
     for at, each in inputs(source):
         place: Loc = (*where, "secondary_input", at)
         yield from _place_problems(root, place, each)
@@ -59,9 +61,6 @@ def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
             yield problem(
                 root, (*at, "auth_fields"), f"{word.raw!r} is in 'fields' too, which are shown; remove it there"
             )
-    for key in _OF_UNITS if not makes_units(each) else ():
-        if each.get(key) is not None:
-            yield problem(root, (*at, key), "means nothing with category authentication; remove it")
 
 
 def order_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:

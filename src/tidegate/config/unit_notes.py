@@ -36,8 +36,7 @@ def _unused_units(root: Block, where: tuple[str, ...], source: Block, used: set[
     """Requests that are the same for every unit."""
     names = unit_variables(source)
     if names and not used.intersection(names) and _has_several(source):
-        shown = ", ".join(f"{{{{{name}}}}}" for name in names)
-        yield f"{path_of(root, where)}: {shown} is used nowhere, so that every unit reads the same"
+        yield f"{path_of(root, where)}: {{{{{names[0]}}}}} is used nowhere, so that every unit reads the same"
 
 
 def _has_several(source: Block) -> bool:

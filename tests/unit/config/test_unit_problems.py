@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -27,9 +27,9 @@ DATABASE = {"connection": "db", "path": None, "query": "'select {{id}}, {{since}
 FILES = {"connection": None, "path": None, "type": "download", "format": "json", "source_uri": "'in/{{id}}/{{since}}'"}
 
 
-def file(source: dict[str, str | None], sink: str = "", pipeline: str = "", more: str = "") -> str:
+def file(source: Mapping[str, str | None], sink: str = "", pipeline: str = "", more: str = "") -> str:
     """A pipeline whose source is ``GOOD`` with other keys; None takes one away. The source begins in line 4."""
-    given = {key: value for key, value in (GOOD | source).items() if value is not None}
+    given = {key: value for key, value in {**GOOD, **source}.items() if value is not None}
     lines = "".join(f"      {key}: {value}\n" for key, value in given.items())
     rest = f"    {pipeline}\n" if pipeline else ""
     return f"{CONNECTIONS}pipelines:\n  p:\n    source:\n{lines}    sink: {{table_uri: lake/p{sink}}}\n{rest}{more}"
@@ -119,7 +119,7 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
         ({"grace_period_days": "-3"}, "source.grace_period_days: '-3' is too small; allowed: 0 or more"),
         (
             {"grace_period": "3 days"},
-            "source.grace_period: '3 days' is not a length of time; allowed: such as P3D, P3DT6H",
+            "source.grace_period: '3 days' is not a length of time; write P3D, P3DT6H or P3DT6H30M",
         ),
         ({"grace_period": "P3D", "grace_period_days": "3"}, "source.grace_period: given beside 'grace_period_days'"),
         (
@@ -189,15 +189,24 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
             "secondary_input[0].auth_fields: 'id' is in 'fields' too, which are shown",
         ),
         (
-            INPUT | {"secondary_input": "[{path: in, fields: [id]}, {path: too, fields: [id]}]"},
-            "secondary_input[1]: is a second input that has units; allowed: one, and others with category: authenti",
+            INPUT | {"secondary_input": "[{path: in, fields: [id]}, {path: too, fields: [nr]}]"},
+            "secondary_input[1]: other 'fields' than input [0], which makes units too; allowed: the same",
         ),
         (
-            INPUT
-            | {
-                "secondary_input": "[{path: in, fields: [id]}, {path: k, fields: [k], as: x, category: authentication}]"
-            },
-            "secondary_input[1].as: means nothing with category authentication; remove it",
+            {"watermark": f"[{TIME.replace('2020-01-01', '1 May')}, {UNITS}]"},
+            "watermark[0].range.from: '1 May' is no time; write 2020-01-31, 2020-01-31T10:00:00Z,",
+        ),
+        (
+            {"watermark": f"[{TIME.replace('2020-01-01', '-')}, {UNITS}]"},
+            "watermark[0].range.from: '-' is no beginning of a time range; give a date, or P30D",
+        ),
+        (
+            {"watermark": f"[{TIME.replace(chr(39) + '-', chr(39) + 'P0DT24H')}, {UNITS}]"},
+            "watermark[0].range.to: 'P0DT24H' has more hours or minutes than there are",
+        ),
+        (
+            {"work_unit": "{partition: {daily: [2020-01-01, tomorrow]}}"},
+            "partition: the value has a bound that cannot be: 'tomorrow' is no time; write 2020-01-31",
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [id], csv: {quote: none}}]"},
