@@ -134,7 +134,7 @@ def spark_lane(
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Lane]:
     """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and for
-    the column sources of the pipelines ``columns``.
+    the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
     from tidegate.observe.events import SessionStarting
     from tidegate.runs.frames import any_frames, frame_packages

@@ -35,7 +35,7 @@ def run(
     project = load(config, pipeline=pipeline)
     goes_on = watched(project, pipelines_of(project, pipeline), emit)
     watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
-    columns = [each for each in pipelines_of(project, pipeline) if each.column_sources]
+    columns = [each for each in pipelines_of(project, pipeline) if each.column_sources or each.unit_sources]
     with (
         watching as told,
         spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline), columns) as lane,
