@@ -54,7 +54,7 @@ class WriteTask:
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
     """How the rows of a wave are written; raises where none of them could be."""
     source, schema = wave.source, wave.pipeline.schema
-    found = wave_columns(source, schema, fetched, wave.table)
+    found = wave_columns(wave, fetched)
     if found.fields is None:
         return WriteTask(source, schema, refused=found.refused)
     records = arrow_schema(found.fields)
