@@ -10,7 +10,6 @@ from tidegate.locations import Options
 from tidegate.sources.http.pacing import Pace
 from tidegate.sources.http.sending import Sender
 
-
 _MOST_OPEN = 4
 
 
