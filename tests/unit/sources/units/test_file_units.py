@@ -167,6 +167,30 @@ def test_a_csv_file_may_be_written_in_any_way(api: Api, tmp_path: Path) -> None:
     assert [(row["id"], row["k"]) for each in results for row in rows(tmp_path, each)] == [(1, "a"), (2, None)]
 
 
+@pytest.mark.parametrize("format", ["ndjson", "csv"])
+def test_files_that_tell_nothing_tell_little_and_fail(tmp_path: Path, format: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"a,b\n" + b"no record\n" * 5000)
+    (tmp_path / "in" / "b").write_bytes(written(format, RECORDS))
+    of = from_folder(f"{(tmp_path / 'in').as_uri()}/{{{{surveyId}}}}", format)
+    given = wave(tmp_path, of, [work("a", 1, 2), work("b", 1, 2)], inferred())
+    told = fetch(fetch_task(given), given.works[0], 0)
+    assert isinstance(told, UnitFailure) or len(told.telling) == 1
+    results = carried_out(given)
+    assert failure(results[0]).problem
+    assert ids(tmp_path, results[1]) == [1, 2]
+
+
+def test_a_record_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.sink.lines.LONGEST_LINE", 1024 * 1024)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b'{"id": 1, "k": "' + b"x" * 9 * 1024 * 1024)
+    of = from_folder(f"{(tmp_path / 'in').as_uri()}/a")
+    for schema in (SCHEMA, inferred()):
+        (result,) = carried_out(wave(tmp_path, of, [work("a", 1, 2)], schema))
+        assert "/in/a: a record is longer than" in failure(result).problem
+
+
 def test_wildcards_find_files_by_name_and_in_order(tmp_path: Path) -> None:
     for name in (
         "2026-02-01/eu/b-2.ndjson",
