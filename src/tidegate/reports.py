@@ -59,6 +59,16 @@ class FailedFile(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class FailedUnit(Report):
+    """A work unit that failed: its unit, the start of its partition, why, and how often in a row."""
+
+    unit: str
+    start: str
+    reason: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePlan(Report):
     """What a run would do for one source; ``notes`` are about table and lane, the plan has its own.
 
@@ -80,6 +90,7 @@ class SourceReport(Report):
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
     ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how many records had a value there.
+    ``work_units`` are those that were read and committed, ``failed_units`` those that were not.
     """
 
     pipeline: str
@@ -100,6 +111,8 @@ class SourceReport(Report):
     dead_files: int = 0
     staged: int = 0
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
+    work_units: int = 0
+    failed_units: tuple[FailedUnit, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""

@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "locations", "csv_options", "column_specs", "specs", "table_properties"},
+    {"errors", "failpoints", "locations", "csv_options", "column_specs", "unit_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
     {
@@ -41,7 +41,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PURE = {"watermarks", "planning"}
-STDLIB_ONLY_BELOW = {"errors", "locations", "csv_options", "column_specs", "specs", "watermarks", "planning"}
+STDLIB_ONLY_BELOW = {"errors", "locations", "csv_options", "column_specs", "unit_specs", "specs", *PURE}
 ONLY_IN = {
     "pyspark": {"spark"},
     "pydantic": {"config"},

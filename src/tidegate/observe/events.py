@@ -370,6 +370,41 @@ class ChunkFinished(Event):
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WorkUnitsPlanned(Event):
+    """Which work units a run carries out, of all that its ranges and units make; ``run`` is its number."""
+
+    name: ClassVar[str] = "work_units_planned"
+    level: ClassVar[str] = "info"
+    units: int
+    skipped: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnitFailed(Event):
+    """A work unit of which nothing is kept; ``outcome`` is ``failed``, ``retired`` or ``thin``."""
+
+    name: ClassVar[str] = "work_unit_failed"
+    level: ClassVar[str] = "warning"
+    unit: str
+    start: str
+    outcome: str
+    reason: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnitsFinished(Event):
+    """A group of work units was dealt with; ``done`` of ``planned`` are committed so far, ``failed`` are not."""
+
+    name: ClassVar[str] = "work_units_finished"
+    level: ClassVar[str] = "info"
+    done: int
+    failed: int
+    planned: int
+
+
 Emit = Callable[[Event], None]
 
 

@@ -95,7 +95,7 @@ class PlainProgress(SilentProgress):
         match event:
             case events.SessionStarting() | events.PlanMade() | events.SourceFinished():
                 return sentence(event)
-            case events.ReadFixed() | events.ChunkFinished():
+            case events.ReadFixed() | events.ChunkFinished() | events.WorkUnitsPlanned() | events.WorkUnitsFinished():
                 return sentence(event)
             case _:
                 return ""
@@ -105,6 +105,7 @@ _SESSION_IS_THERE = (
     events.WaveStarted,
     events.WaveProgressed,
     events.ReadFixed,
+    events.WorkUnitsFinished,
     events.Committed,
     events.SourceFinished,
     events.SourceFailed,

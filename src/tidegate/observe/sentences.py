@@ -10,6 +10,9 @@ from tidegate.observe.events import Event
 from tidegate.observe.wording import count, duration, size, visible
 
 
+_OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}
+
+
 def facts(event: Event) -> dict[str, Any]:
     """The fields of an event that are its own, without pipeline and source."""
     return {each.name: getattr(event, each.name) for each in fields(event) if each.name not in ("pipeline", "source")}
@@ -61,6 +64,8 @@ def _reading_words(event: Event) -> str:
         case events.ChunkFinished():
             came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
             return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"
+        case events.WorkUnitsPlanned() | events.WorkUnitFailed() | events.WorkUnitsFinished():
+            return _work_unit_words(event)
         case events.UnitRejected():
             return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():
@@ -79,6 +84,19 @@ def _reading_words(event: Event) -> str:
             return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
         case _:
             return ""
+
+
+def _work_unit_words(event: events.WorkUnitsPlanned | events.WorkUnitFailed | events.WorkUnitsFinished) -> str:
+    match event:
+        case events.WorkUnitsPlanned():
+            skipped = f", {event.skipped:,} skipped" if event.skipped else ""
+            return f"planned {count(event.units, 'work unit')}{skipped}" if event.units else f"nothing new{skipped}"
+        case events.WorkUnitFailed():
+            name = f"{event.unit} from {event.start}" if event.unit else f"from {event.start}"
+            return f"work unit {name} {_OUTCOMES.get(event.outcome, event.outcome)}: {event.reason}"
+        case events.WorkUnitsFinished():
+            failed = f", {event.failed:,} failed" if event.failed else ""
+            return f"{event.done:,} of {count(event.planned, 'work unit')} done{failed}"
 
 
 def _watermark_words(event: Event) -> str:

@@ -66,6 +66,11 @@ class Tally:
             case events.ChunkFinished():
                 stage = f"{event.done:,} of {count(event.chunks, 'chunk')}"
                 return replace(self, stage=stage, planned_bytes=event.chunks, bytes=event.done, wave_bytes=0)
+            case events.WorkUnitsPlanned():
+                return replace(self, stage="reading work units", planned_bytes=event.units, bytes=0, wave_bytes=0)
+            case events.WorkUnitsFinished():
+                stage = f"{event.done:,} of {count(event.planned, 'work unit')}"
+                return replace(self, stage=stage, bytes=event.done + event.failed, wave_bytes=0)
             case events.WaveStarted():
                 return replace(self, stage="reading", wave_bytes=event.bytes, wave_share=0.0)
             case events.WaveProgressed():

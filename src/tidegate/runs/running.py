@@ -24,10 +24,12 @@ from tidegate.runs.staged_positions import delivering
 from tidegate.runs.telling import told_once
 from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
+from tidegate.unit_specs import UnitSource
 
 if TYPE_CHECKING:
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.column_running import ColumnRunning
+    from tidegate.runs.unit_running import UnitRunning
 
 SHOWN_UNKNOWN_FIELDS = 10
 
@@ -48,14 +50,17 @@ class Running:
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Clock = utc_now
     pace: Pace | None = None
+    accept_new_partitions: bool = False
     _polls: Polls = field(default_factory=Polls)
     _places: dict[Name, Place] = field(default_factory=dict)
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
     _column_running: ColumnRunning | None = None
+    _unit_running: UnitRunning | None = None
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not keep the others from running."""
         started = time.monotonic()
+        self._begin()
         reports = [
             self._pass(pipeline, source)
             for pipeline in pipelines
@@ -86,10 +91,16 @@ class Running:
             name = (pipeline.name, source.name)
             if self.stop.wait(max(0.0, due[name] - time.monotonic())):
                 break
+            self._begin()
             latest = self._pass(pipeline, source)
             total[name] = _added(total.get(name), latest)
             due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
         return _report(list(total.values()), started, complete=True)
+
+    def _begin(self) -> None:
+        """Servers that failed too often before are asked again."""
+        if self._unit_running is not None:
+            self._unit_running.begin()
 
     def _compared(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[Place], list[Place]]:
         """Opened anew: the sources of these pipelines, and all that the configuration has."""
@@ -111,9 +122,11 @@ class Running:
             for source in pipeline.column_sources
         ]
 
-    def _pass(self, pipeline: PipelineSpec, source: PathSource | ColumnSource) -> SourceReport:
+    def _pass(self, pipeline: PipelineSpec, source: PathSource | ColumnSource | UnitSource) -> SourceReport:
         if isinstance(source, ColumnSource):
             return self._columns().once(pipeline, source)
+        if isinstance(source, UnitSource):
+            return self._units().once(pipeline, source)
         return self._file_pass(pipeline, source)
 
     def _columns(self) -> ColumnRunning:
@@ -123,6 +136,16 @@ class Running:
         if self._column_running is None:
             self._column_running = ColumnRunning(self.project, self.lane, self.emit, self.stop, self.clock, self.pace)
         return self._column_running
+
+    def _units(self) -> UnitRunning:
+        """The sources of work units; made when there is one."""
+        from tidegate.runs.unit_running import UnitRunning
+
+        if self._unit_running is None:
+            self._unit_running = UnitRunning(
+                self.project, self.lane, self.emit, self.stop, self.clock, self.pace, self.accept_new_partitions
+            )
+        return self._unit_running
 
     def _file_pass(self, pipeline: PipelineSpec, source: PathSource) -> SourceReport:
         started = time.monotonic()
@@ -240,13 +263,18 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
         bad_records=before.bad_records + latest.bad_records,
         dead_files=before.dead_files + latest.dead_files,
         unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)),
+        work_units=before.work_units + latest.work_units,
         seconds=before.seconds + latest.seconds,
     )
 
 
 def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:
-    ok = complete and all(each.error is None and not each.failed and not each.dead_files for each in reports)
+    ok = complete and all(map(_is_well, reports))
     return RunReport(tuple(reports), ok, time.monotonic() - started)
+
+
+def _is_well(report: SourceReport) -> bool:
+    return report.error is None and not (report.failed or report.failed_units or report.dead_files)
 
 
 def _unknown(counts: dict[str, int], rescued: str | None = None) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate.runs.lanes import WaitingFrame
 from tidegate.sources.units.work import UnitWave, WaveResult
+from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
     from tidegate.sink.batches import Batch
@@ -25,5 +27,8 @@ class UnitLane(Protocol):
         Raises only where none of them could be tried.
         """
 
-    def replace_units(self, batch: Batch, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
+    def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
+
+    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
+        """Rows of a work area, to be written by the load strategy of their pipeline."""

@@ -33,7 +33,7 @@ class _Column:
     def add(self, cell: str | None) -> None:
         self.records += 1
         if cell is not None:
-            kind = _kind(cell)
+            kind = cell_kind(cell)
             self.kinds[kind] += 1
             self.examples.setdefault(kind, shortened(cell))
 
@@ -50,7 +50,8 @@ class _Column:
         return "string", f"kept as text: {mixed}" if len(kinds) > 1 else ""
 
 
-def _kind(cell: str) -> str:
+def cell_kind(cell: str) -> str:
+    """What the text of a cell looks like: ``integer``, ``number``, ``boolean`` or ``string``."""
     if _INTEGER.fullmatch(cell):
         return "integer"
     if _NUMBER.fullmatch(cell):

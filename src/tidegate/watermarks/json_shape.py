@@ -67,6 +67,12 @@ class Node:
             raise self.refusal("a whole number, 0 or more")
         return self._value
 
+    def whole(self) -> int:
+        """The value, a whole number."""
+        if not isinstance(self._value, int) or isinstance(self._value, bool):
+            raise self.refusal("a whole number")
+        return self._value
+
     def boolean(self) -> bool:
         """The value, true or false."""
         if not isinstance(self._value, bool):

@@ -1,0 +1,185 @@
+"""Which work units of one unit run, with which range and why; decided once for all units that were read alike.
+
+A work unit runs whole if it has no high watermark; else if its end lies above the cut-offs, or if it is unfinished and
+may catch up. It is read again from its high watermark less the grace period on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from tidegate.planning.time_partitions import Cut
+from tidegate.planning.unit_plan import Range, TimePartition, WhyRun, WhySkipped, WorkUnit
+from tidegate.unit_specs import Replace, UnitSource
+from tidegate.watermarks.calendar import shifted
+from tidegate.watermarks.coverage import interval_at, within
+from tidegate.watermarks.time_bounds import first_above
+from tidegate.watermarks.unit_state import Failure, UnitEntry
+
+NOTHING = UnitEntry()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Partitions number ``first`` to ``last`` that do not run, for one reason."""
+
+    why: WhySkipped
+    first: int
+    last: int
+    eligible: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What all decisions of one plan have in common."""
+
+    source: UnitSource
+    zone: ZoneInfo
+    cut: Cut
+    job_cutoff: int | None = None
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, source: UnitSource, zone: ZoneInfo, cut: Cut) -> Deciding:
+        """Without a cut-off, as nothing is known yet."""
+        starts, ends = [each.start for each in cut.partitions], [each.end for each in cut.partitions]
+        return cls(source, zone, cut, None, starts, ends)
+
+    def greatest_high(self, entry: UnitEntry) -> int | None:
+        """The greatest high watermark of the unit's partitions."""
+        for low, high in reversed(entry.coverage):
+            last = bisect_left(self.starts, high) - 1
+            if last >= 0 and self.starts[last] >= low:
+                nominal = self.cut.partitions[last].nominal_end
+                return high if nominal is None else min(high, nominal)
+            if last < 0:
+                return None
+        return None
+
+    def before_grace(self, moment: int) -> int:
+        """``moment`` less the grace period."""
+        return shifted(moment, self.zone, earlier=self.source.grace)
+
+    def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
+        """Each partition once, oldest first: one that runs, with its number, or several that do not."""
+        number = 0
+        for low, high in entry.coverage:
+            begin, end = bisect_left(self.starts, low, number), bisect_left(self.starts, high, number)
+            for each in range(number, begin):
+                yield each, self._first(each, entry, failures)
+            if begin < end:
+                above = end - 1 if self.job_cutoff is None else bisect_right(self.ends, self.job_cutoff, begin, end - 1)
+                if begin < above:
+                    yield Skip(WhySkipped.DONE, begin, above - 1)
+                for each in range(above, end):
+                    yield self._again(each, high, entry, failures)
+            number = max(number, end)
+        for each in range(number, len(self.starts)):
+            yield each, self._first(each, entry, failures)
+
+    def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
+        partition = self.cut.partitions[number]
+        if entry is NOTHING and not failures:
+            high, replaces = partition.end, False
+        else:
+            high = self._top(partition, partition.start, entry)
+            replaces = bool(within(entry.coverage + entry.left, partition.start, partition.nominal_end))
+        return self._work(partition, partition.start, high, WhyRun.FIRST, None, replaces, failures)
+
+    def _again(
+        self, number: int, covered: int, entry: UnitEntry, failures: Mapping[int, Failure]
+    ) -> tuple[int, WorkUnit] | Skip:
+        """A partition that was read from its start up to ``covered`` or beyond its end."""
+        partition, source = self.cut.partitions[number], self.source
+        nominal, end = partition.nominal_end, partition.end
+        own = covered if nominal is None else min(covered, nominal)
+        cutoff = shifted(own, self.zone, later=source.abstinent, earlier=source.grace)
+        is_above_job = self.job_cutoff is None or end > self.job_cutoff
+        is_unfinished = nominal is None or own < nominal
+        is_wanted = is_above_job or (is_unfinished and source.catch_up)
+        if is_wanted and end > cutoff:
+            low = self._low(partition, own, entry)
+            why = WhyRun.NEW if is_above_job else WhyRun.CATCH_UP
+            return number, self._work(partition, low, self._top(partition, low, entry), why, own, True, failures)
+        if end > cutoff:
+            return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
+        if is_wanted and not source.abstinent.is_zero and end > self.before_grace(own):
+            return Skip(WhySkipped.ABSTINENT, number, number, self._eligible(partition, cutoff))
+        return Skip(WhySkipped.UP_TO_DATE if is_unfinished else WhySkipped.DONE, number, number)
+
+    def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
+        """From when on the partition will end above ``cutoff``."""
+        if partition.nominal_end is not None and partition.nominal_end <= cutoff:
+            return None
+        return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
+
+    def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
+        """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
+        if self.source.replace is Replace.UNIT or self.source.time is None:
+            return partition.start
+        low = max(partition.start, self.before_grace(own))
+        if self.source.replace is Replace.SEGMENTS and not (low == own and interval_at(entry.left, own) is None):
+            low = self._segment_start(partition, low, entry)
+        return low if entry.settled is None else max(low, min(own, entry.settled))
+
+    def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
+        """The greatest known beginning of a segment that is not above ``low``."""
+        place = bisect_right(entry.starts, low)
+        known = entry.starts[place - 1] if place else None
+        if partition.nominal_end is not None:
+            return partition.start if known is None else max(known, partition.start)
+        if known is not None:
+            return known
+        interval = interval_at(entry.coverage, low)
+        return partition.start if interval is None else min(interval[0], partition.start)
+
+    def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
+        """Where reading ends: never below what was read before, which is replaced; before what is settled."""
+        inside = within(entry.coverage, low, partition.nominal_end)
+        if entry.settled is not None:
+            ahead = next((begin for begin, _ in inside if low < begin < entry.settled), None)
+            if ahead is not None:
+                return min(ahead, partition.end)
+        return max(partition.end, inside[-1][1]) if inside else partition.end
+
+    def _work(
+        self,
+        partition: TimePartition,
+        low: int,
+        high: int,
+        why: WhyRun,
+        before: int | None,
+        replaces: bool,
+        failures: Mapping[int, Failure],
+    ) -> WorkUnit:
+        failed = failures.get(failure_start(partition.start, partition.nominal_end)) if failures else None
+        count = 0 if failed is None else failed.count
+        return WorkUnit(
+            "",
+            partition.start,
+            partition.nominal_end,
+            low,
+            high,
+            why,
+            before,
+            self._segments(low, high),
+            replaces,
+            count,
+        )
+
+    def _segments(self, low: int, high: int) -> tuple[Range, ...]:
+        """The range, divided where the next read will begin."""
+        if self.source.replace is Replace.SEGMENTS and not self.source.grace.is_zero:
+            middle = self.before_grace(high)
+            if low < middle < high:
+                return ((low, middle), (middle, high))
+        return ((low, high),)
+
+
+def failure_start(start: int, nominal_end: int | None) -> int:
+    """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
+    return 0 if nominal_end is None else start

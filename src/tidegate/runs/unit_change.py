@@ -1,0 +1,139 @@
+"""How a group of work units gets into the table: appended straight, or by one statement that replaces what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.errors import StorageError
+from tidegate.planning.unit_plan import UnitPlan, WorkUnit
+from tidegate.runs.unit_lane import UnitLane
+from tidegate.runs.unit_place import UnitPlace
+from tidegate.sink.unit_replacing import ReplacedUnit
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
+from tidegate.specs import Location
+from tidegate.state.files import Change, DataFile, State
+from tidegate.state.opened import Opened
+from tidegate.state.work_areas import new_work_area, remove_work
+from tidegate.unit_specs import Replace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a wave brought, in its order; ``straight``: its files are in the table's folder already."""
+
+    results: tuple[UnitWritten | UnitFailure, ...]
+    columns: pa.Schema | None
+    partition_columns: tuple[str, ...]
+    straight: bool
+
+
+class UnitChange:
+    """One group on its way into the table; :meth:`clean` takes away what no commit refers to."""
+
+    def __init__(self, place: UnitPlace, lane: UnitLane, opened: Opened, plan: UnitPlan) -> None:
+        self._place = place
+        self._lane = lane
+        self._opened = opened
+        self._plan = plan
+        self._area = new_work_area(place.key, place.pipeline.sink.table)
+        self._owed = False
+
+    def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork]) -> Group:
+        """Read and write the work units; nothing of it is visible yet."""
+        straight = self._is_straight(wave)
+        done = self._lane.carry_out(
+            UnitWave(
+                pipeline=self._place.pipeline,
+                source=self._place.source,
+                works=tuple(works),
+                scratch=self._below("fetched"),
+                now=self._plan.now,
+                place=None if straight else self._below("rows"),
+                table=self._opened.schema(),
+            )
+        )
+        return Group(done.results, done.columns, done.partition_columns, straight)
+
+    def prepared(self, group: Group, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
+        """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""
+        opened = self._opened
+        files = tuple(file for _, written in done for file in written.data_files)
+        rows = sum(written.rows for _, written in done)
+        columns = group.columns or opened.schema()
+        if columns is None:
+            return None
+        replaced = [_replaced(work) for work, _ in done if work.replaces]
+        if group.straight or not (files or replaced):
+            return Change(
+                state=state,
+                embedded=state,
+                data_files=files,
+                rows=rows,
+                schema=columns if files or opened.table_id is None else None,
+                partition_columns=group.partition_columns,
+            )
+        return self._framed(group, files, rows, columns, replaced, state)
+
+    def _framed(
+        self,
+        group: Group,
+        files: Sequence[DataFile],
+        rows: int,
+        columns: pa.Schema,
+        replaced: Sequence[ReplacedUnit],
+        state: State,
+    ) -> Change:
+        from tidegate.sink.batches import Batch
+
+        opened, place = self._opened, self._place
+        batch = Batch(
+            place.pipeline,
+            place.source.rows,
+            self._below("rows"),
+            tuple(file.path for file in files),
+            columns,
+            rows,
+            group.partition_columns,
+        )
+        replaces = replaced and place.source.replace is not Replace.MERGE_KEYS
+        frame = (
+            self._lane.replace_units(batch, place.source, replaced)
+            if replaces
+            else self._lane.load(batch, None, chunk=False)
+        )
+        self._owed = True
+        return Change(
+            state=state,
+            embedded=state,
+            rows=rows,
+            rows_known=True,
+            frame=frame,
+            schema=frame.columns(opened.schema()),
+            partition_columns=group.partition_columns if opened.table_id is None else opened.partition_columns,
+            debts=(self._area.debt(),),
+        )
+
+    def clean(self) -> None:
+        """Take the work area away, unless a commit owes that."""
+        if not self._owed:
+            with suppress(StorageError):
+                remove_work(self._place.table_store, self._area.directory)
+
+    def _is_straight(self, wave: Sequence[WorkUnit]) -> bool:
+        """Whether files are written straight into the table's folder: nothing is replaced, the Arrow lane commits."""
+        pipeline, source = self._place.pipeline, self._place.source
+        plain = pipeline.transform is None and source.replace is not Replace.MERGE_KEYS
+        return plain and not self._opened.needs_frames and not any(work.replaces for work in wave)
+
+    def _below(self, name: str) -> Location:
+        return Location(f"{self._area.location.uri}/{name}", self._area.location.options)
+
+
+def _replaced(work: WorkUnit) -> ReplacedUnit:
+    return ReplacedUnit(work.unit, work.low, work.high)

@@ -1,0 +1,256 @@
+"""One pass over a source of work units: open, plan, and wave after wave read, write and commit.
+
+The rows of a group of work units and the coverage that says so become visible in one commit. A unit that fails is
+absent from it and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tidegate.errors import ColumnsChanged, CommitLost, RunStopped, StorageError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.observe.wording import count
+from tidegate.planning.unit_plan import UnitPlan, WorkUnit
+from tidegate.planning.unit_planner import plan_units
+from tidegate.planning.unit_progress import progressed
+from tidegate.reports import FailedUnit
+from tidegate.runs.place import Clock, utc_now
+from tidegate.runs.unit_change import Group, UnitChange
+from tidegate.runs.unit_lane import UnitLane
+from tidegate.runs.unit_outcomes import Outcomes, sorted_out
+from tidegate.runs.unit_place import UnitPlace, encoded
+from tidegate.runs.unit_waves import Breaker, Waves
+from tidegate.sources.units.inputs import read_units
+from tidegate.sources.units.work import UnitWork
+from tidegate.state.files import Change
+from tidegate.state.opened import Opened
+from tidegate.state.work_areas import clean_old
+from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.unit_state import UnitState
+from tidegate.watermarks.units import Units
+
+TRIES_AGAINST_OTHERS = 5
+
+ReadUnits = Callable[[UnitSource], Units]
+
+
+@dataclass(slots=True)
+class UnitTotals:
+    """What a pass has done so far."""
+
+    rows: int = 0
+    commits: int = 0
+    units: int = 0
+    planned: int = 0
+    table_version: int | None = None
+    failed: list[FailedUnit] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+class UnitPass:
+    """Carries one source of work units as far as it goes now; ``state`` and ``totals`` tell how far that was."""
+
+    def __init__(
+        self,
+        place: UnitPlace,
+        lane: UnitLane,
+        *,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+        polls: int = 0,
+        breaker: Breaker | None = None,
+        accept_new_partitions: bool = False,
+        units: ReadUnits = read_units,
+    ) -> None:
+        self.totals = UnitTotals()
+        self.state: UnitState | None = None
+        self.opened: Opened | None = None
+        self._place = place.at_poll(polls)
+        self._lane = lane
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._breaker = breaker or Breaker(place.source.work.breaker_failures)
+        self._accept = accept_new_partitions
+        self._read_units = units
+        self._names = (place.pipeline.name, place.source.name)
+        self._failed: list[tuple[WorkUnit, str]] = []
+        self._tried: set[tuple[str, int]] = set()
+
+    def run(self) -> None:
+        """Raises what stopped it; then what was committed is durable and complete, and the rest is as it was."""
+        for attempt in range(TRIES_AGAINST_OTHERS):
+            try:
+                self.opened = self._from_position(self._place.open())
+                return
+            except (CommitLost, ColumnsChanged):
+                if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
+                    raise
+
+    def _from_position(self, opened: Opened) -> Opened:
+        for warning in opened.warnings:
+            self._notice(warning)
+        self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
+        self.state = self._place.state_of(opened)
+        self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
+        units = self._read_units(self._place.source)
+        plan = self._planned(opened, units)
+        if not plan.count:
+            return opened if opened.state is None else self._place.positions.idle(opened, opened.state)
+        with suppress(StorageError):
+            clean_old(self._place.table_store, self._place.key, plan.now)
+        return self._carried_out(opened, plan, units)
+
+    def _planned(self, opened: Opened, units: Units) -> UnitPlan:
+        source = self._place.source
+        plan = plan_units(
+            self._names[0],
+            source,
+            self.state,
+            units,
+            opened.version,
+            self._clock(),
+            accept_new_partitions=self._accept,
+        )
+        for note in plan.notes:
+            self._notice(note)
+        skipped = Counter[str]()
+        for each in plan.skipped:
+            skipped[each.why.value] += each.count
+        left = Counter({each: number for each, number in self.totals.skipped.items() if each not in skipped})
+        self.totals.skipped = skipped + left
+        self.totals.planned = self.totals.units + plan.count
+        self._emit(events.WorkUnitsPlanned(*self._names, plan.count, skipped.total(), plan.run))
+        failpoint("runs.planned")
+        return plan
+
+    def _carried_out(self, opened: Opened, plan: UnitPlan, units: Units) -> Opened:
+        work = self._place.source.work
+        works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
+        waves = Waves(works, 1 if work.pacing_seconds else work.group_units, work.group_seconds)
+        started = -work.pacing_seconds
+        try:
+            while not self._breaker.is_open:
+                if self._stop.is_set() or self._stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
+                    raise RunStopped("stopped; work units that are not committed are read by the next run")
+                wave = waves.next(self._breaker.left)
+                if not wave:
+                    break
+                started = time.monotonic()
+                opened = self._wave(opened, plan, wave, units)
+                waves.took(len(wave), time.monotonic() - started)
+            else:
+                self._broken(waves.left())
+        finally:
+            opened = self._failures_saved(opened, plan)
+        return opened
+
+    def _wave(self, opened: Opened, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Opened:
+        """One group, from its requests to its commit."""
+        change = UnitChange(self._place, self._lane, opened, plan)
+        group = change.read(wave, [_told(each, units) for each in wave])
+        try:
+            failpoint("runs.read")
+            outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
+            self._told(outcomes)
+            for work, result in outcomes.done:
+                if result.left_out:
+                    self.totals.skipped["outside_range"] += result.left_out
+                    column = self._place.source.time_column or ""
+                    self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
+            opened = self._committed(opened, plan, change, group, outcomes)
+        finally:
+            change.clean()
+        return opened
+
+    def _committed(
+        self, opened: Opened, plan: UnitPlan, change: UnitChange, group: Group, outcomes: Outcomes
+    ) -> Opened:
+        self._failed += outcomes.failed
+        if not outcomes.done and not outcomes.retired:
+            return opened
+        done = [work for work, _ in outcomes.done]
+        state = progressed(self.state, plan, done, self._failed, outcomes.retired)
+        prepared = change.prepared(group, outcomes.done, encoded(state))
+        if prepared is None:
+            self._notice(
+                f"{count(len(done), 'work unit')} without rows, and no column is known yet: nothing is saved, they are"
+                " read again next time (declare the schema to save them)"
+            )
+            return opened
+        return self._saved(opened, prepared, state, len(done))
+
+    def _saved(self, opened: Opened, change: Change, state: UnitState, done: int) -> Opened:
+        failpoint("runs.commit.before")
+        after = self._place.positions.commit(opened, change)
+        failpoint("runs.commit.after")
+        self.state = state
+        self._failed = []
+        totals = self.totals
+        totals.commits += 1
+        totals.rows += after.rows
+        totals.units += done
+        totals.table_version = after.table_version if after.table_version >= 0 else None
+        self._emit(events.WorkUnitsFinished(*self._names, totals.units, len(totals.failed), totals.planned))
+        return after
+
+    def _failures_saved(self, opened: Opened, plan: UnitPlan) -> Opened:
+        """What failed since the last commit is noted, where there is a table to note it in."""
+        if not self._failed or opened.table_version < 0:
+            return opened
+        state = progressed(self.state, plan, [], self._failed, {})
+        return self._saved(opened, Change(state=encoded(state), embedded=encoded(state)), state, 0)
+
+    def _told(self, outcomes: Outcomes) -> None:
+        """Failures are counted and told, and not tried again by this run."""
+        for work, reason in outcomes.failed:
+            failed = FailedUnit(work.unit, _shown(work.start), reason, work.failures + 1)
+            self.totals.failed.append(failed)
+            self._fallen(work, "failed", reason, work.failures + 1)
+            self._breaker.note(failed=True)
+        for outcome, fallen in (("retired", outcomes.retired_works), ("thin", outcomes.thin)):
+            self.totals.skipped[outcome] += len(fallen)
+            for work, reason in fallen:
+                self._fallen(work, outcome, reason, work.failures)
+        if outcomes.done:
+            self._breaker.note(failed=False)
+
+    def _fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
+        self._tried.add((work.unit, work.start))
+        self._emit(events.WorkUnitFailed(*self._names, work.unit, _shown(work.start), outcome, reason, failures))
+
+    def _broken(self, left: int) -> None:
+        """Too many failures in a row: the rest waits."""
+        if left:
+            self.totals.skipped["breaker"] += left
+            limit = self._place.source.work.breaker_failures
+            self._notice(
+                f"{count(limit, 'work unit')} failed in a row: {left:,} more are left for the next run (breaker_failures)"
+            )
+
+    def _notice(self, text: str) -> None:
+        self._emit(events.Notice(*self._names, text))
+
+
+def _told(work: WorkUnit, units: Units) -> UnitWork:
+    """A work unit with all that its task must know."""
+    return UnitWork(
+        unit=work.unit,
+        start=work.start,
+        segments=work.segments,
+        variables=units.variables.get(work.unit, {}),
+        secrets={**units.shared, **units.secrets.get(work.unit, {})},
+    )
+
+
+def _shown(moment: int) -> str:
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat().replace("+00:00", "Z")

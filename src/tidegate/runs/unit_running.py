@@ -1,0 +1,139 @@
+"""Passes over sources of work units within a run, with what is kept of each from poll to poll."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import cast
+
+from tidegate.column_specs import HttpRead, JdbcRead
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.observe import events
+from tidegate.reports import SourceReport
+from tidegate.runs.lanes import Lane
+from tidegate.runs.place import Clock, utc_now
+from tidegate.runs.polls import Polls
+from tidegate.runs.telling import told_once
+from tidegate.runs.unit_lane import UnitLane
+from tidegate.runs.unit_pass import UnitPass
+from tidegate.runs.unit_place import UnitPlace, open_unit_place
+from tidegate.runs.unit_waves import Breaker
+from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
+from tidegate.state.pace import Pace
+from tidegate.unit_specs import FileRead, UnitSource
+from tidegate.watermarks.unit_state import watermark_text
+
+Name = tuple[str, str]
+
+
+@dataclass(slots=True)
+class UnitRunning:
+    """The sources of work units of a project and how often each was polled."""
+
+    project: ProjectSpec
+    lane: Lane
+    emit: events.Emit
+    stop: threading.Event
+    clock: Clock = utc_now
+    pace: Pace | None = None
+    accept_new_partitions: bool = False
+    _places: dict[Name, UnitPlace] = field(default_factory=dict)
+    _polls: Polls = field(default_factory=Polls)
+    _breakers: dict[str, Breaker] = field(default_factory=dict)
+
+    def once(self, pipeline: PipelineSpec, source: UnitSource) -> SourceReport:
+        """One pass; what stops it is in the report."""
+        started = time.monotonic()
+        name = (pipeline.name, source.name)
+        carried: UnitPass | None = None
+        error: TidegateError | None = None
+        try:
+            place = self._place(pipeline, source)
+            carried = UnitPass(
+                place,
+                cast("UnitLane", self.lane),
+                emit=self.emit,
+                stop=self.stop,
+                clock=self.clock,
+                polls=self._polls.next(place.table_store, place.key),
+                breaker=self._breaker(source),
+                accept_new_partitions=self.accept_new_partitions,
+            )
+            carried.run()
+            self._care(pipeline, source, carried)
+        except RunStopped as stopped:
+            self.emit(events.Notice(*name, str(stopped)))
+        except TidegateError as failure:
+            error = failure
+            self.emit(events.SourceFailed(*name, told_once(name, failure)))
+        return self._told(name, carried, error, time.monotonic() - started)
+
+    def begin(self) -> None:
+        """A run begins: every server is asked again."""
+        self._breakers.clear()
+
+    def _breaker(self, source: UnitSource) -> Breaker:
+        """One for all sources of a connection; a source without one has its own."""
+        read = source.read.http if isinstance(source.read, FileRead) else source.read
+        named = read.connection if isinstance(read, HttpRead | JdbcRead) else ""
+        return self._breakers.setdefault(named or source.uri, Breaker(source.work.breaker_failures))
+
+    def _place(self, pipeline: PipelineSpec, source: UnitSource) -> UnitPlace:
+        name = (pipeline.name, source.name)
+        if name not in self._places:
+            self._places[name] = open_unit_place(self.project, pipeline, source, self.emit, self.pace)
+        return self._places[name]
+
+    def _care(self, pipeline: PipelineSpec, source: UnitSource, carried: UnitPass) -> None:
+        """What the table is due after the commits of a pass."""
+        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
+            return
+        from tidegate.runs.table_care import care_after
+
+        now = carried.opened.version
+        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
+
+    def _told(self, name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
+        report = _report(name, carried, error, seconds)
+        self.emit(
+            events.SourceFinished(
+                *name,
+                state=report.state,
+                watermark=report.watermark,
+                source_files=0,
+                rows=report.rows,
+                failed_files=0,
+                commits=report.commits,
+                seconds=seconds,
+                state_files=0,
+                failed=error is not None,
+                staged=0,
+            )
+        )
+        return report
+
+
+def _report(name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
+    told = None if error is None else told_once(name, error)
+    code = 0 if error is None else error.exit_code
+    if carried is None:
+        return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+    totals = carried.totals
+    idle = "Initial" if carried.state is None else "Idle"
+    return SourceReport(
+        *name,
+        state="Active" if totals.commits else idle,
+        watermark=watermark_text(carried.state),
+        files=0,
+        bytes=0,
+        rows=totals.rows,
+        commits=totals.commits,
+        skipped=tuple(sorted(totals.skipped.items())),
+        table_version=totals.table_version,
+        error=told,
+        seconds=seconds,
+        exit_code=code,
+        work_units=totals.units,
+        failed_units=tuple(totals.failed),
+    )

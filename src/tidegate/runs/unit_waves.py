@@ -1,0 +1,72 @@
+"""Work units in the order of their plan, cut into waves: what is read together and committed together.
+
+A wave is as large as can be read in the time that a group has, by how long the waves before took. Units of which rows
+may be in the table and units of which none are do not share one: they are committed in different ways.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from tidegate.planning.unit_plan import WorkUnit
+
+FIRST = 8
+GROWTH = 8
+
+
+class Waves:
+    """Gives the next wave; :meth:`took` tells it how long one took."""
+
+    def __init__(self, works: Iterator[WorkUnit], most: int, seconds: float, first: int = FIRST) -> None:
+        self._works = works
+        self._most = most
+        self._seconds = seconds
+        self._size = min(first, most)
+        self._waiting: dict[bool, deque[WorkUnit]] = {False: deque(), True: deque()}
+
+    def next(self, at_most: int | None = None) -> tuple[WorkUnit, ...]:
+        """The next work units; none at the end."""
+        size = max(1, min(self._size, at_most or self._size))
+        fuller = self._fuller(size)
+        return tuple(fuller.popleft() for _ in range(min(size, len(fuller))))
+
+    def took(self, units: int, seconds: float) -> None:
+        """The next wave is as large as fits into the time, and not much larger than this one."""
+        fits = self._most if seconds <= 0 else int(units * self._seconds / seconds)
+        self._size = max(1, min(self._most, fits, units * GROWTH))
+
+    def left(self) -> int:
+        """How many were not given; none can be given afterwards."""
+        waiting = sum(map(len, self._waiting.values()))
+        return waiting + sum(1 for _ in self._works)
+
+    def _fuller(self, size: int) -> deque[WorkUnit]:
+        for work in self._works:
+            waiting = self._waiting[work.replaces]
+            waiting.append(work)
+            if len(waiting) >= size:
+                return waiting
+        return max(self._waiting.values(), key=len)
+
+
+class Breaker:
+    """Opens after so many failures in a row: then nothing more is asked of that server in this run."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._streak = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the rest is left for the next run."""
+        return bool(self._limit) and self._streak >= self._limit
+
+    @property
+    def left(self) -> int | None:
+        """How many more may fail before it opens; None while nothing fails."""
+        return self._limit - self._streak if self._limit and self._streak else None
+
+    def note(self, *, failed: bool) -> None:
+        """Count one work unit."""
+        self._streak = self._streak + 1 if failed else 0
