@@ -140,7 +140,9 @@ def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
         raise ValueError("no such survey")
     times = [request.low - timedelta(hours=1), request.low, request.high, None]
     made = session.createDataFrame(list(enumerate(times)), "id int, `the time` timestamp").repartition(2)
-    return made.selectExpr("*", "cast(raise_error('too late') as string) as v" if request.unit == "late" else "'x' as v")
+    return made.selectExpr(
+        "*", "cast(raise_error('too late') as string) as v" if request.unit == "late" else "'x' as v"
+    )
 
 
 def test_a_function_is_asked_for_each_segment_and_rows_outside_are_left_out(

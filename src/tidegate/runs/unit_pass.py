@@ -166,7 +166,9 @@ class UnitPass:
                 if result.left_out:
                     self.totals.skipped["outside_range"] += result.left_out
                     column = self._place.source.time_column or ""
-                    self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
+                    self._emit(
+                        events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column)
+                    )
             opened = self._committed(opened, plan, change, group, outcomes)
         finally:
             change.clean()
