@@ -148,7 +148,7 @@ def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
 def test_a_function_is_asked_for_each_segment_and_rows_outside_are_left_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    read = FunctionRead("spark.test_unit_frames:answers", Options({"depth": "2"}))
+    read = FunctionRead(f"{__name__}:answers", Options({"depth": "2"}))
     time = TimeWatermark("system", TimeRange("2026-03-01"))
     source = UnitSource("calls", read, time, time_column="the time")
     works = (work("a", 1, 2, 3), work("bad", 1, 3), work("late", 1, 3))
