@@ -22,6 +22,7 @@ Part = TypeVar("Part")
 UNITS_BESIDE = 12
 ROWS_SHOWN = 24
 RANGES_SHOWN = 12
+NAMES_SHOWN = 3
 
 REASONS = {
     "first": ("F", Style.STRONG, "first time, read whole"),
@@ -74,7 +75,7 @@ def _facts(plan: UnitSourcePlan) -> Iterator[tuple[str, Cell]]:
 def _ranges(plan: UnitSourcePlan) -> Table:
     """What is read of which partition."""
     titles = ("partition", "units", "from", "to", "why", "rows there")
-    columns = tuple(Column(title, right=title == "units") for title in titles)
+    columns = tuple(Column(title) for title in titles)
     rows = tuple(_range(each, plan.zone) for each in plan.runs[:RANGES_SHOWN])
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
@@ -86,12 +87,17 @@ def _range(each: PlannedUnits, zone: str) -> tuple[Cell, ...]:
     failed = f", failed {count(each.failures, 'time')}" if each.failures else ""
     return (
         Cell(shown(each.start, zone)),
-        Cell(f"{len(each.units):,}"),
+        Cell(_few(each.units)),
         Cell(shown(each.low, zone)),
         Cell(f"{shown(each.high, zone)}{divided}"),
         Cell(f"{each.why}{failed}"),
         Cell("replaced" if each.replaces else "none", Style.DIM),
     )
+
+
+def _few(units: Sequence[str]) -> str:
+    """Names where there are few, else how many."""
+    return ", ".join(map(name_of, units)) if len(units) <= NAMES_SHOWN else f"{len(units):,}"
 
 
 def _fits(plan: UnitSourcePlan, width: int) -> bool:
