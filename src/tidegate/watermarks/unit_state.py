@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from tidegate.errors import WatermarkError
 from tidegate.watermarks.calendar import iso, zone_named
 from tidegate.watermarks.coverage import Coverage, joined, within, without
 
@@ -57,12 +58,13 @@ class UnitState:
     def without_units(self, units: Collection[str] | None, low: int | None, high: int | None) -> UnitState:
         """Without what was read in ``[low, high)`` for ``units``; None means all, or without bound.
 
-        It is remembered that rows may be there, so that reading again replaces them.
+        It is remembered that rows may be there, so that reading again replaces them. ``WatermarkError`` where they were
+        read in partitions of another kind, so that they cannot be told apart.
         """
         begin, end = EARLIEST if low is None else low, LATEST if high is None else high
         named = None if units is None else frozenset(units)
         entries = {
-            unit: _forgotten(entry, begin, end) if named is None or unit in named else entry
+            unit: _forgotten(unit, entry, begin, end) if named is None or unit in named else entry
             for unit, entry in self.entries.items()
         }
         return replace(self, entries=entries)
@@ -79,9 +81,15 @@ class UnitState:
         )
 
 
-def _forgotten(entry: UnitEntry, low: int, high: int) -> UnitEntry:
-    left = entry.left
-    for piece in within(entry.coverage, low, high):
+def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
+    forgotten, left = within(entry.coverage, low, high), entry.left
+    if forgotten and entry.settled is not None and forgotten[0][0] < entry.settled:
+        raise WatermarkError(
+            f"unit {unit!r} cannot be reset below {entry.settled} (milliseconds since 1970): that was read in other "
+            "partitions, of which no single one can be replaced",
+            "reset only what is later; to read everything anew, give the source another name and another table",
+        )
+    for piece in forgotten:
         left = joined(left, *piece)
     return replace(entry, coverage=without(entry.coverage, low, high), left=left)
 
