@@ -151,7 +151,7 @@ def retry_units(
     "reset",
     examples=[
         "tidegate units reset pipelines.yml -p responses --unit id3",
-        "tidegate units reset pipelines.yml -p responses --partition 2026-02-01 --dry-run",
+        "tidegate units reset t.yml -p responses --partition 2026-02-01 --dry-run",
         "tidegate units reset pipelines.yml -p responses --all --yes",
     ],
 )
