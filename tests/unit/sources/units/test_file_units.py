@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,16 @@ from tidegate.sources.units.variables import Variables
 from tidegate.sources.units.work import UnitFailure, UnitWritten
 from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.storage.opening import open_store
-from tidegate.unit_specs import Bounding, FileFormat, FileRead, RangeParam, UnitSource
+from tidegate.unit_specs import (
+    Bounding,
+    FileFormat,
+    FileRead,
+    PartitionKind,
+    RangeParam,
+    Replace,
+    UnitSource,
+    WorkUnits,
+)
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
 SCHEMA = SchemaSpec(FIELDS)
@@ -255,6 +265,34 @@ def test_segments_that_would_get_the_same_rows_are_refused(tmp_path: Path) -> No
     )
     assert isinstance(result, UnitWritten)
     assert (result.rows, result.left_out) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "format", "is_fine"),
+    [("daily", "%Y-%m", False), ("monthly", "%Y-%m", True), ("hourly", "date", False), ("daily", "date", True)],
+)
+def test_partitions_that_would_get_the_same_file_are_refused(
+    tmp_path: Path, kind: str, format: str, is_fine: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("2026-02", "2026-02-01"):
+        (tmp_path / "in" / name).write_text('{"id": 1}\n')
+    of = from_folder(f"{(tmp_path / 'in').as_uri()}/{{{{day}}}}")
+    pieces = WorkUnits(PartitionKind(kind))
+    of = replace(of, work=pieces, params=(RangeParam("day", Bounding.LOW, format),))
+    (result,) = carried_out(wave(tmp_path, of, [work("", 1, 2)], SCHEMA))
+    assert isinstance(result, UnitWritten) == is_fine
+    if not is_fine:
+        assert f"two {kind} partitions that follow each other would get the same rows" in failure(result).problem
+        snapshot = FileRead(FileFormat.NDJSON, location=Location(f"{(tmp_path / 'in').as_uri()}/2026-02"))
+        fine: list[dict[str, Any]] = [
+            {"time_column": "id"},
+            {"replace": Replace.MERGE_KEYS},
+            {"read": snapshot, "params": ()},
+        ]
+        for given in fine:
+            one = fetch(fetch_task(wave(tmp_path, replace(of, **given), [])), work("", 1, 2), 0)
+            assert isinstance(one, Fetched)
 
 
 def test_a_missing_later_segment_is_a_failure_and_no_unknown_unit(api: Api, tmp_path: Path) -> None:
