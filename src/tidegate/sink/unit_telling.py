@@ -14,22 +14,27 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tidegate.errors import SourceError
+from tidegate.schema.column_names import unusable
 from tidegate.schema.infer import Inference, look
-from tidegate.schema.infer_cells import cell_kind, infer_cells
+from tidegate.schema.infer_cells import cell_kind, examples_of, infer_cells
 from tidegate.schema.infer_types import infer_types
-from tidegate.sink.careful import BadLine
+from tidegate.schema.types import arrow_schema
 from tidegate.sink.decompression import chunks
 from tidegate.sink.formats.avro import AvroFile
 from tidegate.sink.formats.csv import sampled_records
 from tidegate.sink.formats.json_array import element_lines
+from tidegate.sink.formats.opening import open_format
 from tidegate.sink.formats.parquet import open_parquet, own_schema
+from tidegate.sink.formats.port import FileFormat as RowFormat
 from tidegate.sink.lines import LONGEST_LINE, LineTooLong, blocks, without_mark
+from tidegate.sink.partitions import Partitioning
+from tidegate.sink.read_task import ReadTask
 from tidegate.sources.http.shapes import Shapes
 from tidegate.sources.units.fetched import FetchedFile
-from tidegate.specs import SchemaSpec
+from tidegate.specs import CsvOptions, FieldSpec, Format, SchemaSpec
 from tidegate.storage.opening import open_store
 from tidegate.storage.seekable import SeekableInput
-from tidegate.unit_specs import FileFormat, FileRead
+from tidegate.unit_specs import FileFormat, FileRead, UnitRead
 
 
 class Telling:
@@ -60,23 +65,42 @@ class Telling:
         return [told] if is_new else []
 
     def _rows(self, file: FetchedFile) -> Iterator[bytes]:
-        """Records with a kind of cell that no other had; one that is none is told when it is read."""
+        """Kinds of cells that no other file had, and all names; a record that is none is told when it is read."""
+        names = _names(self._read, file)
+        fields = tuple(FieldSpec(name, "string") for name in names)
+        told: list[dict[str, str | None]] = [dict.fromkeys(names)] if names else []
+        format = file_format(self._read, SchemaSpec(), fields, file)
         good, reasons = 0, []
         with closing(opened(file, seeks=False)) as raw:
-            plain = chunks(raw, file.slice.path, file.compression)
-            for sheet, record in sampled_records(plain, self._read.csv, file.slice.path):
-                try:
-                    row = {name: None if cell is None else cell.decode() for name, cell in sheet.cells(record)}
-                except (BadLine, UnicodeDecodeError) as error:
-                    reasons.append(str(error))
-                    continue
-                good += 1
-                kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
-                if not kinds <= self._seen:
-                    self._seen |= kinds
-                    yield json.dumps(row).encode()
+            for decoded in format.decoded(raw, file.slice) if names else ():
+                good += decoded.batch.num_rows
+                reasons += [each.reason for each in decoded.rejected[:1]]
+                for name, column in zip(decoded.batch.schema.names, decoded.batch.columns, strict=True):
+                    told += [{name: cell} for cell in examples_of(column).values()]
         if reasons and not good:
             raise SourceError(f"{file.slice.path}: no record can be read ({reasons[0]})", "correct the file")
+        for row in told if good else ():
+            kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
+            if not kinds <= self._seen:
+                self._seen |= kinds
+                yield json.dumps(row).encode()
+
+
+def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> RowFormat:
+    """What reads a fetched file into columns; pages of an API are lines of JSON."""
+    task = ReadTask(
+        source=file.location,
+        table=file.location,
+        fields=fields,
+        file_schema=b"",
+        compression=file.compression,
+        format=Format(read.format) if isinstance(read, FileRead) else Format.NDJSON,
+        csv=read.csv if isinstance(read, FileRead) else CsvOptions(),
+        numbers=schema.numbers,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+        rescued=schema.rescued,
+    )
+    return open_format(task, Partitioning(None, arrow_schema(fields)))
 
 
 def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
@@ -110,6 +134,16 @@ def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
     problem = error.problem.removeprefix(f"{file.slice.path}: ")
     is_named = problem != error.problem
     return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
+
+
+def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it has no record."""
+    with closing(opened(file, seeks=False)) as raw:
+        records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
+        names = next((sheet.names for sheet, _ in records), ())
+    if problems := unusable(list(names), ()):
+        raise SourceError(f"{file.slice.path}: {'; '.join(problems)}", "declare schema.fields, or write the file again")
+    return names
 
 
 def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
