@@ -140,13 +140,15 @@ def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
         raise ValueError("no such survey")
     times = [request.low - timedelta(hours=1), request.low, request.high, None]
     made = session.createDataFrame(list(enumerate(times)), "id int, `the time` timestamp").repartition(2)
-    return made.selectExpr("*", "cast(raise_error('too late') as string) as v" if request.unit == "late" else "'x' as v")
+    return made.selectExpr(
+        "*", "cast(raise_error('too late') as string) as v" if request.unit == "late" else "'x' as v"
+    )
 
 
 def test_a_function_is_asked_for_each_segment_and_rows_outside_are_left_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    read = FunctionRead("spark.test_unit_frames:answers", Options({"depth": "2"}))
+    read = FunctionRead(f"{__name__}:answers", Options({"depth": "2"}))
     time = TimeWatermark("system", TimeRange("2026-03-01"))
     source = UnitSource("calls", read, time, time_column="the time")
     works = (work("a", 1, 2, 3), work("bad", 1, 3), work("late", 1, 3))

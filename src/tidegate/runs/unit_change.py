@@ -101,11 +101,10 @@ class UnitChange:
             rows,
             group.partition_columns,
         )
-        replaces = replaced and place.source.replace is not Replace.MERGE_KEYS
         frame = (
-            self._lane.replace_units(batch, place.source, replaced)
-            if replaces
-            else self._lane.load(batch, None, chunk=False)
+            self._lane.load(batch, None, chunk=False)
+            if place.source.replace is Replace.MERGE_KEYS
+            else self._lane.replace_units(batch, place.source, replaced)
         )
         self._owed = True
         return Change(

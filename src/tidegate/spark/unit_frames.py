@@ -14,12 +14,13 @@ from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.errors import RunStopped, SchemaMismatch, TidegateError
+from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.sink.unit_rows import own_columns
+from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.filters import named
 from tidegate.spark.frames import COLUMNAR_INPUT, columns_of
-from tidegate.spark.loading.units import moment
 from tidegate.spark.packing import Packed, pickled
 from tidegate.unit_specs import Replace, UnitSource
 
@@ -89,7 +90,7 @@ class _Carrying:
         try:
             segments = self.frames.segments(work)
             for each in segments:
-                found = with_unit(
+                found = with_own(
                     columns_of(each.rows, f"{self.wave.source.name}: unit {work.unit!r}"), self.wave.source
                 )
                 self.columns = found if self.columns is None else pa.unify_schemas([self.columns, found])
@@ -152,7 +153,7 @@ class _Carrying:
         assert self.columns is not None
         known = {name: named(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
-            known |= {source.unit_column: f.lit(unit), source.segment_column: f.lit(moment(segment.low))}
+            known |= {source.unit_column: f.lit(unit), source.segment_column: f.lit(moment_of(segment.low))}
         types = {each.name: each.dataType for each in from_arrow_schema(self.columns)}
         columns = [
             known.get(name, f.lit(None)).cast(types[name]).alias(f"c{index}") for index, name in enumerate(task.names)
@@ -161,20 +162,11 @@ class _Carrying:
         return segment.rows.select(f.lit(number).alias(_UNIT), wanted.alias(_WANTED), *columns)
 
 
-def with_unit(columns: pa.Schema, source: UnitSource) -> pa.Schema:
+def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
     """``columns`` with those of the work unit before them, so that Delta keeps statistics of these."""
     import pyarrow as pa
 
-    if source.replace is Replace.MERGE_KEYS:
-        return columns
-    own = [pa.field(source.unit_column, pa.string()), pa.field(source.segment_column, pa.timestamp("us", "UTC"))]
-    for each in own:
-        if each.name.lower() in {name.lower() for name in columns.names}:
-            raise SchemaMismatch(
-                f"{source.name}: the source has a column {each.name!r}, which is the name of one that work units get",
-                "name another one with source.unit_column and source.segment_column",
-            )
-    return pa.schema([*own, *columns])
+    return pa.schema([*own_columns(source, columns.names), *columns])
 
 
 @dataclass(frozen=True, slots=True)
