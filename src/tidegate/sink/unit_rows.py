@@ -16,7 +16,7 @@ from tidegate.sink.lines import LineTooLong
 from tidegate.sink.row_task import RowTask, row_task, write_batches
 from tidegate.sink.time_filter import check_time_column, within
 from tidegate.sink.unit_columns import conflict, wave_columns
-from tidegate.sink.unit_telling import file_format, opened, told_of
+from tidegate.sink.unit_files import file_format, opened, told_of
 from tidegate.sources.units.fetched import Fetched, FetchedFile, failure_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWritten
 from tidegate.specs import FieldSpec, SchemaSpec

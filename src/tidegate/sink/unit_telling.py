@@ -1,6 +1,6 @@
 """What the files of a work unit tell about their columns: so little that it can be told for all of them.
 
-Of JSON these are the records that have something new, of CSV the records with a new kind of cell, of Parquet and Avro
+Of JSON these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
 the schemas of the files themselves.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import BinaryIO, cast
 
 import pyarrow as pa
 
@@ -18,23 +17,17 @@ from tidegate.schema.column_names import unusable
 from tidegate.schema.infer import Inference, look
 from tidegate.schema.infer_cells import cell_kind, examples_of, infer_cells
 from tidegate.schema.infer_types import infer_types
-from tidegate.schema.types import arrow_schema
 from tidegate.sink.decompression import chunks
 from tidegate.sink.formats.avro import AvroFile
 from tidegate.sink.formats.csv import sampled_records
 from tidegate.sink.formats.json_array import element_lines
-from tidegate.sink.formats.opening import open_format
 from tidegate.sink.formats.parquet import open_parquet, own_schema
-from tidegate.sink.formats.port import FileFormat as RowFormat
-from tidegate.sink.lines import LONGEST_LINE, LineTooLong, blocks, without_mark
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import ReadTask
+from tidegate.sink.lines import LineTooLong, blocks, without_mark
+from tidegate.sink.unit_files import file_format, opened, told_of
 from tidegate.sources.http.shapes import Shapes
 from tidegate.sources.units.fetched import FetchedFile
-from tidegate.specs import CsvOptions, FieldSpec, Format, SchemaSpec
-from tidegate.storage.opening import open_store
-from tidegate.storage.seekable import SeekableInput
-from tidegate.unit_specs import FileFormat, FileRead, UnitRead
+from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.unit_specs import FileFormat, FileRead
 
 
 class Telling:
@@ -65,42 +58,29 @@ class Telling:
         return [told] if is_new else []
 
     def _rows(self, file: FetchedFile) -> Iterator[bytes]:
-        """Kinds of cells that no other file had, and all names; a record that is none is told when it is read."""
+        """All names, and a cell of each kind that no other file had; a bad record is told when it is read."""
         names = _names(self._read, file)
-        fields = tuple(FieldSpec(name, "string") for name in names)
-        told: list[dict[str, str | None]] = [dict.fromkeys(names)] if names else []
-        format = file_format(self._read, SchemaSpec(), fields, file)
-        good, reasons = 0, []
+        if not names:
+            return
+        format = file_format(self._read, SchemaSpec(), tuple(FieldSpec(name, "string") for name in names), file)
+        good, reason = 0, ""
         with closing(opened(file, seeks=False)) as raw:
-            for decoded in format.decoded(raw, file.slice) if names else ():
+            for decoded in format.decoded(raw, file.slice):
                 good += decoded.batch.num_rows
-                reasons += [each.reason for each in decoded.rejected[:1]]
-                for name, column in zip(decoded.batch.schema.names, decoded.batch.columns, strict=True):
-                    told += [{name: cell} for cell in examples_of(column).values()]
-        if reasons and not good:
-            raise SourceError(f"{file.slice.path}: no record can be read ({reasons[0]})", "correct the file")
-        for row in told if good else ():
-            kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
-            if not kinds <= self._seen:
-                self._seen |= kinds
-                yield json.dumps(row).encode()
+                reason = reason or next((each.reason for each in decoded.rejected), "")
+                if good:
+                    yield from self._cells(dict.fromkeys(names))
+                for name, column in zip(names, decoded.batch.columns, strict=True):
+                    for cell in examples_of(column).values():
+                        yield from self._cells({name: cell})
+        if reason and not good:
+            raise SourceError(f"{file.slice.path}: no record can be read ({reason})", "correct the file")
 
-
-def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> RowFormat:
-    """What reads a fetched file into columns; pages of an API are lines of JSON."""
-    task = ReadTask(
-        source=file.location,
-        table=file.location,
-        fields=fields,
-        file_schema=b"",
-        compression=file.compression,
-        format=Format(read.format) if isinstance(read, FileRead) else Format.NDJSON,
-        csv=read.csv if isinstance(read, FileRead) else CsvOptions(),
-        numbers=schema.numbers,
-        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
-        rescued=schema.rescued,
-    )
-    return open_format(task, Partitioning(None, arrow_schema(fields)))
+    def _cells(self, row: dict[str, str | None]) -> list[bytes]:
+        kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
+        is_new = not kinds <= self._seen
+        self._seen |= kinds
+        return [json.dumps(row).encode()] if is_new else []
 
 
 def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
@@ -117,23 +97,6 @@ def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Seque
         case _:
             rescued = schema.rescued is not None
             return look(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
-
-
-def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
-    """The file as it was fetched or listed."""
-    store, there = open_store(file.location), file.slice
-    if seeks:
-        return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))
-    return store.open_input(there.path, etag=there.etag, size=there.size)
-
-
-def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
-    """The same error about a file by the name that people know it by."""
-    if isinstance(error, LineTooLong):
-        return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
-    problem = error.problem.removeprefix(f"{file.slice.path}: ")
-    is_named = problem != error.problem
-    return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
 
 
 def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
