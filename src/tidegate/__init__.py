@@ -137,6 +137,9 @@ from tidegate.spark.filters import (
 from tidegate.spark.loading.merge_overwrite import (
     MergeOverwriteStrategy,
 )
+from tidegate.sources.unit_request import (
+    UnitRequest,
+)
 from tidegate.specs import (
     Compression,
     CsvOptions,
@@ -298,6 +301,7 @@ __all__ = [
     "TidegateError",
     "Tracking",
     "TransformSpec",
+    "UnitRequest",
     "WatermarkHistory",
     "WatermarkManager",
     "WatermarkMode",
