@@ -130,15 +130,15 @@ from tidegate.schema_reports import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.sources.unit_request import (
+    UnitRequest,
+)
 from tidegate.spark.filters import (
     apply_watermark_filter,
     watermark_operator,
 )
 from tidegate.spark.loading.merge_overwrite import (
     MergeOverwriteStrategy,
-)
-from tidegate.sources.unit_request import (
-    UnitRequest,
 )
 from tidegate.specs import (
     Compression,

@@ -15,13 +15,15 @@ from tidegate.sources.units.sql import filled, values_of
 from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitWave, UnitWork
 from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import condition, filtered
+from tidegate.spark.filters import filtered
 from tidegate.spark.functions import load_function
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
 from tidegate.spark.readers.rows import given, unreadable, utc_session
 from tidegate.spark.unit_frames import Segment
 from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.predicate_text import predicate
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ class FunctionUnits:
         for low, high in work.segments:
             rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
             inside = fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
-            found.append(Segment(low, rows, condition(inside)))
+            found.append(Segment(low, rows, predicate(inside, Dialect.SPARK)))
         return found
 
     def problem(self, error: Exception) -> TidegateError:
