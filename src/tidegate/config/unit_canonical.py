@@ -85,9 +85,9 @@ def _input(each: SecondaryInput) -> dict[str, Any]:
     }
     if each.format is InputFormat.CSV:
         data["csv"] = csv_keys(each.csv)
-    if not each.for_all:
+    if each.auth_fields:
         data["auth_fields"] = list(each.auth_fields)
-    if not each.for_all and each.variable is not None:
+    if each.variable is not None:
         data["as"] = each.variable
     return data
 

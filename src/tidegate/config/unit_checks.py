@@ -16,6 +16,7 @@ from tidegate.config.tree import Block, Scalar
 from tidegate.config.unit_input_checks import input_problems
 from tidegate.config.unit_variables import (
     inputs,
+    is_clear,
     makes_units,
     secret_variables,
     unit_variables,
@@ -51,13 +52,15 @@ def unit_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[st
         yield problem(root, (*where, "sources", others[0]), text)
     for name, source in units.items():
         at = (*where, "sources", name)
-        yield from _watermark_problems(root, at, source)
         yield from input_problems(root, at, source)
         yield from _period_problems(root, at, source)
-        yield from _param_problems(root, at, source)
-        yield from _variable_problems(root, at, source)
         yield from _kind_problems(root, at, source)
-        yield from _replace_problems(root, at, source, pipeline)
+        if is_clear(source):
+            yield from _watermark_problems(root, at, source)
+            yield from _range_problems(root, at, source, pipeline)
+            yield from _param_problems(root, at, source)
+            yield from _variable_problems(root, at, source)
+        yield from _column_problems(root, at, source, pipeline)
     if units:
         yield from _pipeline_problems(root, where, pipeline)
 
@@ -94,10 +97,20 @@ def _period_problems(root: Block, where: Path, source: Block) -> Iterator[Proble
     for key in _PERIODS:
         if source.get(key) is not None and source.get(f"{key}_days") is not None:
             yield problem(root, (*where, key), f"given beside '{key}_days'; allowed: one of them")
+
+
+def _range_problems(root: Block, where: Path, source: Block, pipeline: Block) -> Iterator[Problem]:
+    """What needs a time range."""
+    if watermarks(source, "datetime"):
+        return
     kind = source.block("work_unit").get("partition")
-    if kind is not None and kind != "none" and not watermarks(source, "datetime"):
+    if kind is not None and kind != "none":
         text = "cuts a time range, and there is none; give a watermark of the type datetime, or remove it"
         yield problem(root, (*where, "work_unit", "partition"), text)
+    if source.text("replace") == "segments" and pipeline.block("sink").text("load_type") != "merge_upsert":
+        yield problem(root, (*where, "replace"), "segments are parts of a time range, and there is none; set unit")
+    if source.text("time_column") is not None:
+        yield problem(root, (*where, "time_column"), "is compared with a time range, and there is none; remove it")
 
 
 def _param_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
@@ -165,20 +178,15 @@ def _kind_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]
             yield problem(root, (*where, key), "is about requests to a server; give 'connection', or remove it")
 
 
-def _replace_problems(root: Block, where: Path, source: Block, pipeline: Block) -> Iterator[Problem]:
+def _column_problems(root: Block, where: Path, source: Block, pipeline: Block) -> Iterator[Problem]:
     """How rows that are read again are told from those that stay."""
     merges = pipeline.block("sink").text("load_type") == "merge_upsert"
-    followed = bool(watermarks(source, "datetime"))
     if merges and source.get("replace") is not None:
         text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
         yield problem(root, (*where, "replace"), text)
-    if source.text("replace") == "segments" and not followed:
-        yield problem(root, (*where, "replace"), "segments are parts of a time range, and there is none; set unit")
     declared = declared_types(pipeline)
     column = source.text("time_column")
-    if column is not None and not followed:
-        yield problem(root, (*where, "time_column"), "is compared with a time range, and there is none; remove it")
-    elif column is not None and declared and column not in declared:
+    if column is not None and declared and column not in declared:
         text = sentence(f"{column.raw!r} is not a declared column", nearest(column, declared))
         yield problem(root, (*where, "time_column"), text)
     elif column is not None and declared and declared[column] not in _TIMES:

@@ -6,33 +6,41 @@ from collections.abc import Callable, Iterator
 
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.source_kinds import is_of_units
-from tidegate.config.tree import Block
+from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import inputs, makes_units
 from tidegate.config.words import words
 from tidegate.planning.pipeline_order import cycle
 
 Absolute = Callable[[str], str]
 Path = tuple[str, ...]
-_OF_UNITS = ("as", "auth_fields")
+_ALIKE = ("fields", "as", "auth_fields")
 
 
 def input_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
     """Problems of the secondary inputs of one source."""
-    made = [at for at, each in inputs(source) if makes_units(each)]
-    for at in made[1:]:
-        text = "is a second input that has units; allowed: one, and others with category: authentication"
-        yield problem(root, (*where, "secondary_input", at), text)
+    made = [(at, each) for at, each in inputs(source) if makes_units(each)]
+    for at, each in made[1:]:
+        for key in _ALIKE:
+            if words(each.get(key)) != words(made[0][1].get(key)):
+                text = f"other {key!r} than input [{made[0][0]}], which makes units too; allowed: the same"
+                yield problem(root, (*where, "secondary_input", at), text)
     for at, each in inputs(source):
-        yield from _one_problems(root, (*where, "secondary_input", at), each)
+        place: Loc = (*where, "secondary_input", at)
+        yield from _place_problems(root, place, each)
+        yield from _field_problems(root, place, each)
 
 
-def _one_problems(root: Block, at: tuple[str | int, ...], each: Block) -> Iterator[Problem]:
+def _place_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
+    """Where the rows are: a path, or the table of a pipeline that is there."""
     path, pipeline = each.get("path"), each.text("pipeline")
     if (path is None) == (each.get("pipeline") is None):
         both = path is not None
         text = "given beside 'path'; allowed: one of them" if both else "neither 'path' nor 'pipeline' is given"
         yield problem(root, (*at, "pipeline") if both else at, text)
+        return
     known = root.block("pipelines")
+    if each.get("csv") is not None and str(each.text("format") or "delta") != "csv":
+        yield problem(root, (*at, "csv"), "is about CSV files; set format: csv, or remove it")
     if pipeline is not None and pipeline not in known:
         hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
         yield problem(root, (*at, "pipeline"), sentence(f"there is no pipeline {pipeline.raw!r}", hint))
@@ -40,6 +48,10 @@ def _one_problems(root: Block, at: tuple[str | int, ...], each: Block) -> Iterat
         kind = str(known.block(pipeline).block("sink").text("format") or "delta")
         if given != kind:
             yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is {kind}; remove it")
+
+
+def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
+    """Which fields are shown, which are secrets, and by which names they are used."""
     fields = [str(word) for word in words(each.get("fields"))]
     if each.get("as") is not None and len(fields) > 1:
         text = "names the variable of a single field; several fields are variables by their own names; remove it"
@@ -49,11 +61,6 @@ def _one_problems(root: Block, at: tuple[str | int, ...], each: Block) -> Iterat
             yield problem(
                 root, (*at, "auth_fields"), f"{word.raw!r} is in 'fields' too, which are shown; remove it there"
             )
-    for key in _OF_UNITS if not makes_units(each) else ():
-        if each.get(key) is not None:
-            yield problem(root, (*at, key), "means nothing with category authentication; remove it")
-    if each.get("csv") is not None and str(each.text("format") or "delta") != "csv":
-        yield problem(root, (*at, "csv"), "is about CSV files; set format: csv, or remove it")
 
 
 def order_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:

@@ -31,8 +31,8 @@ _WORK = WorkUnits()
 class RangeModel(Model):
     """The time that is covered: from, inclusive, to, exclusive."""
 
-    from_: v.Text = Field(alias="from", description="Where it begins: a date or time, or PnD, PnDTmH before now.")
-    to: v.Text = Field(default=NOW, description="Where it ends: the same, or - for now.")
+    from_: u.StartBound = Field(alias="from", description="Where it begins: a date or time, or PnD, PnDTmH before now.")
+    to: u.EndBound = Field(default=NOW, description="Where it ends: the same, or - for now.")
     round: u.RoundingKind | None = Field(default=None, description="To what both bounds are rounded down.")
     from_round: u.RoundingKind | None = Field(default=None, description="The same for the beginning alone.")
     to_round: u.RoundingKind | None = Field(default=None, description="The same for the end alone.")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.config.tree import Block, path_of
-from tidegate.config.unit_variables import inputs, makes_units, range_params, unit_variables, uses, watermarks
+from tidegate.config.unit_variables import inputs, is_clear, makes_units, range_params, unit_variables, uses, watermarks
 from tidegate.config.words import words
 
 _OF_TIME = ("grace_period_days", "grace_period", "abstinent_period_days", "abstinent_period", "catch_up")
 
 
 def unit_notices(root: Block, where: tuple[str, ...], source: Block) -> Iterator[str]:
-    """Notices about one source."""
+    """Notices about one source; none where the problems are enough."""
+    if not is_clear(source):
+        return
     followed = bool(watermarks(source, "datetime"))
     for key in _OF_TIME if not followed else ():
         if source.get(key) is not None:
@@ -34,8 +36,7 @@ def _unused_units(root: Block, where: tuple[str, ...], source: Block, used: set[
     """Requests that are the same for every unit."""
     names = unit_variables(source)
     if names and not used.intersection(names) and _has_several(source):
-        shown = ", ".join(f"{{{{{name}}}}}" for name in names)
-        yield f"{path_of(root, where)}: {shown} is used nowhere, so that every unit reads the same"
+        yield f"{path_of(root, where)}: {{{{{names[0]}}}}} is used nowhere, so that every unit reads the same"
 
 
 def _has_several(source: Block) -> bool:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from tidegate.config.column_values import number
 from tidegate.config.problems import nearest
 from tidegate.config.tree import Block, Items, Scalar
 from tidegate.config.unit_variables import VARIABLE, VARIABLE_NAME
 from tidegate.config.values import address, choice, flag, one_of, options, refusal, text
+from tidegate.errors import WatermarkError
 from tidegate.schema.names import name_problem
 from tidegate.unit_specs import (
     Bounding,
@@ -30,18 +31,37 @@ from tidegate.unit_specs import (
     Span,
     SubRange,
 )
+from tidegate.watermarks.time_bounds import check_bound, parse_span
 
-_SPAN = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?)?")
 _KINDS = tuple(each.value for each in PartitionKind)
 
 
 def span(value: object) -> Span:
     """A length of time: ``P3D``, ``P3DT6H``."""
-    match = _SPAN.fullmatch(value.strip()) if isinstance(value, Scalar) else None
-    if match is None or not any(match.groups()):
-        raise refusal("is not a length of time", "allowed: such as P3D, P3DT6H or P0DT90M")
-    days, hours, minutes = (int(part or 0) for part in match.groups())
-    return Span(days, timedelta(hours=hours, minutes=minutes))
+    written = text(value).strip()
+    try:
+        return parse_span(written)
+    except WatermarkError as error:
+        raise _refusal(error, written) from None
+
+
+def _refusal(error: WatermarkError, written: str) -> PydanticCustomError:
+    """What an error says of a text, without the text itself."""
+    return refusal(error.problem.removeprefix(f"{written!r} "), error.remedy)
+
+
+def bound(*, is_end: bool) -> BeforeValidator:
+    """A bound of a time range."""
+
+    def checked(value: object) -> str:
+        written = text(value).strip()
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise _refusal(error, written) from None
+        return written
+
+    return BeforeValidator(checked)
 
 
 def pause(value: object) -> float:
@@ -106,6 +126,11 @@ def _sub_range(part: object) -> SubRange:
         raise refusal(f"has a part that is not one of {', '.join(_KINDS)}", nearest(kind, _KINDS))
     if not isinstance(start, Scalar) or not isinstance(end, Scalar):
         raise refusal(f"has a part without both bounds: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
+    for written, is_end in ((str(start).strip(), False), (str(end).strip(), True)):
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise refusal(f"has a bound that cannot be: {error.problem}", error.remedy) from None
     return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))
 
 
@@ -172,6 +197,8 @@ _PARTITION: dict[str, Any] = {
 }
 _STRING = WithJsonSchema({"type": "string"})
 
+StartBound = Annotated[str, bound(is_end=False)]
+EndBound = Annotated[str, bound(is_end=True)]
 SpanText = Annotated[Span, BeforeValidator(span), _STRING]
 Pause = Annotated[float, BeforeValidator(pause), WithJsonSchema({"type": "number", "minimum": 0})]
 Variable = Annotated[str, BeforeValidator(variable)]

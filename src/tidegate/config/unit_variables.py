@@ -45,17 +45,30 @@ def uses_below(loc: tuple[str | int, ...], node: Node) -> Iterator[Use]:
                 yield from uses_below((*loc, at), below)
 
 
+def is_clear(source: Block) -> bool:
+    """Whether watermarks and inputs have the shape that tells which variables there are; else the models say more."""
+    kinds = [each.text("type") if isinstance(each, Block) else None for _, each in _listed(source, "watermark")]
+    fields = [
+        words(each.get("fields")) if isinstance(each, Block) else [] for _, each in _listed(source, "secondary_input")
+    ]
+    lists = all(isinstance(source.get(key), Items | None) for key in ("watermark", "secondary_input"))
+    return lists and all(kind in ("datetime", "unit") for kind in kinds) and all(fields)
+
+
+def _listed(source: Block, key: str) -> list[tuple[int, Node]]:
+    found = source.get(key)
+    return [*enumerate(found)] if isinstance(found, Items) else []
+
+
 def watermarks(source: Block, kind: str) -> list[tuple[int, Block]]:
     """The watermarks of one type, with their places in the list."""
-    found = source.get("watermark")
-    items = enumerate(found) if isinstance(found, Items) else ()
-    return [(at, each) for at, each in items if isinstance(each, Block) and each.text("type") == kind]
+    found = _listed(source, "watermark")
+    return [(at, each) for at, each in found if isinstance(each, Block) and each.text("type") == kind]
 
 
 def inputs(source: Block) -> list[tuple[int, Block]]:
     """The secondary inputs, with their places in the list."""
-    found = source.get("secondary_input")
-    return [(at, each) for at, each in enumerate(found) if isinstance(each, Block)] if isinstance(found, Items) else []
+    return [(at, each) for at, each in _listed(source, "secondary_input") if isinstance(each, Block)]
 
 
 def makes_units(each: Block) -> bool:
@@ -64,22 +77,20 @@ def makes_units(each: Block) -> bool:
 
 
 def unit_variables(source: Block) -> tuple[str, ...]:
-    """The variables that a unit's value is made of."""
-    names = [str(each.text("name") or "") for _, each in watermarks(source, "unit")]
-    made = [each for _, each in inputs(source) if makes_units(each)]
-    if not made:
-        return tuple(names)
-    fields = [str(word) for word in words(made[0].get("fields"))]
-    given = made[0].text("as")
-    if len(fields) != 1:
-        return tuple(fields)
-    return (str(given) if given else names[0] if names else fields[0],)
+    """The variables that a unit's value is made of; the first is the one that is meant for it."""
+    made = [each for _, each in inputs(source) if makes_units(each)][:1]
+    names = [each.text("as") for each in made if len(words(each.get("fields"))) == 1]
+    names += [each.text("name") for _, each in watermarks(source, "unit")]
+    names += [word for each in made for word in words(each.get("fields"))]
+    return tuple(dict.fromkeys(str(name) for name in names if name is not None))
 
 
 def secret_variables(source: Block) -> tuple[str, ...]:
     """The variables that must never show."""
-    keys = [(each, "auth_fields" if makes_units(each) else "fields") for _, each in inputs(source)]
-    return tuple(str(word) for each, key in keys for word in words(each.get(key)))
+    found = [word for _, each in inputs(source) for word in words(each.get("auth_fields"))]
+    shared = [each for _, each in inputs(source) if not makes_units(each)]
+    found += [word for each in shared for key in ("fields", "as") for word in words(each.get(key))]
+    return tuple(str(word) for word in found)
 
 
 def range_params(source: Block) -> tuple[str, ...]:

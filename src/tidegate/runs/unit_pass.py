@@ -220,7 +220,7 @@ class UnitPass:
             self._fallen(work, "failed", reason, work.failures + 1)
             self._breaker.note(failed=True)
         for outcome, fallen in (("retired", outcomes.retired_works), ("thin", outcomes.thin)):
-            self.totals.skipped[outcome] += len(fallen)
+            self.totals.skipped.update([outcome] * len(fallen))
             for work, reason in fallen:
                 self._fallen(work, outcome, reason, work.failures)
         if outcomes.done:
@@ -235,9 +235,7 @@ class UnitPass:
         if left:
             self.totals.skipped["breaker"] += left
             limit = self._place.source.work.breaker_failures
-            self._notice(
-                f"{count(limit, 'work unit')} failed in a row: {left:,} more are left for the next run (breaker_failures)"
-            )
+            self._notice(f"{count(limit, 'work unit')} failed in a row: {left:,} are left for the next run (breaker)")
 
     def _notice(self, text: str) -> None:
         self._emit(events.Notice(*self._names, text))

@@ -13,7 +13,7 @@ from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.decoder import Decoded
 from tidegate.sink.formats.opening import open_format
-from tidegate.sink.lines import LONGEST_LINE, LineTooLong
+from tidegate.sink.lines import LineTooLong
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.row_task import RowTask, row_task, write_batches
@@ -54,7 +54,7 @@ class WriteTask:
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
     """How the rows of a wave are written; raises where none of them could be."""
     source, schema = wave.source, wave.pipeline.schema
-    found = wave_columns(source, schema, fetched, wave.table)
+    found = wave_columns(wave, fetched)
     if found.fields is None:
         return WriteTask(source, schema, refused=found.refused)
     records = arrow_schema(found.fields)
@@ -131,12 +131,7 @@ class _Rows:
                     _check(decoded, file, before, format.noun)
                     before += decoded.lines
                     yield decoded.batch
-        except LineTooLong as error:
-            raise SourceError(
-                f"{file.place(before + 1, format.noun)}: longer than {LONGEST_LINE // 2**20} MiB",
-                "write the file again",
-            ) from error
-        except SourceError as error:
+        except (SourceError, LineTooLong) as error:
             raise told_of(error, file) from error
         self.unknown.update(format.unknown)
 

@@ -23,7 +23,7 @@ from tidegate.sink.formats.avro import AvroFile
 from tidegate.sink.formats.csv import sampled_records
 from tidegate.sink.formats.json_array import element_lines
 from tidegate.sink.formats.parquet import open_parquet, own_schema
-from tidegate.sink.lines import blocks, without_mark
+from tidegate.sink.lines import LONGEST_LINE, LineTooLong, blocks, without_mark
 from tidegate.sources.http.shapes import Shapes
 from tidegate.sources.units.fetched import FetchedFile
 from tidegate.specs import SchemaSpec
@@ -51,7 +51,7 @@ class Telling:
                     return list(self._rows(file))
                 case FileFormat.PARQUET | FileFormat.AVRO:
                     return self._new(_schema(self._read, file).serialize().to_pybytes())
-        except SourceError as error:
+        except (SourceError, LineTooLong) as error:
             raise told_of(error, file) from error
 
     def _new(self, told: bytes) -> list[bytes]:
@@ -103,8 +103,10 @@ def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
     return store.open_input(there.path, etag=there.etag, size=there.size)
 
 
-def told_of(error: SourceError, file: FetchedFile) -> SourceError:
+def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
     """The same error about a file by the name that people know it by."""
+    if isinstance(error, LineTooLong):
+        return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
     problem = error.problem.removeprefix(f"{file.slice.path}: ")
     is_named = problem != error.problem
     return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)

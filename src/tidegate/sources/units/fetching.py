@@ -22,6 +22,8 @@ from tidegate.sources.units.variables import Variables, variables_of
 from tidegate.sources.units.work import UnitFailure, UnitWork
 from tidegate.unit_specs import FileRead, UnitSource
 
+__all__ = ["Senders", "fetch_unit"]
+
 
 def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
     """Fetch every segment of a work unit; what fails tells why, and nothing of it counts."""
