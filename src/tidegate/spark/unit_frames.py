@@ -131,14 +131,8 @@ class _Carrying:
     def _write(self, task: RowTask, numbers: Sequence[int]) -> None:
         """One job for these work units; evaluated once."""
         parts = [self._numbered(task, number, each) for number in numbers for each in self.ready[number]]
-        if not parts:
-            return
-        rows = united(parts)
-        rows.sparkSession.conf.set(COLUMNAR_INPUT, "false")
-        results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
         found: dict[int, list[_Part]] = defaultdict(list)
-        for row in results:
-            part: _Part = pickle.loads(bytes(row["result"]))
+        for part in _job(task, parts) if parts else ():
             found[part.number].append(part)
         self.done |= {number: _told(task, found[number]) for number in numbers}
 
@@ -147,8 +141,8 @@ class _Carrying:
         source, unit = self.wave.source, self.wave.works[number].unit
         known = {name: quoted(name, Dialect.SPARK) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
-            own = {source.unit_column: unit, source.segment_column: moment_of(segment.low)}
-            known |= {name: literal(value, Dialect.SPARK) for name, value in own.items()}
+            known[source.unit_column] = literal(unit, Dialect.SPARK)
+            known[source.segment_column] = literal(moment_of(segment.low), Dialect.SPARK)
         rows = self._with_nulls(segment.rows, [name for name in task.names if name not in known])
         columns = [f"{known.get(name, quoted(name, Dialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
@@ -164,6 +158,13 @@ class _Carrying:
         for name in missing:
             rows = rows.withColumn(name, f.lit(None).cast(types[name]))
         return rows
+
+
+def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:
+    rows = united(frames)
+    rows.sparkSession.conf.set(COLUMNAR_INPUT, "false")
+    results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
+    return [pickle.loads(bytes(row["result"])) for row in results]
 
 
 def united(frames: Sequence[DataFrame]) -> DataFrame:
@@ -230,6 +231,4 @@ def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _
     try:
         return _Part(number, write_batches(task, wanted()), left_out)
     except TidegateError as error:
-        for _ in batches:  # what comes after belongs to another work unit
-            pass
         return _Part(number, error)
