@@ -12,6 +12,7 @@
     │   ├── AccessDenied               credentials or permissions
     │   └── StorageUnavailable         time-outs, 5xx, resets (retryable)
     ├── SourceError                4   the source location or its files
+    │   └── SourceMissing              the server knows nothing at that address (404)
     ├── BadRecord                  1   a source file holds something that is not a record of the schema
     ├── LimitReached               1   more bad records or failed files in a run than error_handling allows
     ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
@@ -103,6 +104,10 @@ class SourceError(TidegateError):
     """The source location, or what lies there, cannot be used."""
 
     exit_code = 4
+
+
+class SourceMissing(SourceError):
+    """The server answers, and knows nothing at the address it was asked for."""
 
 
 class BadRecord(TidegateError):

@@ -12,11 +12,13 @@ from tidegate.config import load
 from tidegate.config.aliases import ALIASES
 from tidegate.config.canonical import lateness_text
 from tidegate.config.keys import Key, every_key
+from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.values import METADATA_COLUMNS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
 from tidegate.specs import Lateness
+from tidegate.unit_specs import PartialPartition
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -61,6 +63,8 @@ def documented_default(key: Key) -> str:
         return "unset"
     if isinstance(value, Lateness):
         return f"`{lateness_text(value)}`"
+    if isinstance(value, PartialPartition):
+        return f"`{str(value is PartialPartition.MULTI_DAY).lower()}`"
     if isinstance(value, StrEnum):
         return f"`{value.value}`"
     if value == ():
@@ -94,6 +98,11 @@ def test_the_table_of_old_names_is_the_one_in_the_code() -> None:
     assert {old: tuple(cells) for old, cells in documented.items()} == {
         alias.old: (f"`{alias.new}`", alias.why) for alias in ALIASES
     }
+
+
+def test_the_table_of_names_of_properties_files_is_the_one_in_the_code() -> None:
+    documented = SECTIONS["Names of properties files"]
+    assert documented == {old: [f"`{'.'.join(new)}`"] for old, new in MS_KEYS.items()}
 
 
 def test_refused_and_ignored_keys_are_named() -> None:

@@ -277,8 +277,8 @@ def test_a_range_across_the_watermark_moves_it(lake: ColumnLake) -> None:
 def test_a_replay_that_jumps_over_rows_is_refused(lake: ColumnLake) -> None:
     lake.arrive({"id": 30}, {"id": 50})
     with pytest.raises(WatermarkError, match="never read"):
-        lake.replay(40, 60, save=True)
-    assert lake.replay(40, 60, save=True, skip_gap=True).ok
+        lake.replay(40, 51, save=True)
+    assert lake.replay(40, 51, save=True, skip_gap=True).ok
     lake.assert_exactly_once([*range(30), 50])
 
 
@@ -286,9 +286,9 @@ def test_where_nothing_was_read_the_source_says_whether_rows_lie_below(tmp_path:
     lake = ColumnLake(tmp_path)
     lake.arrive({"id": 5}, {"id": 15})
     with pytest.raises(WatermarkError, match="never read"):
-        lake.replay(10, 20, save=True)
+        lake.replay(10, 16, save=True)
     assert not (tmp_path / "lake").exists()
-    assert lake.replay(5, 20, save=True).saved == "id=20"
+    assert lake.replay(5, 16, save=True).saved == "id=16"
 
 
 def test_a_plan_does_not_ask_the_source(tmp_path: Path) -> None:
@@ -339,6 +339,7 @@ def test_watermarks_that_stand_apart_are_passed_together(tmp_path: Path) -> None
     lake = ColumnLake(tmp_path, source_settings={"watermark_columns": ["id", "size"]}, schema=schema)
     lake.arrive({"id": 5, "size": 15}, {"id": 3, "size": None})
     lake.run()
+    lake.arrive({"id": 29, "size": 29})
     with pytest.raises(WatermarkError, match="ends between the watermarks"):
         lake.replay(0, 30, 10, save=True)
     assert lake.replay(0, 30, save=True).ok
@@ -366,5 +367,16 @@ def test_a_provider_gets_the_watermark_that_a_replay_saved(tmp_path: Path, kind:
     lake = ColumnLake(tmp_path, settings={"state": kind})
     lake.arrive(*({"id": number} for number in range(20)))
     assert lake.replay(0, 10, 5, save=True).ok
+    assert lake.run().ok
+    lake.assert_exactly_once()
+
+
+def test_an_end_that_the_source_has_not_reached_is_not_saved(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive(*({"id": number} for number in range(10)))
+    with pytest.raises(WatermarkError, match=r"ends at 20, above the greatest value of id \(9\).* end at 9"):
+        lake.replay(0, 20, 10, save=True)
+    assert lake.replay(0, 10, save=True).ok
+    lake.arrive({"id": 10}, {"id": 15})
     assert lake.run().ok
     lake.assert_exactly_once()

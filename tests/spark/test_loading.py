@@ -123,6 +123,13 @@ def test_an_overwrite_by_key_replaces_all_rows_of_the_keys_that_come(spark: Spar
     assert table.log()[0]["metaData"]["partitionColumns"] == ["day", "v"]
 
 
+def test_a_chunk_of_a_replay_leaves_later_rows_of_the_same_key(spark: SparkSession, tmp_path: Path) -> None:
+    table = LoadedTable(spark, tmp_path, by_id(LoadType.MERGE_OVERWRITE, max_delete_fraction=1.0))
+    table.load([(1, 9, "newest"), (2, 2, "old"), (3, 3, "deleted at the source")])
+    table.load([(1, 2, "an older version"), (2, 3, "read again")], window=window(u=(1, 4)), chunk=True)
+    assert table.rows() == [(1, 9, "newest"), (2, 3, "read again")]
+
+
 def test_a_window_is_replaced_and_no_row_is_there_twice(spark: SparkSession, tmp_path: Path) -> None:
     """Rows deleted at the source, a row that moves into the window, and a window whose last rows are gone."""
     table = LoadedTable(spark, tmp_path, replacing())

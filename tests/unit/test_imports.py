@@ -23,6 +23,7 @@ LAYERS = (
         "schema_reports",
         "column_reports",
         "replay_reports",
+        "unit_reports",
     },
     {"observe"},
     {"schema"},
@@ -41,16 +42,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PURE = {"watermarks", "planning"}
-STDLIB_ONLY_BELOW = {
-    "errors",
-    "locations",
-    "csv_options",
-    "column_specs",
-    "unit_specs",
-    "specs",
-    "watermarks",
-    "planning",
-}
+STDLIB_ONLY_BELOW = {"errors", "locations", "csv_options", "column_specs", "unit_specs", "specs", *PURE}
 ONLY_IN = {
     "pyspark": {"spark"},
     "pydantic": {"config"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.config.ms_keys import with_ms_keys
 from tidegate.config.problems import Problem, problem
 from tidegate.config.tree import Block, Loc, Node, find
 
@@ -59,6 +60,8 @@ def canonical(root: Block, stem: str) -> tuple[Block, list[Problem]]:
                 top["pipelines"] = fresh
                 for alias in ALIASES:
                     problems += _rename(top, ("pipelines", name), copied, alias)
+                for source, block in copied.blocks("sources"):
+                    problems += with_ms_keys(top, ("pipelines", name, "sources", source), block)
     return top, problems
 
 

@@ -17,6 +17,8 @@ from tidegate.config.models import (
     SourceModel,
     TransformModel,
 )
+from tidegate.config.unit_building import Sinks, in_order, unit_source
+from tidegate.config.unit_models import UnitSourceModel
 from tidegate.specs import (
     ErrorHandling,
     FieldSpec,
@@ -42,9 +44,12 @@ Absolute = Callable[[str], str]
 
 def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
     """The specs of a whole file."""
+    sinks = {name: _sink(each.sink, absolute) for name, each in model.pipelines.items()}
     return ProjectSpec(
         origin=origin,
-        pipelines=tuple(_pipeline(name, each, model.connections, absolute) for name, each in model.pipelines.items()),
+        pipelines=in_order(
+            tuple(_pipeline(name, each, model.connections, sinks, absolute) for name, each in model.pipelines.items())
+        ),
         spark=SparkSpec(model.spark.master, model.spark.remote, model.spark.config),
         total_concurrency=model.global_.total_concurrency,
         poll_jitter_secs=model.global_.poll_jitter_secs,
@@ -57,7 +62,9 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
     )
 
 
-def _pipeline(name: str, model: PipelineModel, connections: Connections, absolute: Absolute) -> PipelineSpec:
+def _pipeline(
+    name: str, model: PipelineModel, connections: Connections, sinks: Sinks, absolute: Absolute
+) -> PipelineSpec:
     return PipelineSpec(
         name=name,
         sources=tuple(
@@ -68,8 +75,13 @@ def _pipeline(name: str, model: PipelineModel, connections: Connections, absolut
             for each, source in model.sources.items()
             if isinstance(source, ColumnSourceModel)
         ),
+        unit_sources=tuple(
+            unit_source(each, source, connections, sinks, sinks[name], absolute)
+            for each, source in model.sources.items()
+            if isinstance(source, UnitSourceModel)
+        ),
         schema=_schema(model.schema_, model),
-        sink=_sink(model.sink, absolute),
+        sink=sinks[name],
         max_concurrent_files=model.max_concurrent_files,
         error_handling=_error_handling(model.error_handling, absolute),
         delivery=model.delivery,

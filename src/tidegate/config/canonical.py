@@ -21,6 +21,7 @@ from tidegate.config.column_canonical import (
 from tidegate.config.load_checks import OF_DELTA
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import MASK, looks_secret, masked
+from tidegate.config.unit_canonical import unit_source
 from tidegate.specs import (
     FieldSpec,
     Format,
@@ -72,6 +73,7 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
         "sources": {
             **{source.name: _source(source) for source in pipeline.sources},
             **{source.name: column_source(pipeline, source) for source in pipeline.column_sources},
+            **{source.name: unit_source(pipeline, source) for source in pipeline.unit_sources},
         },
         "schema": _schema(pipeline.schema),
         "schema_evolution": pipeline.schema.evolution.value,

@@ -14,9 +14,11 @@ from tidegate.config.column_checks import column_problems, connections_problems
 from tidegate.config.partition_checks import partition_keys, partition_problems
 from tidegate.config.problems import Problem, problem
 from tidegate.config.schema_checks import schema_problems
-from tidegate.config.source_kinds import is_followed_by_columns
+from tidegate.config.source_kinds import DOWNLOAD, is_prefix_of_files
 from tidegate.config.state_checks import state_problems
 from tidegate.config.tree import Block, Loc, Scalar, find
+from tidegate.config.unit_checks import unit_problems
+from tidegate.config.unit_input_checks import order_problems
 from tidegate.config.words import WHOLE, declared_types, is_on, words
 from tidegate.schema.names import RESCUED
 from tidegate.table_properties import why_not
@@ -36,12 +38,14 @@ def together(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> 
         yield from _dead_letter_problems(root, where, pipeline, absolute)
         yield from _property_problems(root, where, pipeline)
         for source, block in pipeline.blocks("sources"):
-            if not is_followed_by_columns(block):
+            if is_prefix_of_files(block) or block.text("type") == DOWNLOAD:
                 yield from _format_problems(root, (*where, "sources", source), block)
         yield from _transform_problems(root, where, pipeline)
         at = (*where, "sources")
         sources = {name: block for name, block in pipeline.blocks("sources") if not covers((*at, name))}
         yield from column_problems(root, where, pipeline, sources)
+        yield from unit_problems(root, where, pipeline, sources)
+    yield from order_problems(root, absolute)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
@@ -65,7 +69,7 @@ def _column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Probl
         text = f"{rescued!r} is a declared or partition column too; give it another name"
         yield problem(root, (*where, "schema", "rescued"), text)
     for source, block in pipeline.blocks("sources") if rescued else ():
-        if not is_followed_by_columns(block) and (block.text("format") or "ndjson") not in ("ndjson", "json"):
+        if is_prefix_of_files(block) and (block.text("format") or "ndjson") not in ("ndjson", "json"):
             text = f"source {source!r} reads {block.text('format')} files; allowed: with ndjson and json only"
             yield problem(root, (*where, "schema", "rescued"), text)
     for name in words(sink.get("metadata_columns")):

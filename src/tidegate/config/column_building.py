@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from urllib.parse import unquote
 
 from tidegate.column_specs import (
@@ -33,14 +34,22 @@ from tidegate.config.column_models import (
     TableSourceModel,
     WatermarkParamModel,
 )
-from tidegate.config.database_models import JdbcConnectionModel, JdbcSourceModel
-from tidegate.config.http_models import AuthModel, HttpConnectionModel, HttpSourceModel, PaginationModel
+from tidegate.config.database_models import JdbcConnectionModel, JdbcReadModel, JdbcSourceModel
+from tidegate.config.http_models import (
+    AuthModel,
+    HttpConnectionModel,
+    HttpRequestModel,
+    HttpSourceModel,
+    PaginationModel,
+    RequestModel,
+)
 from tidegate.csv_options import CsvOptions
 from tidegate.locations import Location, Options, Secret
 from tidegate.watermarks.look_back import look_back_of
 
 Absolute = Callable[[str], str]
-Connections = Mapping[str, JdbcConnectionModel | HttpConnectionModel]
+Connection = JdbcConnectionModel | HttpConnectionModel
+Connections = Mapping[str, Connection]
 
 
 def column_source(name: str, model: ColumnSourceModel, connections: Connections, absolute: Absolute) -> ColumnSource:
@@ -89,15 +98,16 @@ def _read(model: ColumnSourceModel, connections: Connections, absolute: Absolute
         case PythonSourceModel():
             return FunctionRead(model.function, model.options)
         case JdbcSourceModel():
-            return _jdbc(model, connections[model.connection], absolute)
+            read = jdbc_read(model, connections[model.connection], absolute)
+            return replace(read, partition_column=model.partition_column, parallelism=model.parallelism)
         case HttpSourceModel():
-            return _http(model, connections[model.connection])
+            asked = http_read(model, connections[model.connection])
+            return replace(asked, path=model.path or "", params=model.params, watermark=_watermark(model))
     raise AssertionError(model)
 
 
-def _jdbc(
-    model: JdbcSourceModel, connection: JdbcConnectionModel | HttpConnectionModel, absolute: Absolute
-) -> JdbcRead:
+def jdbc_read(model: JdbcReadModel, connection: Connection, absolute: Absolute) -> JdbcRead:
+    """A table or a query of a database."""
     assert isinstance(connection, JdbcConnectionModel)
     return JdbcRead(
         url=_with_path(connection.url, r"(jdbc:sqlite:)(?!:|/|file:)(.+)", absolute),
@@ -109,8 +119,6 @@ def _jdbc(
         driver=connection.driver,
         packages=connection.packages,
         jars=tuple(absolute(jar) for jar in connection.jars),
-        partition_column=model.partition_column,
-        parallelism=model.parallelism,
         fetch_size=model.fetch_size,
         properties=connection.properties,
     )
@@ -126,27 +134,32 @@ def _path(written: str, absolute: Absolute) -> str:
     return unquote(absolute(written).removeprefix("file://"))
 
 
-def _http(model: HttpSourceModel, connection: JdbcConnectionModel | HttpConnectionModel) -> HttpRead:
+def http_read(model: HttpRequestModel, connection: Connection) -> HttpRead:
+    """Requests that answer with records; path, parameters and bounds are for the source to add."""
+    return replace(
+        request(model, model.connection, connection),
+        records=model.records or "",
+        error=model.error,
+        pagination=_pagination(model.pagination),
+    )
+
+
+def request(model: RequestModel, name: str, connection: Connection) -> HttpRead:
+    """Requests to the server of the connection ``name``."""
     assert isinstance(connection, HttpConnectionModel)
     limit = connection.rate_limit
     retries = connection.retries
     return HttpRead(
         url=connection.url,
-        path=model.path or "",
-        connection=model.connection,
+        connection=name,
         method=model.method,
-        params=model.params,
         headers=Options({**connection.headers, **model.headers}),
         body=model.body,
-        records=model.records or "",
-        error=model.error,
         auth=_auth(connection.auth),
-        pagination=_pagination(model.pagination),
         rate_limit=RateLimit(limit.requests, limit.per_seconds) if limit else None,
         retries=Retries(retries.attempts, retries.base_secs, retries.max_wait_secs),
         timeout_secs=connection.timeout_secs,
         idempotent=model.idempotent,
-        watermark=_watermark(model),
         parallelism=model.parallelism,
         max_response_mb=model.max_response_mb,
     )

@@ -21,6 +21,7 @@ from tidegate.column_specs import (
     LookBack,
     Pagination,
     PaginationKind,
+    Read,
     StateSpec,
     TableFormat,
     TableRead,
@@ -28,15 +29,17 @@ from tidegate.column_specs import (
 from tidegate.config.problems import MASK, looks_secret, masked, masked_address
 from tidegate.csv_options import CsvOptions
 from tidegate.locations import Secret
-from tidegate.specs import PipelineSpec
+from tidegate.specs import PathSource, PipelineSpec, every_source
+from tidegate.unit_specs import FileRead, UnitSource
 
 
 def connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     """The connections that the pipelines use, by name."""
     reads = [
-        (name_of_connection(pipeline, source), source.read)
+        (name_of_connection(pipeline, source), request_of(source))
         for pipeline in pipelines
-        for source in pipeline.column_sources
+        for source in every_source(pipeline)
+        if not isinstance(source, PathSource)
     ]
     found: dict[str, Any] = {}
     for name, read in reads:
@@ -47,10 +50,16 @@ def connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     return found
 
 
-def name_of_connection(pipeline: PipelineSpec, source: ColumnSource) -> str:
+def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
     """The name of a source's connection; one that was made in Python without a name gets one."""
-    given = source.read.connection if isinstance(source.read, JdbcRead | HttpRead) else ""
+    read = request_of(source)
+    given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
     return given or f"{pipeline.name}.{source.name}"
+
+
+def request_of(source: ColumnSource | UnitSource) -> Read | None:
+    """What is asked of a server, a database or a function; None for files that are not downloaded."""
+    return source.read.http if isinstance(source.read, FileRead) else source.read
 
 
 def _database(read: JdbcRead) -> dict[str, Any]:
@@ -120,7 +129,7 @@ def _read(connection: str, source: ColumnSource) -> dict[str, Any]:
                 "fetch_size": read.fetch_size,
             }
         case HttpRead() as read:
-            return {"type": "http", "connection": connection, **_request(read)}
+            return {"type": "http", "connection": connection, **request_keys(read), **_bounds(read)}
         case TableRead() as read:
             return _table(read)
         case FunctionRead() as read:
@@ -154,7 +163,8 @@ def csv_keys(csv: CsvOptions) -> dict[str, Any]:
     }
 
 
-def _request(read: HttpRead) -> dict[str, Any]:
+def request_keys(read: HttpRead) -> dict[str, Any]:
+    """What each request has."""
     data: dict[str, Any] = {
         "path": read.path or None,
         "method": read.method,
@@ -167,15 +177,20 @@ def _request(read: HttpRead) -> dict[str, Any]:
         "pagination": _pagination(read.pagination),
         "parallelism": read.parallelism,
         "max_response_mb": read.max_response_mb,
+    }
+    if read.method == "GET":
+        del data["body"], data["idempotent"]
+    return data
+
+
+def _bounds(read: HttpRead) -> dict[str, Any]:
+    return {
         "watermark_param_mapping": dict(read.watermark.mapping),
         "watermark_to_param": read.watermark.to_param,
         "watermark_param_location": read.watermark.location,
         "watermark_param_format": read.watermark.format,
         "watermark_split": read.watermark.split,
     }
-    if read.method == "GET":
-        del data["body"], data["idempotent"]
-    return data
 
 
 def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
@@ -254,6 +269,8 @@ def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     """The keys of a load strategy that mean something with it."""
     load = pipeline.sink.load
     data: dict[str, Any] = {"load_type": load.type.value, "format": pipeline.sink.format.value}
+    if pipeline.unit_sources and load.type is LoadType.MERGE_UPSERT:
+        data |= {"merge_keys": list(load.merge_keys), "tie_break": list(load.tie_break)}
     if not pipeline.column_sources:
         return data
     if load.type in (LoadType.MERGE_UPSERT, LoadType.MERGE_OVERWRITE, LoadType.SCD2):

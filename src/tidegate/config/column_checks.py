@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from tidegate.config.http_checks import connection_problems, request_problems
 from tidegate.config.load_checks import load_problems
 from tidegate.config.problems import Problem, nearest, problem, sentence
-from tidegate.config.source_kinds import is_followed_by_columns, tag_of_connection
+from tidegate.config.source_kinds import is_followed_by_columns, is_prefix_of_files, tag_of_connection
 from tidegate.config.tree import Block
 from tidegate.config.words import backward, declared_types, words
 
@@ -41,10 +41,10 @@ def connections_problems(root: Block) -> Iterator[Problem]:
 def column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Problems of one pipeline; ``sources`` are those that are not reported already."""
     followed = {name: block for name, block in sources.items() if is_followed_by_columns(block)}
+    files = [name for name, block in sources.items() if is_prefix_of_files(block)]
     if not followed:
-        yield from _file_sink_problems(root, where, pipeline) if sources else ()
+        yield from _file_sink_problems(root, where, pipeline) if files else ()
         return
-    files = [name for name in sources if name not in followed]
     if files:
         text = (
             f"is a source of files, and {next(iter(followed))!r} is not; allowed: a pipeline of its own for each kind"
@@ -54,7 +54,7 @@ def column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[
     for name, source in followed.items():
         yield from _source_problems(root, (*where, "sources", name), source, declared)
         yield from _look_back_problems(root, (*where, "sources", name), source, declared)
-    yield from _pipeline_problems(root, where, pipeline)
+    yield from pipeline_problems(root, where, pipeline)
     yield from load_problems(root, where, pipeline, followed)
 
 
@@ -79,10 +79,8 @@ def _declared_problems(root: Block, where: Path, source: Block, declared: Mappin
 
 def _source_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
     kind = str(source.text("type"))
-    if kind == "jdbc" and (source.get("table") is None) == (source.get("query") is None):
-        both = source.get("table") is not None
-        text = "given beside 'table'; allowed: one of them" if both else "neither 'table' nor 'query' is given"
-        yield problem(root, (*where, "query") if both else where, text)
+    if kind == "jdbc":
+        yield from table_or_query_problems(root, where, source)
     if kind == "http":
         yield from request_problems(root, where, source)
         yield from _declared_problems(root, where, source, declared)
@@ -91,6 +89,14 @@ def _source_problems(root: Block, where: Path, source: Block, declared: Mapping[
             text = f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only"
             yield problem(root, (*where, key), text)
     yield from _configure_problems(root, where, source, kind)
+
+
+def table_or_query_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:
+    """Both or none of the two ways to say what is read of a database."""
+    if (source.get("table") is None) == (source.get("query") is None):
+        both = source.get("table") is not None
+        text = "given beside 'table'; allowed: one of them" if both else "neither 'table' nor 'query' is given"
+        yield problem(root, (*where, "query") if both else where, text)
 
 
 def _configure_problems(root: Block, where: Path, source: Block, kind: str) -> Iterator[Problem]:
@@ -122,7 +128,7 @@ def _is_number_or_time(kind: str) -> bool:
     return kind in (*_TIMES, "int32", "int64", "float32", "float64") or kind.startswith("decimal")
 
 
-def _pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Problem]:
+def pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Problem]:
     """Parts of a pipeline that belong to files."""
     if pipeline.text("delivery") == "staged":
         text = "staged, and its sources are no files; allowed: direct"

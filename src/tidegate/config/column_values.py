@@ -124,7 +124,7 @@ def http_path(value: object) -> str:
     """What follows the address of an API."""
     path = text(value).strip()
     if "{{" in path:
-        raise refusal("holds '{{…}}'", "not supported yet: time and unit watermarks")
+        raise refusal("holds '{{…}}'", "variables belong to units; give 'watermark', or a plain path")
     if "://" in path or "?" in path or "#" in path:
         raise refusal("is not a path", "allowed: such as /orders; parameters belong into params")
     return "/" + path.lstrip("/")

@@ -36,18 +36,24 @@ class JdbcConnectionModel(Model):
     )
 
 
-class JdbcSourceModel(ColumnSourceModel):
+class JdbcReadModel(Model):
+    """What is read of a database, and how."""
+
+    step: ClassVar[str] = "<jdbc source>"
+    connection: v.Name = Field(description="The name of a connection of type jdbc.")
+    table: v.Text | None = Field(default=None, description="The table, with its schema: public.orders.")
+    query: v.Query | None = Field(default=None, description="A query, instead of a table.")
+    fetch_size: v.Count = Field(default=10_000, description="Rows per round trip.")
+
+
+class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     """A table or a query of a database."""
 
     step: ClassVar[str] = "<jdbc source>"
     type: c.JdbcType = Field(default="jdbc", description="The kind of source; known by the connection.")
-    connection: v.Name = Field(description="The name of a connection of type jdbc.")
-    table: v.Text | None = Field(default=None, description="The table, with its schema: public.orders.")
-    query: v.Query | None = Field(default=None, description="A query, instead of a table.")
     partition_column: v.Text | None = Field(
         default=None, description="The column that divides the read; the first watermark column when unset."
     )
     parallelism: v.Whole | None = Field(
         default=None, ge=1, le=10_000, description="Connections at once; as many as Spark has tasks when unset."
     )
-    fetch_size: v.Count = Field(default=10_000, description="Rows per round trip.")

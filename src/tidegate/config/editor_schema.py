@@ -11,7 +11,9 @@ from tidegate.config import models
 from tidegate.config.aliases import ALIASES, PIPELINE_KEYS, Alias
 from tidegate.config.blocks import Model
 from tidegate.config.keys import every_model, fields, kind_of_alias, models_in
+from tidegate.config.ms_keys import MS_KEYS, STRUCTURED
 from tidegate.config.notes import MEANINGLESS
+from tidegate.config.unit_models import DownloadModel, ParamModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
 from tidegate.config.values import NAME
 
 Schema = dict[str, Any]
@@ -23,6 +25,7 @@ _HOLDERS = {
     "sink": ("SinkModel",),
     "schema": ("SchemaModel",),
 }
+_OF_UNITS = tuple(each.__name__ for each in (UnitHttpModel, UnitJdbcModel, UnitPythonModel, DownloadModel))
 
 
 def editor_schema() -> Schema:
@@ -35,6 +38,8 @@ def editor_schema() -> Schema:
             _relax(blocks[name], model)
     for alias in ALIASES:
         _add_alias(blocks, alias)
+    for name in _OF_UNITS:
+        _add_ms_keys(blocks[name], blocks)
     for above, name in MEANINGLESS:
         (holder,) = models_in(fields(models.ProjectModel)[above].annotation)
         ignored = {"description": "Of another system; means nothing here.", "deprecated": True}
@@ -53,7 +58,7 @@ def _relax(block: Schema, model: type[Model]) -> None:
         if "default" in value:
             about["default"] = value["default"]
         kinds = [_kind(each) for each in value.get("anyOf", [value]) if each != _NULL]
-        if key in ("items", "keys", "values"):
+        if key in ("items", "keys", "values") or ((key,) in STRUCTURED and model is not ParamModel):
             kinds.append({"type": "string"})
         if not any(_takes_any_text(kind) for kind in kinds):
             kinds.append(_VARIABLE)
@@ -71,6 +76,8 @@ def _kind(value: Schema) -> Schema:
     by_name = kind.get("additionalProperties")
     if isinstance(by_name, dict) and "oneOf" in by_name:
         kind["additionalProperties"] = {"anyOf": by_name["oneOf"]}
+    if isinstance(by_name, dict) and by_name.get("$ref", "").endswith(f"/{ParamModel.__name__}"):
+        kind["additionalProperties"] = {"anyOf": [by_name, {"type": ["string", "number", "boolean"]}]}
     return kind
 
 
@@ -97,6 +104,17 @@ def _add_alias_to(block: Schema, blocks: dict[str, Schema], alias: Alias) -> Non
     if new in block.get("required", ()):
         block["required"].remove(new)
         block.setdefault("allOf", []).append({"anyOf": [{"required": [new]}, {"required": [old]}]})
+
+
+def _add_ms_keys(block: Schema, blocks: dict[str, Schema]) -> None:
+    """Names of properties files, for what they stand for or for JSON text."""
+    for old, new in MS_KEYS.items():
+        holder = blocks["WorkUnitModel"] if len(new) > 1 else block
+        about = {"description": f"For {'.'.join(new)}: the name in properties files.", "deprecated": True}
+        value = {
+            key: each for key, each in holder["properties"][new[-1]].items() if key not in ("description", "default")
+        }
+        block["properties"][old] = {"anyOf": [value, {"type": "string"}], **about}
 
 
 def _target(blocks: dict[str, Schema], new: str) -> Schema:

@@ -77,18 +77,24 @@ class PaginationModel(Model):
     max_pages: v.Count = Field(default=10_000, description="More pages than this are an error.")
 
 
-class HttpSourceModel(ColumnSourceModel, WatermarkParamModel):
-    """Records of an HTTP API."""
+class RequestModel(Model):
+    """What a request to an API has."""
 
     step: ClassVar[str] = "<http source>"
-    type: c.HttpType = Field(default="http", description="The kind of source; known by the connection.")
-    connection: v.Name = Field(description="The name of a connection of type http.")
-    path: c.HttpPath | None = Field(default=None, description="What follows the connection's url.")
     method: c.Method = Field(default="GET", description="GET or POST.")
-    params: c.Params = Field(default_factory=dict, description="Parameters of each request.")
     headers: v.SecretOptions = Field(default_factory=Options, description="Further headers; never shown.")
     body: c.Body | None = Field(default=None, description="The JSON object that a POST sends.")
     idempotent: v.Flag = Field(default=False, description="Whether a POST may be repeated after a failure.")
+    parallelism: v.Whole | None = Field(default=None, ge=1, le=10_000, description="Requests at once.")
+    max_response_mb: v.Whole = Field(
+        default=512, ge=1, le=65_536, description="A larger answer is an error (MB of 1,048,576 bytes)."
+    )
+
+
+class HttpRequestModel(RequestModel):
+    """Requests to an API that answer with records."""
+
+    connection: v.Name = Field(description="The name of a connection of type http.")
     records: c.Place | None = Field(
         default=None, description="Where the answer has the list of records; unset: the answer is the list."
     )
@@ -96,7 +102,12 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel):
     pagination: PaginationModel = Field(
         default_factory=PaginationModel.model_construct, description="How the server divides an answer into pages."
     )
-    parallelism: v.Whole | None = Field(default=None, ge=1, le=10_000, description="Requests at once.")
-    max_response_mb: v.Whole = Field(
-        default=512, ge=1, le=65_536, description="A larger answer is an error (MB of 1,048,576 bytes)."
-    )
+
+
+class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
+    """Records of an HTTP API."""
+
+    step: ClassVar[str] = "<http source>"
+    type: c.HttpType = Field(default="http", description="The kind of source; known by the connection.")
+    path: c.HttpPath | None = Field(default=None, description="What follows the connection's url.")
+    params: c.Params = Field(default_factory=dict, description="Parameters of each request.")

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from tidegate.config.aliases import ALIASES
 from tidegate.config.blocks import Model
 from tidegate.config.models import ElementModel, ProjectModel
+from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.tree import Loc
 
@@ -122,6 +123,7 @@ def accepted_at(loc: Loc) -> tuple[str, ...]:
     """All words that are understood in the block at ``loc``: keys, old names, keys of later releases."""
     kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
+    old += MS_KEYS if kind == "source" else ()
     ignored = [path[-1] for path in MEANINGLESS if path[:-1] == tuple(loc)]
     return (*allowed_at(loc), *old, *ignored, *REFUSED.get(kind, ()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block, Loc
@@ -31,7 +31,7 @@ def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[st
     sink = pipeline.block("sink")
     kind = str(sink.text("load_type") or "append")
     at = (*where, "sink")
-    yield from _key_problems(root, at, sink, kind)
+    yield from key_problems(root, at, sink, kind)
     if is_on(sink, "replace_by_watermark"):
         yield from _window_problems(root, where, sources)
     elif kind == "append":
@@ -43,16 +43,17 @@ def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[st
         yield from _parquet_problems(root, at, sink, kind)
 
 
-def _key_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:
+def key_problems(root: Block, at: Loc, sink: Block, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
+    """Keys that a load type needs or has no use for; those in ``without`` are looked at elsewhere."""
     if kind in MERGES and not words(sink.get("merge_keys")):
         yield problem(root, (*at, "merge_keys"), f"is missing; {kind} needs the columns that tell rows apart")
     for key, kinds in _OF_LOADS.items():
         given = is_on(sink, key) if key == "replace_by_watermark" else bool(words(sink.get(key)))
-        if given and kind not in kinds:
+        if given and kind not in kinds and key not in without:
             text = f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}"
             yield problem(root, (*at, key), text)
     for key, kinds in _OF_WINDOWS.items():
-        if sink.get(key) is not None and kind not in kinds:
+        if sink.get(key) is not None and kind not in kinds and key not in without:
             text = f"is about replaced windows; allowed: with {', '.join(kinds)}"
             yield problem(root, (*at, key), text)
 

@@ -18,6 +18,7 @@ from tidegate.config.database_models import JdbcConnectionModel, JdbcSourceModel
 from tidegate.config.http_models import HttpConnectionModel, HttpSourceModel
 from tidegate.config.source_kinds import tag_of_connection, tag_of_source
 from tidegate.config.tree import Block, Scalar
+from tidegate.config.unit_models import DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
 from tidegate.specs import (
     Compression,
     Delivery,
@@ -285,7 +286,11 @@ Source = Annotated[
     | Annotated[TableSourceModel, Tag("table")]
     | Annotated[JdbcSourceModel, Tag("jdbc")]
     | Annotated[HttpSourceModel, Tag("http")]
-    | Annotated[PythonSourceModel, Tag("python")],
+    | Annotated[PythonSourceModel, Tag("python")]
+    | Annotated[UnitHttpModel, Tag("http-unit")]
+    | Annotated[UnitJdbcModel, Tag("jdbc-unit")]
+    | Annotated[UnitPythonModel, Tag("python-unit")]
+    | Annotated[DownloadModel, Tag("download")],
     Discriminator(tag_of_source),
 ]
 Connection = Annotated[

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.config.problems import Problem, problem
-from tidegate.config.source_kinds import is_followed_by_columns
-from tidegate.config.tree import Block, Loc, Scalar, find, path_of
+from tidegate.config.source_kinds import is_followed_by_columns, is_of_units, is_prefix_of_files, kinds_of_watermark
+from tidegate.config.tree import Block, Loc, find, path_of
+from tidegate.config.unit_notes import unit_notices
 from tidegate.config.words import WHOLE, backward
 
-_UNITS = "time and unit watermarks; allowed: 'watermark_columns', or file sources"
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"
 
@@ -20,14 +20,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "": {},
     "pipeline": {},
     "source": {
-        "watermark": _UNITS,
-        "secondary_input": _UNITS,
-        "work_unit": _UNITS,
-        "grace_period": _UNITS,
-        "grace_period_days": _UNITS,
-        "abstinent_period": _UNITS,
-        "abstinent_period_days": _UNITS,
-        "time_column": _UNITS,
         "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
     },
     "sink": {},
@@ -112,8 +104,8 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 _take_source(root, at, block, notes)
             if pipeline.block("sink").text("load_type") in WHOLE and (place := backward(root, at, block)).keys:
                 notes.notices.append(f"{path_of(root, place.place)}: look-back means nothing where everything is read")
-        kinds = [is_followed_by_columns(block) for each, block in pipeline.blocks("sources") if each not in unknown]
-        if kinds and not any(kinds):
+        kinds = [is_prefix_of_files(block) for each, block in pipeline.blocks("sources") if each not in unknown]
+        if kinds and all(kinds):
             _refuse(root, (*where, "sink"), NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
@@ -132,15 +124,15 @@ def _refuse(
 
 
 def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
-    kinds = [key for key in ("use_watermark", "watermark_columns", "watermark") if _given(source, key)]
+    kinds = kinds_of_watermark(source)
     if len(kinds) > 1:
         text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
         notes.problems.append(problem(root, (*where, kinds[1]), text))
         notes.settled.append(where)
         return
     _refuse(root, where, REFUSED["source"], notes)
-    if kinds == ["watermark"]:
-        notes.settled.append(where)
+    if is_of_units(source):
+        notes.notices += unit_notices(root, where, source)
     elif is_followed_by_columns(source):
         _take_column_source(root, where, source, notes)
     else:
@@ -185,11 +177,6 @@ def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) 
     for key in WATERMARK_ONLY:
         if source.get(key) is not None:
             notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
-
-
-def _given(source: Block, key: str) -> bool:
-    value = source.get(key)
-    return value is not None and not (isinstance(value, Scalar) and value.lower() in ("false", "no", "off"))
 
 
 def _drop_meaningless(root: Block, notes: Notes) -> None:

@@ -31,7 +31,7 @@ def reported(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | 
 def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """``loc`` without the marks for keys and kinds, and for short forms that a scalar stands for."""
     if loc and loc[-1] == "[key]":
-        return loc[:-1]
+        return without_tags(loc[:-1])
     loc = without_tags(loc)
     while len(loc) > 1 and isinstance(find(root, loc[:-1]), Scalar):
         loc = loc[:-1]

@@ -7,7 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_FORM = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)")
+_FORM = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)(?:([a-z]+(?:\.[a-z]+)+)\})?")
+OF_PROPERTIES = {
+    "job.dir": "paths start at the directory of the file; write the path of the table",
+    "preceding.table.name": "write secondary_input: [{pipeline: NAME, fields: [id]}], or the path of the table",
+    "job.name": "write the name of the pipeline",
+    "extract.table.name": "write the name of the table",
+}
+"""Variables of properties files, and what is written instead."""
 
 
 def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -19,8 +26,11 @@ def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
     problems: list[str] = []
 
     def replacement(match: re.Match[str]) -> str:
-        name, default, malformed = match.groups()
-        if malformed:
+        name, default, malformed, old = match.groups()
+        if old is not None:
+            instead = OF_PROPERTIES.get(old, "allowed: ${NAME}, a variable of the environment")
+            problems.append(f"${{{old}}} is a variable of properties files; {instead}")
+        elif malformed:
             problems.append("'${' starts no variable here; allowed: ${NAME}, ${NAME:-default}, and $${ for the text ${")
         elif name is None:
             return "$"

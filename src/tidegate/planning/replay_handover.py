@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 from tidegate.column_specs import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
@@ -64,6 +65,25 @@ def check_past(name: str, source: ColumnSource, replay: ReplayConfig, now: datet
             " come before it would never be read",
             "end at a time that has passed, or do not save the watermark",
         )
+
+
+def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
+    """Refuse to save a number that the source has not reached: rows that appear below it would never be read."""
+    end = replay.end
+    for column, value in seen.items():
+        if isinstance(end, int) and isinstance(value, int) and end == value + 1:
+            continue
+        if value is None or is_above(end, value):
+            raise WatermarkError(
+                f"{name}: the replay ends at {end}, above the greatest value of {column} ({value}), and saves that as"
+                " the watermark: rows that come below it would never be read",
+                f"end at {value}, or do not save the watermark" if value is not None else "do not save the watermark",
+            )
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value counts something, so that only the source knows how far it has come."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def doubled_by_production(

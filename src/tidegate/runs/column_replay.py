@@ -145,7 +145,7 @@ class ColumnReplay:
             return planned
         for warning in warnings:
             self._emit(events.Notice(*self._names, warning))
-        if checks.asks_source:
+        if checks.needs_source:
             checks.check_source(self._lane.reader(self._place.source, self._pipeline.schema, self._clock()))
         with suppress(StorageError):
             clean_old(record.positions.site.store, record.positions.site.key, self._clock())

@@ -15,7 +15,7 @@ from tidegate.observe.wording import count
 from tidegate.reports import Check
 from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
-from tidegate.sink.avro_library import reading_library
+from tidegate.schema.avro_library import reading_library
 from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
 from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version

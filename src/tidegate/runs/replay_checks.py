@@ -10,11 +10,18 @@ from tidegate.column_specs import LoadType
 from tidegate.errors import ConfigError, TableError, WatermarkError
 from tidegate.planning.column_plan import ColumnPlan
 from tidegate.planning.column_planner import plan_columns
-from tidegate.planning.replay_handover import check_handover, check_past, chunk_columns, doubled_by_production
+from tidegate.planning.replay_handover import (
+    check_handover,
+    check_past,
+    check_reached,
+    chunk_columns,
+    doubled_by_production,
+    is_number,
+)
 from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
-from tidegate.specs import SinkFormat
+from tidegate.specs import SinkFormat, every_source
 from tidegate.state.pending import COMMITTER
 from tidegate.state.references import sources_of
 from tidegate.state.store import PositionStore
@@ -62,6 +69,11 @@ class ReplayChecks:
         unknown = all(values.get(each) is None for each in self._columns)
         return self.config.save_watermark and not self.skip_gap and unknown
 
+    @property
+    def needs_source(self) -> bool:
+        """Whether the source is asked anything before the first chunk is read."""
+        return self.asks_source or (self.config.save_watermark and is_number(self.config.end))
+
     def plan(self, now: datetime) -> ColumnPlan:
         """The whole range as one chunk; refuses bounds that do not fit the watermark."""
         sink = self.place.pipeline.sink
@@ -86,8 +98,7 @@ class ReplayChecks:
 
     def _check_alone(self) -> None:
         pipeline = self.place.pipeline
-        names = (*(each.name for each in pipeline.sources), *(each.name for each in pipeline.column_sources))
-        others = [name for name in names if name != self.place.source.name]
+        others = [each.name for each in every_source(pipeline) if each.name != self.place.source.name]
         if others and self._replaces and not self.elsewhere:
             raise ConfigError(
                 (
@@ -125,6 +136,14 @@ class ReplayChecks:
             )
 
     def check_source(self, reader: Reader) -> None:
+        """Refuse to jump over rows below the range, and to save an end that the source has not reached."""
+        if reader.fixed_first and self.config.save_watermark and is_number(self.config.end):
+            everything = RowFilter(tuple(map(ColumnRange, self._columns)), extra=self.place.source.filter_expression)
+            check_reached(self._name, self.config, reader.greatest(everything).values)
+        if self.asks_source:
+            self._check_below(reader)
+
+    def _check_below(self, reader: Reader) -> None:
         """Refuse to jump over rows below the range; where the source cannot be asked, it may have some."""
         if reader.fixed_first:
             upper = Bound(self.config.start)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidegate.schema.avro_library import reading_library
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.letter import fingerprint
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.avro_library import reading_library
 from tidegate.sink.letters import LetterPlace
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
     from tidegate.sink.batches import Batch
     from tidegate.sink.row_task import RowsWritten, RowTask
+    from tidegate.sink.unit_replacing import ReplacedUnit
+    from tidegate.sources.units.work import UnitWave, WaveResult
     from tidegate.spark.frames import SparkFrame
+    from tidegate.unit_specs import UnitSource
 
 _POLL_SECONDS = 0.25
 
@@ -144,6 +147,20 @@ class SparkArrowLane:
         from tidegate.spark.loading.folders import folder_rows
 
         return folder_rows(self.session(), batch, window, files)
+
+    def carry_out(self, wave: UnitWave) -> WaveResult:
+        """Read and write the work units of a wave; a unit that fails keeps no other from being done."""
+        from tidegate.spark.unit_waves import carry_out
+
+        session = self.session()
+        with self._watching(session, lambda done: None):
+            return carry_out(session, wave, self._stop.is_set)
+
+    def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
+        """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
+        from tidegate.spark.loading.units import unit_frame
+
+        return unit_frame(self.session(), batch, source, replaced)
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""

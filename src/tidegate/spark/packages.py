@@ -1,4 +1,4 @@
-"""What Spark must have on its class path to read column sources: drivers of databases.
+"""What Spark must have on its class path to read sources that are no files: drivers of databases.
 
 For the databases we know they are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
 be there when the session starts.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
 from tidegate.spark.jars import S3, fetch
 from tidegate.specs import PipelineSpec
+from tidegate.unit_specs import UnitSource
 
 POSTGRESQL = "org.postgresql:postgresql:42.7.14"
 
@@ -42,7 +43,7 @@ def driver_of(url: str) -> Driver | None:
     return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
 
 
-def packages_of(sources: Iterable[ColumnSource]) -> tuple[str, ...]:
+def packages_of(sources: Iterable[ColumnSource | UnitSource]) -> tuple[str, ...]:
     """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
     found: dict[str, None] = {}
     for source in sources:
@@ -52,10 +53,12 @@ def packages_of(sources: Iterable[ColumnSource]) -> tuple[str, ...]:
 
 
 def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
-    """What the column sources of these pipelines need, and their tables where those lie on S3."""
+    """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
     chosen = tuple(pipelines)
-    sources = [source for each in chosen for source in each.column_sources]
-    places = [each.sink.table.uri for each in chosen if each.column_sources]
+    sources: list[ColumnSource | UnitSource] = []
+    for each in chosen:
+        sources += [*each.column_sources, *each.unit_sources]
+    places = [each.sink.table.uri for each in chosen if each.column_sources or each.unit_sources]
     places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
     return (*packages_of(sources), *on_s3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidegate.errors import WatermarkError
+from tidegate.watermarks.calendar import iso, zone_named
 from tidegate.watermarks.coverage import Coverage, joined, within, without
 
 STARTS_KEPT = 32
@@ -102,3 +103,18 @@ def settled(state: UnitState) -> UnitState:
         for unit, entry in state.entries.items()
     }
     return replace(state, entries=entries, failures={})
+
+
+def watermark_text(state: UnitState | None) -> str | None:
+    """How far the units were read, on one line; None where nothing was.
+
+    >>> watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
+    '1970-01-01 01:00 to 1970-01-02 (2 units)'
+    """
+    highs = [entry.coverage[-1][1] for entry in state.entries.values() if entry.coverage] if state else []
+    if state is None or not highs:
+        return None
+    zone = zone_named(state.zone)
+    texts = [iso(each, zone) for each in sorted({min(highs), max(highs)})]
+    many = f" ({len(highs):,} units)" if len(highs) > 1 else ""
+    return " to ".join(texts) + many

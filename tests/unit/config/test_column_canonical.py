@@ -136,6 +136,7 @@ BY_ITSELF = {
     f"{JDBC}.query": "given instead of a table",
     f"{HTTP}.pagination.start": "of other kinds of pages",
 }
+UNIT_KINDS = ("unit", "http-unit", "jdbc-unit", "python-unit", "download")
 CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern")
 
 
@@ -216,7 +217,8 @@ def test_every_key_is_tried() -> None:
     shared = {path for path in keys if any(f".<table source>.{name}" in path for name in CSV_AND_SO_ON)}
     auth = {path for path in keys if path.startswith(f"{API}.auth.")}
     bounds = {f"{COLUMN}.configure.{key}" for key in BOUNDS}
-    assert tried - {f"{HTTP}.configure.{key}" for key in BOUNDS} == keys - shared - auth - bounds
+    units = {path for path in keys if any(f"<{kind} source>" in path for kind in UNIT_KINDS)}
+    assert tried - {f"{HTTP}.configure.{key}" for key in BOUNDS} == keys - shared - auth - bounds - units
     strategy = {"replace_by_watermark", "max_delete_fraction", "allow_empty_window", "deduplicate", "window_columns"}
     assert set(NOT_FOR_FILES["sink"]) == strategy | {
         "merge_keys",

@@ -293,7 +293,11 @@ state: {provider: sqll}
             "source.late_window: unknown key here; it belongs to 'pipelines.<pipeline>.sour",
         ),
         ("[at]", "[at], watermark_operator: '>='", "source.watermark_operator: not supported yet: other operators"),
-        ("[at]", "[at], work_unit: {}", "source.work_unit: not supported yet: time and unit watermarks"),
+        (
+            "[at]",
+            "[at], work_unit: {}",
+            "source.work_unit: two kinds of watermark at once (watermark_columns, work_unit)",
+        ),
         ("path: in, ", "", "source.source_uri: is missing; where the table or the files are"),
         ("path: in", "path: lake/in", "source.path: lies in the directory of the table that is written"),
         ("type: delta, path: in", "type: python", "source.function: is missing; module:function"),
@@ -367,7 +371,8 @@ def test_a_wrong_value_of_a_connection_is_told_in_its_line(problems: Problems, o
         ("query: delete from t", "source.query: 'delete from t' is not a query"),
         (
             "table: t, path: /x",
-            "source.path: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<http source>'",
+            "source.path: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<download source>' or "
+            "'pipelines.<pipeline>.sources.<http source>'",
         ),
         ("table: t, parallelism: 0", "source.parallelism: '0' is too small; allowed: 1 or more"),
         ("type: http, path: /x", "source.type: 'http', and the connection 'shop' is of the type jdbc; allowed: jdbc"),
@@ -524,32 +529,6 @@ def test_parts_of_a_pipeline_that_belong_to_files_are_refused(
 ) -> None:
     (line,) = problems(table().replace(old, new))
     assert words in line
-
-
-def test_a_declared_type_of_an_api_example_of_a_later_release_fails_with_a_clear_message(problems: Problems) -> None:
-    text = """\
-connections:
-  surveys: {type: http, url: "http://127.0.0.1:80"}
-pipelines:
-  responses:
-    source:
-      connection: surveys
-      path: "/surveys/{{surveyId}}/responses"
-      params:
-        since: {watermark: system, bound: low, format: iso}
-      watermark:
-        - {name: system, type: datetime, range: {from: "2020-01-01", to: "-"}}
-      work_unit: {partition: monthly}
-      grace_period_days: 3
-    sink: {table_uri: lake/responses}
-"""
-    assert [line.split(": ", 2)[1:] for line in problems(text)] == [
-        [
-            f"pipelines.responses.source.{key}",
-            "not supported yet: time and unit watermarks; allowed: 'watermark_columns', or file sources",
-        ]
-        for key in ("watermark", "work_unit", "grace_period_days")
-    ]
 
 
 def test_an_error_in_a_file_that_cannot_be_is_a_configuration_error() -> None:

@@ -176,3 +176,45 @@ def test_every_alias_is_in_the_schema() -> None:
     text = json.dumps(SCHEMA)
     for alias in ALIASES:
         assert f"For {alias.new.replace('*', '<source>')}: {alias.why}." in text
+
+
+UNITS = """\
+connections: {api: {type: http, url: "http://h"}}
+pipelines:
+  p:
+    source:
+      connection: api
+      path: "/{{id}}"
+      params: {since: {watermark: t, bound: low}, limit: 5}
+      watermark: [{name: t, type: datetime, range: {from: P3D}}, {name: id, type: unit, units: "a,b"}]
+      work_unit: {partition: monthly, partial_partition: all}
+    sink: {table_uri: lake}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("partition: monthly", "partition: {daily: [P3D, '-']}"),
+        ("partial_partition: all", "partial_partition: true"),
+        ("partial_partition: all", "partial_partition: 5"),
+        ("bound: low", "bound: lo"),
+        ("limit: 5", "limit: [5]"),
+        ('units: "a,b"', "units: [a, b]"),
+        ('units: "a,b"', "units: {a: b}"),
+        ("work_unit: {partition: monthly, partial_partition: all}", "ms.work.unit.partition: monthly"),
+        ("work_unit: {partition: monthly, partial_partition: all}", "ms.work.unit.min.units: {}"),
+        ("work_unit:", "work_unitt:"),
+        ("watermark: [", "ms.watermark: ["),
+        ("      watermark: [", "      type: download\n      format: csv\n      watermark: ["),
+        ("      watermark: [", "      type: download\n      watermark: ["),
+    ],
+)
+def test_work_units_are_said_alike(tmp_path: Path, old: str, new: str) -> None:
+    text = UNITS.replace(old, new, 1)
+    assert accepts(text) == loads(text, tmp_path)
+
+
+def test_the_example_of_an_api_fits() -> None:
+    assert accepts((Path(__file__).parents[3] / "examples" / "api.yml").read_text(encoding="utf-8"))

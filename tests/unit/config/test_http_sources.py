@@ -190,7 +190,7 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
         ("method: POST, body: [a]", "source.body: the value must be a mapping"),
         ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; allowed: such as /orders"),
         ("path: '/x?a=b'", "source.path: '/x?a=b' is not a path"),
-        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' holds '{{…}}'; not supported yet: time and unit watermarks"),
+        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' holds '{{…}}'; variables belong to units; give 'watermark'"),
         ("records: 'a..b'", "source.records: 'a..b' is not a path of names; allowed: such as data, or paging.next"),
         (
             f"params: {{access_token: {CANARY}}}",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
+from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import REFUSED
 from tidegate.errors import ConfigError
 from tidegate.specs import ProjectSpec
@@ -70,9 +71,45 @@ pipelines:
        window_columns: {day: d}}
 state: {provider: sql, url: "sqlite:///state.db"}
 """
+UNITS = """\
+connections:
+  api: {type: http, url: "https://h/v1", headers: {X: "{{token}}"}}
+  db: {type: jdbc, url: "jdbc:postgresql://h/d"}
+pipelines:
+  ids:
+    source: {connection: api, path: /ids, watermark_columns: [at]}
+    sink: {table_uri: lake/ids}
+  answers:
+    source:
+      connection: api
+      path: "/s/{{id}}"
+      params: {since: {watermark: t, bound: low}, limit: 5}
+      watermark: [{name: t, type: datetime, range: {from: "2020-01-01", to: "-"}}, {name: id, type: unit}]
+      secondary_input:
+        - {path: lake/ids, fields: [id], filters: {a: "(b|c)"}}
+        - {path: keys, format: json, fields: [token], category: authentication}
+      work_unit: {partition: {monthly: ["2020-01-01", "2021-01-01"], daily: ["2021-01-01", "-"]}, min_records: 2}
+      grace_period: P3DT6H
+    sink: {table_uri: lake/a}
+  sales:
+    source:
+      connection: db
+      query: "select {{shop}} from t"
+      time_column: at
+      ms.watermark: '[{"name": "t", "type": "datetime", "range": {"from": "P3D"}},
+        {"name": "shop", "type": "unit", "units": "a"}]'
+    sink: {table_uri: lake/b, load_type: merge_upsert, merge_keys: [k]}
+  files:
+    source: {type: download, source_uri: "s3://b/{{day}}/*", format: csv, csv: {quote: none}, replace: unit,
+      params: {day: {watermark: t, format: date}}, watermark: [{name: t, type: datetime, range: {from: P7D}}]}
+    sink: {table_uri: lake/c}
+"""
 ENV = {"DIR": "x"}
 WORDS = sorted(
-    {key.name for key in every_key()} | {word for block in REFUSED.values() for word in block} | {"path", "<<", ""}
+    {key.name for key in every_key()}
+    | {word for block in REFUSED.values() for word in block}
+    | {"path", "<<", ""}
+    | set(MS_KEYS)
 )
 ODD = st.one_of(
     st.none(),
@@ -91,6 +128,9 @@ ODD = st.one_of(
             "s3://a:b@c/",
             "file:",
             "decimal(",
+            "{{id}}",
+            "{{",
+            "[{",
             "P",
             "-1",
             "9" * 400,
@@ -129,7 +169,7 @@ def places(node: Any) -> list[tuple[Any, Any]]:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mangled_values_and_keys(data: st.DataObject) -> None:
-    tree = copy.deepcopy(yaml.safe_load(data.draw(st.sampled_from([GOOD, COLUMNS]))))
+    tree = copy.deepcopy(yaml.safe_load(data.draw(st.sampled_from([GOOD, COLUMNS, UNITS]))))
     for _ in range(data.draw(st.integers(1, 4))):
         found = places(tree)
         if not found:
@@ -152,7 +192,7 @@ def test_mangled_values_and_keys(data: st.DataObject) -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_mangled_text(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([GOOD, COLUMNS]))
+    text = data.draw(st.sampled_from([GOOD, COLUMNS, UNITS]))
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, len(text)))
         upto = min(len(text), at + data.draw(st.integers(0, 12)))
@@ -202,3 +242,6 @@ def test_the_file_that_is_mangled_is_good() -> None:
     assert [len(pipeline.sources) for pipeline in project.pipelines] == [2, 1]
     others = load(COLUMNS, env=ENV, base=Path("/srv"))
     assert [len(pipeline.column_sources) for pipeline in others.pipelines] == [1, 1, 1]
+    units = load(UNITS, env=ENV, base=Path("/srv"))
+    assert [len(pipeline.unit_sources) for pipeline in units.pipelines] == [0, 1, 1, 1]
+    assert units.notices == ()

@@ -56,7 +56,10 @@ def test_two_kinds_of_watermark_at_once_are_named(problems: Problems) -> None:
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("watermark", "not supported yet: time and unit"), ("watermark_columns", "not for file sources: give the source")],
+    [
+        ("watermark", "is for APIs, databases, functions and downloads"),
+        ("watermark_columns", "not for file sources: give the source"),
+    ],
 )
 def test_another_kind_of_watermark_is_refused_without_further_problems(
     problems: Problems, key: str, words: str

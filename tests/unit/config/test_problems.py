@@ -106,7 +106,7 @@ def sink_with(line: str) -> str:
         ("pattern: '[z-a]'", "is not a glob; allowed: text with *, **, ?, [a-z]"),
         ("pattern: /a/*.json", "starts with '/'; allowed: a name, or a path below source_uri"),
         ("exclude: [ok, '[z-a]']", "is not a glob"),
-        ("type: file", "jdbc, http, python; did you mean 'files'?"),
+        ("type: file", "jdbc, http, python, download; did you mean 'files'?"),
         ("storage_options: [a]", "must be a mapping of names to texts"),
         ("storage_options: {A: [1]}", "must be a mapping of names to texts; A is none"),
         ("partition_filter: {lookback: 1}", "partition_filter.prefix_template: is missing"),

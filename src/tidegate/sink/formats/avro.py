@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidegate.errors import SourceError, TidegateError
 from tidegate.planning.plan import FileSlice
-from tidegate.sink.avro_library import reading_library
+from tidegate.schema.avro_library import reading_library
 from tidegate.sink.decoder import Decoded
 from tidegate.sink.formats.avro_schema import Types
 from tidegate.sink.formats.columnar import ColumnarFormat

@@ -55,22 +55,26 @@ def blocks(fetch: Fetch, slot: int, counts: Counts, *, sleep: Callable[[float], 
     sender = Sender(fetch.read, Pace(fetch.read.rate_limit, fetch.slots, sleep=sleep), sleep=sleep)
     try:
         for number in range(slot, len(fetch.parts), fetch.slots):
-            for place, page in enumerate(_pages(fetch, number, sender), 1):
-                counts.pages += 1
-                counts.records += page.count
-                counts.largest = max(counts.largest, page.size)
-                first = 1
-                for lines in page.blocks():
-                    yield Block(number, place, first, lines)
-                    first += lines.count(b"\n")
+            yield from part_blocks(fetch.read, fetch.parts[number], sender, counts, number)
     finally:
         counts.requests, counts.repeated = sender.requests, sender.repeated
         sender.close()
 
 
-def _pages(fetch: Fetch, number: int, sender: Sender) -> Iterator[Page]:
-    def page(request: Request) -> Page:
-        return sender.fetched(request, partial(page_of, read=fetch.read))
+def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, number: int = 0) -> Iterator[Block]:
+    """All records of one part, page after page; counts pages and records."""
+    for place, page in enumerate(_pages(read, part, sender), 1):
+        counts.pages += 1
+        counts.records += page.count
+        counts.largest = max(counts.largest, page.size)
+        first = 1
+        for lines in page.blocks():
+            yield Block(number, place, first, lines)
+            first += lines.count(b"\n")
 
-    read = fetch.read
-    return pages(request_of(read, fetch.parts[number]), read.pagination, read.watermark.location, page)
+
+def _pages(read: HttpRead, part: Part, sender: Sender) -> Iterator[Page]:
+    def page(request: Request) -> Page:
+        return sender.fetched(request, partial(page_of, read=read))
+
+    return pages(request_of(read, part), read.pagination, read.watermark.location, page)

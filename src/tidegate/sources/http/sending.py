@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import httpx
 
 from tidegate.column_specs import HttpRead
-from tidegate.errors import SourceError
+from tidegate.errors import SourceError, SourceMissing
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
 from tidegate.sources.http.requests import Request, joined, leads_nowhere, origin, shown
@@ -29,6 +29,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _TOO_MANY = 429
 _UNAUTHORIZED = 401
+_NOT_FOUND = 404
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXCERPT = 200
 _SECRET_LENGTH = 6
@@ -111,7 +112,7 @@ class Sender:
                 self._check(response, request)
                 return receive(response)
         except SourceError as error:
-            raise SourceError(self._clean(error.problem), error.remedy) from error.__cause__
+            raise type(error)(self._clean(error.problem), error.remedy) from error.__cause__
         except httpx.InvalidURL as error:
             raise leads_nowhere(request.url) from error
         except httpx.TimeoutException as error:
@@ -165,7 +166,8 @@ class Sender:
         if status == _TOO_MANY or status >= 500:
             raise TryAgain(f"status {status}", self._retry_after(response))
         if status < 200 or status >= 300:
-            raise SourceError(
+            kind = SourceMissing if status == _NOT_FOUND else SourceError
+            raise kind(
                 f"{request.method} {shown(str(response.url))} answered {status}: {self._excerpt(response)}",
                 _REMEDIES.get(status, "see what the server says"),
             )

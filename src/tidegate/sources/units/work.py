@@ -51,13 +51,15 @@ class UnitWave:
 class UnitWritten:
     """A work unit whose rows are all written; nothing is visible yet.
 
-    ``left_out`` rows had a time outside the range, or none.
+    ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` had a value that no column takes, by
+    path.
     """
 
     data_files: tuple[DataFile, ...] = ()
     rows: int = 0
     left_out: int = 0
     requests: int = 0
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def strategy_of(
             return Upsert(keys(load.merge_keys), part if chunk else None)
         case LoadType.MERGE_OVERWRITE:
             replaces = part if chunk or load.replace_by_watermark else None
-            return KeyOverwrite(keys(load.merge_keys), replaces, guard)
+            return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
         case LoadType.SCD2:
             return Versions(keys(load.merge_keys), load.scd2_effective_column, load.scd2_attributes)
         case _:

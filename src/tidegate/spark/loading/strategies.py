@@ -47,7 +47,7 @@ class Strategy(Protocol):
         ...
 
 
-class _Plain:
+class Plain:
     """The columns of the rows are those of the table."""
 
     reads_table = False
@@ -62,7 +62,7 @@ class _Plain:
         return rows
 
 
-class Append(_Plain):
+class Append(Plain):
     """Rows are added."""
 
     looks_twice = False
@@ -71,7 +71,7 @@ class Append(_Plain):
         target.save(rows)
 
 
-class Overwrite(_Plain):
+class Overwrite(Plain):
     """Rows take the place of all that the table has."""
 
     looks_twice = False
@@ -81,7 +81,7 @@ class Overwrite(_Plain):
 
 
 @dataclass(frozen=True)
-class ReplaceWindow(_Plain):
+class ReplaceWindow(Plain):
     """Rows take the place of those that the table has in the window; for a replay into a table that only grows.
 
     With ``keys`` each comes once, as when production appends them.
@@ -110,7 +110,7 @@ class ReplaceWindow(_Plain):
 
 
 @dataclass(frozen=True)
-class _Keyed(_Plain):
+class _Keyed(Plain):
     """Rows are told apart by keys."""
 
     keys: Keys
@@ -181,11 +181,13 @@ def _renamed(window: TableWindow) -> dict[str, str]:
 class KeyOverwrite(_Keyed):
     """All rows of the table whose key occurs in the batch, and with a window those in it, give way to the batch.
 
-    One MERGE: each key once, to delete what matches it, and beside them the rows, which match nothing.
+    One MERGE: each key once, to delete what matches it, and beside them the rows, which match nothing. In a ``chunk``
+    of a replay, rows whose key the table has later than the window are left out: what it has is newer.
     """
 
     window: TableWindow | None = None
     guard: Guard | None = None
+    chunk: bool = False
 
     def check(self, rows: DataFrame) -> None:
         self.keys.check(rows)
@@ -207,6 +209,7 @@ class KeyOverwrite(_Keyed):
         from pyspark.sql import functions as f
 
         condition, survey = self.looked_at(rows, target)
+        rows = self._current(rows, target) if self.chunk else rows
         gone = [] if condition is None else [f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE"]
         both = rows.withColumn(_IS_ROW, f.lit(True)).unionByName(
             self.keys.distinct(rows).withColumn(_IS_ROW, f.lit(False)), allowMissingColumns=True
@@ -218,3 +221,15 @@ class KeyOverwrite(_Keyed):
             f"WHEN NOT MATCHED AND s.{_IS_ROW} THEN INSERT {inserted(rows.columns)}",
             *gone,
         )
+
+    def _current(self, rows: DataFrame, target: Target) -> DataFrame:
+        """The rows without those whose key the table has later than the window."""
+        from pyspark.sql import functions as f
+
+        assert target.columns is not None
+        later = None if self.window is None else self.window.later(target.columns)
+        if later is None:
+            return rows
+        newer = self.keys.distinct(target.read(rows.sparkSession).where(later)).alias("s")
+        same = f.expr(equal_keys(self.keys.names, nulls=True))
+        return rows.alias("t").join(newer, same, "left_anti")

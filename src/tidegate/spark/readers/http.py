@@ -8,10 +8,8 @@ appear in no plan.
 from __future__ import annotations
 
 import json
-import pickle
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -26,6 +24,7 @@ from tidegate.sources.http.fetching import Block, Counts, Fetch, blocks
 from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import fitted
 from tidegate.spark.filters import filtered, greatest_of, with_nulls
+from tidegate.spark.packing import Packed
 from tidegate.spark.readers.rows import utc_session
 from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.watermarks.row_filter import Bound, RowFilter
@@ -93,7 +92,7 @@ class HttpReader:
         self.told = HttpTold()
         if self._schema.fields:
             return self._typed(slots, _Fetching(fetch), fetch, self._schema.fields)
-        kept = self._kept(slots.mapInArrow(_Task(_keep, _Fetching(fetch)), _BLOCKS))
+        kept = self._kept(slots.mapInArrow(Packed(_keep, _Fetching(fetch)), _BLOCKS))
         fields = self._inferred(kept, rows)
         return self._typed(kept, _Kept(), fetch, fields)
 
@@ -111,7 +110,7 @@ class HttpReader:
         columns = Columns(fields, self._schema, fetch.parts, self._source.uri)
         row = pa.struct(list(arrow_schema(fields)))
         wanted = from_arrow_schema(pa.schema([("told", pa.string()), ("row", row)]))
-        kept = self._kept(frame.mapInArrow(_Task(_decode, origin, columns), wanted))
+        kept = self._kept(frame.mapInArrow(Packed(_decode, origin, columns), wanted))
         return kept.where("told is null").select("row.*")
 
     def _kept(self, frame: DataFrame) -> DataFrame:
@@ -180,17 +179,6 @@ class _Kept:
             for told, part, page, first, lines in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if told is None:
                     yield Block(part, page, first, lines)
-
-
-class _Task:
-    """A function for ``mapInArrow`` with what it needs, packed so that it can be read nowhere on the way."""
-
-    def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
-        self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        work, needs = pickle.loads(zlib.decompress(self._payload))
-        yield from work(batches, *needs)
 
 
 def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Iterator[pa.RecordBatch]:

@@ -48,7 +48,7 @@ class JdbcConnection:
                 return self._session.read.jdbc(self._read.url, table, predicates=list(conditions), properties=options)
             return self._session.read.format("jdbc").options(**options, url=self._read.url, dbtable=table).load()
         except Exception as error:
-            raise self._problem(error) from None
+            raise self.problem(error) from None
 
     def asked(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
         """The answer to ``statement``, which has a few rows."""
@@ -56,7 +56,7 @@ class JdbcConnection:
         try:
             return collected(frame)
         except Exception as error:
-            raise self._problem(error) from None
+            raise self.problem(error) from None
 
     def _options(self) -> dict[str, str]:
         read = self._read
@@ -70,7 +70,7 @@ class JdbcConnection:
         options |= {"useCursorFetch": "true"} if self.dialect is Dialect.MYSQL else {}  # or all rows are held at once
         return options | dict(read.properties)
 
-    def _problem(self, error: Exception) -> TidegateError:
+    def problem(self, error: Exception) -> TidegateError:
         """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
         if isinstance(error, TidegateError):
             return error

@@ -1,0 +1,205 @@
+"""Files of a secondary input as rows of text: listed once, read as they were listed, a part of them at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, BinaryIO, cast
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from tidegate.errors import ObjectMissing, SourceError
+from tidegate.schema.avro_library import reading_library
+from tidegate.sources.units.json_records import json_records
+from tidegate.sources.units.texts import NoText, column_texts, plain_text
+from tidegate.specs import Location
+from tidegate.storage.opening import open_store
+from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.seekable import SeekableInput
+from tidegate.unit_specs import InputFormat, SecondaryInput
+
+Columns = Mapping[str, Sequence[str | None]]
+"""Some rows: the texts of each field."""
+
+_ROWS = 65536
+_SHOWN = 20
+_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    """The files of an input as they were when it was listed."""
+
+    store: ObjectStore
+    files: tuple[ObjectInfo, ...]
+
+    @property
+    def version(self) -> str:
+        """A short text that changes with the names, sizes and etags of the files."""
+        known = json.dumps([[each.path, each.size, each.etag] for each in self.files])
+        return f"files {hashlib.sha256(known.encode()).hexdigest()[:16]}"
+
+
+def input_files(location: Location) -> InputFiles:
+    """The files at ``location``, which is a file or a folder; :class:`SourceError` where there are none."""
+    parent, _, name = location.uri.rpartition("/")
+    if not parent.endswith("/"):
+        beside = open_store(Location(parent, location.options))
+        try:
+            return InputFiles(beside, (beside.head(unquote(name)),))
+        except ObjectMissing:
+            pass
+    store = open_store(location)
+    found = sorted((each for each in store.list() if not _is_hidden(each.path)), key=lambda each: each.path)
+    if not found:
+        raise SourceError(
+            f"secondary input {location.uri}: there are no files", "check `path`, or write the input first"
+        )
+    return InputFiles(store, tuple(found))
+
+
+def rows_of(input: SecondaryInput, found: InputFiles, fields: Sequence[str]) -> Iterator[Columns]:
+    """The rows of all files, with these fields; :class:`SourceError` names what cannot be read."""
+    for each in found.files:
+        path = f"secondary input {found.store.location.uri}/{each.path}"
+        try:
+            yield from _rows(input, found.store, each, path, fields)
+        except NoText as error:
+            raise SourceError(f"{path}: {error}", "name fields with plain values") from error
+        except (pa.ArrowException, OSError, EOFError) as error:
+            raise SourceError(
+                f"{path}: not a whole {input.format} file ({_first_line(error)})",
+                "write the file again, or correct `format`",
+            ) from error
+
+
+def _rows(
+    input: SecondaryInput, store: ObjectStore, each: ObjectInfo, path: str, fields: Sequence[str]
+) -> Iterator[Columns]:
+    if input.format is InputFormat.PARQUET:
+        yield from _parquet(store, each, path, fields)
+        return
+    with closing(store.open_input(each.path, etag=each.etag, size=each.size)) as raw, _plain(raw, each.path) as content:
+        match input.format:
+            case InputFormat.CSV:
+                yield from _csv(content, each.path, path, input, fields)
+            case InputFormat.AVRO:
+                yield from _from_records(_avro_records(content, path), path, fields)
+            case _:
+                yield from _from_records(json_records(content, path), path, fields)
+
+
+def _plain(raw: BinaryIO, name: str) -> BinaryIO:
+    compression = _COMPRESSIONS.get("." + name.lower().rpartition(".")[2])
+    if compression is None:
+        return raw
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression))
+
+
+def _parquet(store: ObjectStore, each: ObjectInfo, path: str, fields: Sequence[str]) -> Iterator[Columns]:
+    seekable = SeekableInput(store, each.path, etag=each.etag, size=each.size)
+    with pq.ParquetFile(io.BufferedReader(seekable, 1024 * 1024), coerce_int96_timestamp_unit="us") as file:
+        check_fields(fields, file.schema_arrow.names, path)
+        for batch in file.iter_batches(_ROWS, columns=list(fields), use_threads=False):
+            yield columns_of(batch, fields)
+
+
+def _csv(raw: BinaryIO, name: str, path: str, input: SecondaryInput, fields: Sequence[str]) -> Iterator[Columns]:
+    how = input.csv
+    tabbed = name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".tsv")
+    reader = pacsv.open_csv(
+        raw,
+        pacsv.ReadOptions(use_threads=False, skip_rows=how.skip_rows, column_names=_names(input)),
+        pacsv.ParseOptions(
+            delimiter=how.delimiter or ("\t" if tabbed else ","),
+            quote_char=how.quote or False,
+            escape_char=how.escape or False,
+            double_quote=how.escape is None,
+            newlines_in_values=True,
+        ),
+        pacsv.ConvertOptions(
+            column_types={field: pa.string() for field in fields},
+            null_values=list(how.null_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    check_fields(fields, reader.schema.names, path)
+    for batch in reader:
+        yield columns_of(batch, fields)
+
+
+def _names(input: SecondaryInput) -> list[str] | None:
+    """The names of the columns where the file has no header."""
+    return None if input.csv.header else list(input.csv.columns)
+
+
+def _avro_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
+    library = reading_library()
+    try:
+        yield from library.reader(raw)
+    except Exception as error:
+        raise SourceError(f"{path}: not a whole Avro file ({_first_line(error)})", "write the file again") from error
+
+
+def _from_records(records: Iterator[dict[str, Any]], path: str, fields: Sequence[str]) -> Iterator[Columns]:
+    """Objects as columns; a field that none of them has is missing, one that some lack is null there."""
+    unseen, names, total = set(fields), dict[str, None](), 0
+    while some := list(islice(records, _ROWS)):
+        unseen -= {field for field in unseen if any(field in record for record in some)}
+        if unseen:
+            names.update(dict.fromkeys(name for record in some[:_SHOWN] for name in record))
+        total += len(some)
+        yield {field: [_text(record.get(field), field) for record in some] for field in fields}
+    if total and unseen:
+        check_fields(sorted(unseen), list(names), path)
+
+
+def columns_of(batch: pa.RecordBatch, fields: Sequence[str]) -> Columns:
+    """A batch as texts; raises :class:`NoText`."""
+    found = {}
+    for field in fields:
+        try:
+            found[field] = column_texts(batch.column(field))
+        except NoText as error:
+            raise NoText(f"field {field!r} holds {error}") from error
+    return found
+
+
+def _text(value: object, field: str) -> str | None:
+    try:
+        return plain_text(value)
+    except NoText as error:
+        raise NoText(f"field {field!r} holds {error}") from error
+
+
+def check_fields(fields: Sequence[str], names: Sequence[str], path: str) -> None:
+    """Raise :class:`SourceError` where a field is missing, with the nearest name there is, or has a twin."""
+    for field in fields:
+        if field not in names:
+            near = get_close_matches(field, names, 1)
+            has = ", ".join(names[:_SHOWN]) or "none"
+            raise SourceError(
+                f"{path}: there is no field {field!r}",
+                f"did you mean {near[0]!r}?" if near else f"its fields are {has}",
+            )
+        if list(names).count(field) > 1:
+            raise SourceError(f"{path}: there are two fields {field!r}", "write the input with each name once")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.split("/"))

@@ -1,0 +1,213 @@
+"""The units of a source: those of its list, the one without a name, or those that its secondary inputs hold.
+
+An input is read at one version. What cannot be read is an error, never an input without rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from tidegate.errors import SourceError, TableError
+from tidegate.locations import Secret
+from tidegate.unit_specs import InputFormat, SecondaryInput, UnitSource
+from tidegate.watermarks.units import ANONYMOUS, Units
+
+if TYPE_CHECKING:
+    from tidegate.sources.units.input_files import Columns
+    from tidegate.state.table_rows import TableVersion
+
+_CACHED = 65536
+
+Row = tuple[str | None, ...]
+
+
+def read_units(source: UnitSource) -> Units:
+    """The units of ``source`` as they are now; :class:`SourceError` where an input cannot be used."""
+    making = [each for each in source.inputs if not each.for_all]
+    read = [(each, *_opened(each)) for each in source.inputs]
+    version = "; ".join(version for _, version, _ in read) or None
+    shared = {name: secret for each, _, rows in read if each.for_all for name, secret in only_row(each, rows).items()}
+    if making:
+        _check_alike(making)
+        variable = making[0].variable or (source.unit.name if source.unit else making[0].fields[0])
+        gathered = Gathering(making[0].fields, making[0].auth_fields)
+        for each, _, rows in read:
+            if not each.for_all:
+                gathered.take(rows, each.filters)
+        return gathered.units(variable, shared, version)
+    values = source.unit.units if source.unit else (ANONYMOUS,)
+    if not values:
+        raise SourceError(f"source {source.name!r} has no units", "give `units`, or a secondary input")
+    names = Named(frozenset(values), (source.unit.name,)) if source.unit else {}
+    return Units(values, names, shared=shared, version=version)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named(Mapping[str, Mapping[str, str]]):
+    """The variables of each unit, made when they are asked for: its value under ``names``."""
+
+    units: Collection[str]
+    names: tuple[str, ...]
+
+    def __getitem__(self, unit: str) -> Mapping[str, str]:
+        if unit not in self.units:
+            raise KeyError(unit)
+        return dict.fromkeys(self.names, unit) if self.names else dict(json.loads(unit))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.units)
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+
+class Gathering:
+    """Units as they are made of rows: each value once."""
+
+    def __init__(self, fields: tuple[str, ...], auth_fields: tuple[str, ...]) -> None:
+        self._fields = fields
+        self._auth_fields = auth_fields
+        self._found: dict[Row, Row] = {}
+        self._repeated = 0
+        self._filtered = 0
+
+    def take(self, rows: Iterable[Columns], filters: Mapping[str, str]) -> None:
+        """Take the rows that pass the filters and have a value in every field."""
+        tests = {field: _test(pattern) for field, pattern in filters.items()}
+        for columns in rows:
+            passing = _passing(columns, tests)
+            chosen = zip(passing, _rows(columns, self._fields), _rows(columns, self._auth_fields), strict=True)
+            for passes, row, secrets in chosen:
+                if passes and all(row):
+                    self._add(row, secrets)
+                else:
+                    self._filtered += 1
+
+    def _add(self, row: Row, secrets: Row) -> None:
+        before = len(self._found)
+        known = self._found.setdefault(row, secrets)
+        self._repeated += len(self._found) == before
+        if known != secrets:
+            raise SourceError(
+                f"unit {self._value(row)!r} has rows with different values of {', '.join(self._auth_fields)}",
+                "leave one of them, or exclude the other with `filters`",
+            )
+
+    def _value(self, row: Row) -> str:
+        texts = tuple(text or "" for text in row)
+        return texts[0] if len(texts) == 1 else joined(self._fields, texts)
+
+    def units(self, variable: str, shared: Mapping[str, Secret], version: str | None) -> Units:
+        """What was gathered, in the order of the values; ``variable`` is the name of a single field's."""
+        found = {self._value(row): secrets for row, secrets in self._found.items()}
+        names = tuple(dict.fromkeys((variable, *self._fields))) if len(self._fields) == 1 else ()
+        secrets = {value: _secrets(self._auth_fields, row) for value, row in found.items() if row}
+        values = tuple(sorted(found))
+        return Units(values, Named(frozenset(values), names), secrets, shared, version, self._repeated, self._filtered)
+
+
+def joined(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
+    """The texts of several fields as one value: JSON, in the order of the names.
+
+    >>> joined(("region", "id"), ("eu", "5"))
+    '{"id":"5","region":"eu"}'
+    """
+    return json.dumps(dict(zip(names, texts, strict=True)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret]:
+    """The secret variables of an input whose one row holds for every unit."""
+    fields = (*input.fields, *input.auth_fields)
+    tests = {field: _test(pattern) for field, pattern in input.filters.items()}
+    kept = [
+        row
+        for columns in rows
+        for passes, row in zip(_passing(columns, tests), _rows(columns, fields), strict=True)
+        if passes
+    ]
+    if len(kept) != 1 or not all(kept[0]):
+        wrong = "its row has a field without a value" if len(kept) == 1 else f"{len(kept)} rows pass its filters"
+        raise SourceError(
+            f"secondary input {input.location.uri} is for all units, but {wrong}", "let it have exactly one whole row"
+        )
+    found = _secrets(fields, kept[0])
+    return found | {input.variable: found[input.fields[0]]} if input.variable else found
+
+
+def _secrets(fields: Sequence[str], row: Row) -> dict[str, Secret]:
+    return {field: Secret(text) for field, text in zip(fields, row, strict=True) if text is not None}
+
+
+def _rows(columns: Columns, fields: Sequence[str]) -> Iterator[Row]:
+    """Row by row, what these fields hold."""
+    return zip(*(columns[field] for field in fields), strict=True) if fields else repeat((), _count(columns))
+
+
+def _count(columns: Columns) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
+def _passing(columns: Columns, tests: Mapping[str, Callable[[str | None], bool]]) -> Iterator[bool]:
+    """Row by row, whether every test says yes."""
+    verdicts = {field: list(map(test, columns[field])) for field, test in tests.items()}
+    return map(all, zip(*verdicts.values(), strict=True)) if verdicts else repeat(True, _count(columns))
+
+
+def _test(pattern: str) -> Callable[[str | None], bool]:
+    """Whether a whole text matches; null never does."""
+    try:
+        whole = re.compile(pattern)
+    except re.error as error:
+        raise SourceError(f"filter {pattern!r} is no regular expression: {error}", "correct `filters`") from error
+    return lru_cache(_CACHED)(lambda text: text is not None and whole.fullmatch(text) is not None)
+
+
+def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
+    """Several inputs that make units must make them of the same fields."""
+    first = inputs[0]
+    for each in inputs[1:]:
+        if (each.fields, each.auth_fields, each.variable) != (first.fields, first.auth_fields, first.variable):
+            raise SourceError(
+                f"secondary inputs {first.location.uri} and {each.location.uri} make units of different fields",
+                "give them the same `fields`, `as` and `auth_fields`",
+            )
+
+
+def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
+    """Which version of an input there is, and its rows with every field that is needed."""
+    from tidegate.sources.units.input_files import input_files, rows_of
+    from tidegate.state.table_rows import pinned
+
+    fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
+    if input.format is not InputFormat.DELTA:
+        found = input_files(input.location)
+        return found.version, rows_of(input, found, fields)
+    try:
+        table = pinned(input.location)
+    except TableError as error:
+        raise SourceError(f"secondary input {input.location.uri}: {error.problem}", error.remedy) from error
+    if table is None:
+        remedy = f"run pipeline {input.pipeline!r} first" if input.pipeline else "check `path` and `format`"
+        raise SourceError(f"secondary input {input.location.uri}: there is no Delta table", remedy)
+    return f"version {table.version}", _table_rows(input, table, fields)
+
+
+def _table_rows(input: SecondaryInput, table: TableVersion, fields: Sequence[str]) -> Iterator[Columns]:
+    from tidegate.sources.units.input_files import check_fields, columns_of
+    from tidegate.sources.units.texts import NoText
+
+    place = f"secondary input {input.location.uri}"
+    check_fields(fields, table.columns, place)
+    try:
+        for batch in table.rows(fields):
+            yield columns_of(batch, fields)
+    except NoText as error:
+        raise SourceError(f"{place}: {error}", "name fields with plain values") from error
+    except TableError as error:
+        raise SourceError(f"{place}: {error.problem}", error.remedy) from error

@@ -1,0 +1,105 @@
+"""Files of a folder or of object storage by an address with variables, in whose parts ``*`` and ``?`` may stand.
+
+They are read where they lie, as they were listed: one that changed since then is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from tidegate.errors import ObjectMissing, SourceError, SourceMissing
+from tidegate.locations import Location, Options
+from tidegate.planning.globs import compiled
+from tidegate.planning.plan import FileSlice
+from tidegate.sources.units.fetched import FetchedFile
+from tidegate.sources.units.variables import Variables, names_in
+from tidegate.specs import Compression
+from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.port import ObjectInfo, ObjectStore
+
+_WILD = re.compile(r"[*?]")
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A folder without wildcards, and below it one pattern per level, of which the last is that of files."""
+
+    folder: Location
+    levels: tuple[str, ...]
+    shown: str
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it names exactly one file."""
+        return len(self.levels) == 1 and not _WILD.search(_unclassed(self.levels[0]))
+
+
+def address_of(template: Location, variables: Variables) -> Address:
+    """The address of one segment. Wildcards are those of the template: in a value they stand for themselves."""
+    scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
+    if any(names_in(authority)):
+        raise SourceError(f"{template.uri}: variables belong behind the bucket", "give each bucket a source of its own")
+    shown = variables.filled(path)
+    pattern = variables.filled(re.sub(r"\[", "[[]", path), lambda value: _SPECIAL.sub(r"[\g<0>]", value))
+    levels = pattern.split("/")
+    if {"", ".", ".."} & set(levels):
+        raise SourceError(
+            f"{scheme}://{authority}/{shown}: a value makes an empty part, '.' or '..' of the address",
+            "leave such units out by a filter",
+        )
+    first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
+    folder = "/".join(_unclassed(each, plain=True) for each in levels[:first])
+    uri = f"{scheme}://{authority}/{quote(folder)}".rstrip("/")
+    return Address(Location(uri, Options(template.options)), tuple(levels[first:]), f"{scheme}://{authority}/{shown}")
+
+
+def listed(address: Address, segment: int, compression: str) -> tuple[FetchedFile, ...]:
+    """The files at an address, by name; raises :class:`SourceMissing` where there are none."""
+    store = open_store(address.folder)
+    found = sorted(_found(store, address), key=lambda each: each.path)
+    if not found:
+        raise SourceMissing(f"{address.shown}: there is no such file", "check the address; it may not be there yet")
+    return tuple(
+        FetchedFile(
+            segment,
+            f"{address.folder.uri}/{each.path}",
+            address.folder,
+            FileSlice(each.path, each.size, each.etag),
+            Compression(compression),
+            is_scratch=False,
+        )
+        for each in found
+    )
+
+
+def _found(store: ObjectStore, address: Address) -> Iterator[ObjectInfo]:
+    *folders, last = address.levels
+    if address.is_literal:
+        try:
+            yield store.head(_unclassed(last, plain=True))
+        except ObjectMissing:
+            return
+        return
+    prefixes = [""]
+    for level in folders:
+        prefixes = [
+            below_it
+            for prefix in prefixes
+            for below_it in store.list_directory(prefix).directories
+            if _fits(level, below_it)
+        ]
+    for prefix in prefixes:
+        yield from (each for each in store.list_directory(prefix).objects if _fits(last, each.path))
+
+
+def _fits(pattern: str, path: str) -> bool:
+    return compiled(pattern).fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _unclassed(pattern: str, *, plain: bool = False) -> str:
+    """A pattern without signs that stand for themselves or, ``plain``, with them as they are."""
+    return re.sub(r"\[(.)\]", r"\1" if plain else "", pattern)

@@ -1,0 +1,142 @@
+"""A table of work units: written without Spark, one file per unit and segment, and replaced by Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegate.column_specs import FunctionRead
+from tidegate.sink.batches import Batch
+from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.sink.unit_replacing import ReplacedUnit
+from tidegate.spark.loading.units import unit_frame
+from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.state.files import Change
+from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.opened import Opened
+from tidegate.state.store import PositionStore
+from tidegate.state.work_areas import WorkRemover, new_work_area
+from tidegate.state.written_files import KIND
+from tidegate.storage.opening import open_store
+from tidegate.unit_specs import Replace, UnitSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = 86_400_000
+Rows = Mapping[str, Sequence[tuple[Any, ...]]]
+"""By unit: segment in days, then the values."""
+
+
+class UnitTable:
+    """One pipeline with one source of work units, whose rows have ``columns`` beside those of the unit."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        columns: Mapping[str, pa.DataType],
+        *,
+        replace: Replace = Replace.SEGMENTS,
+        time_column: str | None = None,
+        timezone: str = "UTC",
+        transform: str | None = None,
+    ) -> None:
+        self.spark = spark
+        self.path = folder / "answers"
+        self.source = UnitSource(
+            "api", FunctionRead("demo:rows"), replace=replace, time_column=time_column, timezone=timezone
+        )
+        self.pipeline = PipelineSpec(
+            "answers",
+            (),
+            SchemaSpec(infer=True),
+            SinkSpec(Location(self.path.as_uri())),
+            transform=None if transform is None else TransformSpec(sql=transform),
+            unit_sources=(self.source,),
+        )
+        names = {"_tidegate_unit": pa.string(), "_tidegate_segment": pa.timestamp("us", "UTC")}
+        self.columns = pa.schema(list((names | dict(columns)).items()))
+        table = self.pipeline.sink.table
+        self.key = SourceKey("answers", "api")
+        store = open_store(table)
+        self.positions = PositionStore(
+            self.key, Identity("unit", self.source.uri), table, store, payers={KIND: WorkRemover(store).pay}
+        )
+
+    def append(self, rows: Rows) -> Opened:
+        """New units, straight into the folder of the table."""
+        opened = self.positions.open()
+        task = row_task(self.pipeline, self.source.rows, self.columns, opened.schema())
+        written = self._written(task, rows)
+        change = Change(
+            self._state(opened),
+            self._state(opened),
+            data_files=written.data_files,
+            rows=written.rows,
+            schema=task.written,
+        )
+        return self.positions.commit(opened, change)
+
+    def replace(self, rows: Rows, *replaced: tuple[str, int, int]) -> Opened:
+        """Units that were read again, each from one day to another; the commit is one statement of Spark."""
+        opened = self.positions.open()
+        area = new_work_area(self.key, self.pipeline.sink.table)
+        task = row_task(self.pipeline, self.source.rows, self.columns, work=area.location)
+        batch = Batch.of(self.pipeline, self.source.rows, task, self._written(task, rows))
+        given = [ReplacedUnit(unit, low * DAY, high * DAY) for unit, low, high in replaced]
+        waiting = unit_frame(self.spark, batch, self.source, given)
+        change = Change(
+            self._state(opened),
+            self._state(opened),
+            rows=batch.rows,
+            frame=waiting,
+            schema=waiting.columns(opened.schema()),
+            partition_columns=opened.partition_columns,
+            debts=(area.debt(),),
+        )
+        return self.positions.commit(opened, change)
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """What the table has, sorted."""
+        found = self.spark.read.format("delta").load(str(self.path)).selectExpr(*columns).collect()
+        return sorted(tuple(row) for row in found)
+
+    def actions(self, kind: str) -> list[dict[str, Any]]:
+        """Those of the last commit."""
+        last = max((self.path / "_delta_log").glob("*.json"))
+        lines = map(json.loads, last.read_text().splitlines())
+        return [line[kind] for line in lines if kind in line]
+
+    def units_of_files(self) -> dict[str, tuple[str, str]]:
+        """The least and the greatest unit of each file that was ever added, by its statistics."""
+        found = {}
+        for entry in sorted((self.path / "_delta_log").glob("*.json")):
+            for line in map(json.loads, entry.read_text().splitlines()):
+                if "add" in line:
+                    stats = json.loads(line["add"]["stats"])
+                    least, greatest = (stats[each]["_tidegate_unit"] for each in ("minValues", "maxValues"))
+                    found[line["add"]["path"]] = (least, greatest)
+        return found
+
+    def _written(self, task: RowTask, rows: Rows) -> RowsWritten:
+        parts = [
+            write_batches(task, [self._batch(unit, [each for each in values if each[0] == segment])])
+            for unit, values in rows.items()
+            for segment in sorted({each[0] for each in values})
+        ]
+        return joined(task, parts)
+
+    def _batch(self, unit: str, values: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+        given = [(unit, segment * DAY * 1000, *rest) for segment, *rest in values]
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(zip(*given, strict=True), self.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
+
+    def _state(self, opened: Opened) -> dict[str, object]:
+        return {"n": opened.version + 1}
