@@ -73,9 +73,22 @@ def plan(
 @pipeline_option()
 @click.option("--once", is_flag=True, help="Read what is new, then end (the default).")
 @click.option("--continuous", is_flag=True, help="Go on polling until stopped (Ctrl-C or SIGTERM).")
+@click.option(
+    "--accept-new-partitions",
+    is_flag=True,
+    help="Go on although work units are cut in another way: what was read counts as read.",
+)
 @json_option
 @click.pass_obj
-def run(invocation: Invocation, config: Path, pipeline: str | None, once: bool, continuous: bool, as_json: bool) -> int:
+def run(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str | None,
+    once: bool,
+    continuous: bool,
+    accept_new_partitions: bool,
+    as_json: bool,
+) -> int:
     """Read what is new into the tables.
 
     Rows and watermark of each source of the YAML file CONFIG become visible in one commit. Ends with 0 only
@@ -86,7 +99,9 @@ def run(invocation: Invocation, config: Path, pipeline: str | None, once: bool, 
     stop = threading.Event()
     mode: Mode = "continuous" if continuous else "once"
     with invocation.listening(result_follows=mode == "once") as emit:
-        report = invocation.functions().run(config, pipeline, mode=mode, emit=emit, stop=stop)
+        report = invocation.functions().run(
+            config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions
+        )
     if as_json:
         print_json(report.to_json())
     else:
@@ -101,7 +116,7 @@ def run_exit_code(report: RunReport, *, stopped: bool) -> int:
     if report.ok:
         return 0
     codes = {source.exit_code or 1 for source in report.sources if source.error}
-    codes |= {1 for source in report.sources if source.failed}
+    codes |= {1 for source in report.sources if source.failed or source.failed_units}
     if stopped and not codes:
         return INTERRUPTED
     return codes.pop() if len(codes) == 1 else 1

@@ -68,6 +68,7 @@ class Api(Protocol):
         mode: Mode,
         emit: Emit,
         stop: threading.Event,
+        accept_new_partitions: bool,
     ) -> reports.RunReport: ...
 
     def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourceStatus, ...]: ...

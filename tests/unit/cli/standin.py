@@ -561,8 +561,9 @@ class StandIn:
         mode: str,
         emit: events.Emit,
         stop: threading.Event,
+        accept_new_partitions: bool = False,
     ) -> reports.RunReport:
-        self._called("run", config, pipeline, mode)
+        self._called("run", config, pipeline, mode, *(["accept_new_partitions"] if accept_new_partitions else []))
         for event in emitted():
             emit(event)
         if self.stops:
