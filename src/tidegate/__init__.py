@@ -136,6 +136,9 @@ from tidegate.schema_reports import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.sources.unit_request import (
+    UnitRequest,
+)
 from tidegate.spark.filters import (
     apply_watermark_filter,
     watermark_operator,
@@ -356,6 +359,7 @@ __all__ = [
     "TransformSpec",
     "UnitLine",
     "UnitList",
+    "UnitRequest",
     "UnitSource",
     "UnitSourcePlan",
     "UnitView",
