@@ -141,3 +141,12 @@ def test_the_first_run_without_rows_saves_what_it_read(lake: SurveyLake) -> None
     lake.asked()
     lake.ran("02-21")
     assert all(each.split()[1] >= "2020-02-18" for each in lake.asked())
+
+
+def test_work_units_without_rows_are_saved_before_any_column_is_known(lake: SurveyLake) -> None:
+    """Otherwise a run with a limit would read the same empty months for ever."""
+    lake.schema = {}
+    lake.work_unit = {"parallelism_max": 3}
+    lake.arrive("b", "02-05")
+    assert [lake.ran("02-21").work_units for _ in range(2)] == [3, 3]
+    lake.assert_exactly_once()

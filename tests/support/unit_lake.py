@@ -97,6 +97,7 @@ class SurveyLake:
     seen: list[Event] = field(default_factory=list)
     units: str = "a,b,c"
     begin: str = "2020-01-01"
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
     lane: Callable[[], InProcessUnitLane] = InProcessUnitLane
 
     def __post_init__(self) -> None:
@@ -137,7 +138,7 @@ class SurveyLake:
             "pipelines": {
                 "responses": {
                     "source": source,
-                    "schema": {"fields": FIELDS},
+                    **({"schema": self.schema} if self.schema else {}),
                     "sink": {"table_uri": "lake/responses"},
                 }
             },

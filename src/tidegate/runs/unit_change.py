@@ -13,7 +13,7 @@ from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_place import UnitPlace
 from tidegate.sink.unit_replacing import ReplacedUnit
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.specs import Location
+from tidegate.specs import Evolution, Location
 from tidegate.state.files import Change, DataFile, State
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import new_work_area, remove_work
@@ -65,7 +65,7 @@ class UnitChange:
         opened = self._opened
         files = tuple(file for _, written in done for file in written.data_files)
         rows = sum(written.rows for _, written in done)
-        columns = group.columns or opened.schema()
+        columns = group.columns or opened.schema() or self._bare()
         if columns is None:
             return None
         replaced = [_replaced(work) for work, _ in done if work.replaces]
@@ -79,6 +79,17 @@ class UnitChange:
                 partition_columns=group.partition_columns,
             )
         return self._framed(group, files, rows, columns, replaced, state)
+
+    def _bare(self) -> pa.Schema | None:
+        """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
+        import pyarrow as pa
+
+        from tidegate.sink.unit_rows import own_columns
+
+        pipeline = self._place.pipeline
+        grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
+        own = own_columns(self._place.source, ()) if grows else []
+        return pa.schema(own) if own else None
 
     def _framed(
         self,

@@ -134,6 +134,7 @@ class UnitPass:
         return plan
 
     def _carried_out(self, opened: Opened, plan: UnitPlan, units: Units) -> Opened:
+        self._lane.prepare()
         work = self._place.source.work
         works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
         waves = Waves(works, 1 if work.pacing_seconds else work.group_units, work.group_seconds)
