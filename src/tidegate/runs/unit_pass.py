@@ -37,7 +37,8 @@ from tidegate.unit_specs import UnitSource
 from tidegate.watermarks.unit_state import UnitState
 from tidegate.watermarks.units import Units
 
-TRIES_AGAINST_OTHERS = 5
+TRIES_AGAINST_OTHERS = 50
+"""Each of them is lost to another run that has committed work units of the same plan, so that fewer are left."""
 
 ReadUnits = Callable[[UnitSource], Units]
 
