@@ -18,6 +18,7 @@ from tidegate.api import (
     doctor,
     export_ledger,
     files,
+    import_properties,
     infer_schema,
     list_letters,
     load,
@@ -89,6 +90,10 @@ from tidegate.dataflows import (
 from tidegate.errors import (
     ConfigError,
     TidegateError,
+)
+from tidegate.import_reports import (
+    PropertiesImport,
+    PropertyNote,
 )
 from tidegate.ledger_reports import (
     FileRange,
@@ -263,6 +268,8 @@ __all__ = [
     "PipelineSpec",
     "PositionView",
     "ProjectSpec",
+    "PropertiesImport",
+    "PropertyNote",
     "ProviderKind",
     "RateLimit",
     "ReconcileReport",
@@ -319,6 +326,7 @@ __all__ = [
     "doctor",
     "export_ledger",
     "files",
+    "import_properties",
     "infer_schema",
     "is_watermark_empty",
     "list_letters",

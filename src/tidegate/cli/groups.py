@@ -57,7 +57,7 @@ def show(invocation: Invocation, config: Path, pipeline: str, source: str | None
     examples=["tidegate config check pipelines.yml", "tidegate config schema > tidegate.schema.json"],
 )
 def config() -> None:
-    """Check and show configuration files."""
+    """Check, show and import configuration files."""
 
 
 @config.command(examples=["tidegate config check pipelines.yml", "tidegate config check pipelines.yml --json"])
@@ -108,9 +108,10 @@ def table() -> None:
 
 
 def _sources(pipeline: PipelineSpec) -> tuple[tuple[str, str], ...]:
-    """The sources of either kind, by name, with what they read."""
+    """The sources of any kind, by name, with what they read."""
     files = tuple((each.name, each.location.uri) for each in pipeline.sources)
-    return (*files, *((each.name, each.uri) for each in pipeline.column_sources))
+    columns = tuple((each.name, each.uri) for each in pipeline.column_sources)
+    return (*files, *columns, *((each.name, each.uri) for each in pipeline.unit_sources))
 
 
 def project_summary(project: ProjectSpec) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, corrections, ledger_reports, replay_reports, reports, schema_reports, staging_reports
+from tidegate import (
+    comparisons,
+    corrections,
+    import_reports,
+    ledger_reports,
+    replay_reports,
+    reports,
+    schema_reports,
+    staging_reports,
+)
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
@@ -317,6 +326,14 @@ STEPS = (
 )
 
 
+IMPORTED = import_reports.PropertiesImport(
+    origin="surveys.pull",
+    yaml="# Made from surveys.pull\npipelines: {}\n",
+    carried=("job.name", "ms.watermark"),
+    left=(import_reports.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
+    not_needed=(import_reports.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    variables=("SURVEYS_TOKEN",),
+)
 CHAOS = ChaosReport(
     uri="file:///scratch",
     seed=4,
@@ -423,6 +440,10 @@ class StandIn:
     def load(self, config: str | Path) -> ProjectSpec:
         self._called("load", config)
         return replace(PROJECT, origin=str(config))
+
+    def import_properties(self, path: str | Path) -> import_reports.PropertiesImport:
+        self._called("import_properties", path)
+        return replace(IMPORTED, origin=str(path))
 
     def plan(self, config: str | Path, pipeline: str | None = None) -> tuple[reports.SourcePlan, ...]:
         self._called("plan", config, pipeline)

@@ -20,6 +20,7 @@ from tidegate import (
     comparisons,
     corrections,
     errors,
+    import_reports,
     ledger_reports,
     reports,
     schema_reports,
@@ -94,6 +95,7 @@ NEEDED = {
     "tidegate watermark reset": ["--all", "--yes"],
     "tidegate replay": ["--files", "*", "--yes"],
     "tidegate schema replace": ["--yes"],
+    "tidegate config import": ["surveys.pull"],
     "tidegate table widen": ["--column", "id", "--type", "int64", "--yes"],
 }
 """Arguments that a command does not go without."""
@@ -132,6 +134,8 @@ def names(kind: Any) -> set[str]:
         ("tidegate watermark reset", (), corrections.WatermarkMove),
         ("tidegate replay", (), corrections.ReplayReport),
         ("tidegate replay", ("replayed",), corrections.FileSet),
+        ("tidegate config import", (), import_reports.PropertiesImport),
+        ("tidegate config import", ("left", 0), import_reports.PropertyNote),
         ("tidegate schema infer", (), schema_reports.SchemaInference),
         ("tidegate schema infer", ("columns", 0), schema_reports.ColumnSeen),
         ("tidegate schema show", (), schema_reports.SchemaView),
