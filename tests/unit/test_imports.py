@@ -24,6 +24,7 @@ LAYERS = (
         "column_reports",
         "replay_reports",
         "import_reports",
+        "unit_reports",
     },
     {"observe"},
     {"schema"},

@@ -22,12 +22,14 @@ def run(
     mode: Mode = "once",
     emit: Emit = ignore,
     stop: threading.Event | None = None,
+    accept_new_partitions: bool = False,
 ) -> RunReport:
     """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
 
     Failures of one source are in its report and keep no other source from running; a configuration that is
     wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
     to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
+    ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
     """
     from tidegate.web.watching import watched
 
@@ -40,11 +42,18 @@ def run(
         watching as told,
         spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline), columns) as lane,
     ):
-        return run_on(project, pipeline, mode, told, flag, lane)
+        return run_on(project, pipeline, mode, told, flag, lane, accept_new_partitions=accept_new_partitions)
 
 
 def run_on(
-    project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit, stop: threading.Event, lane: Lane
+    project: ProjectSpec,
+    pipeline: str | None,
+    mode: Mode,
+    emit: Emit,
+    stop: threading.Event,
+    lane: Lane,
+    *,
+    accept_new_partitions: bool = False,
 ) -> RunReport:
     """Run the pipelines of a project on a lane that is there already; the notices of the project are told first."""
     from tidegate.runs.running import Running
@@ -52,7 +61,8 @@ def run_on(
 
     for notice in project.notices:
         emit(Notice("", "", notice))
-    running = Running(project, lane, parallelism_of(project.spark), emit, stop)
+    parallelism = parallelism_of(project.spark)
+    running = Running(project, lane, parallelism, emit, stop, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":

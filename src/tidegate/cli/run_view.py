@@ -11,6 +11,7 @@ from tidegate.observe.wording import count, duration, size
 from tidegate.reports import RunReport, SourceReport
 
 FIELDS_SHOWN = 5
+UNITS_SHOWN = 10
 _COLUMNS = (
     Column("source"),
     Column("state"),
@@ -50,12 +51,14 @@ def _name(source: SourceReport) -> str:
 
 
 def _row(source: SourceReport) -> tuple[Cell, ...]:
-    failed = Cell(f"{len(source.failed):,}", Style.BAD) if source.failed else cell(None)
+    number = len(source.failed) + len(source.failed_units)
+    failed = Cell(f"{number:,}", Style.BAD) if number else cell(None)
+    is_units = bool(source.work_units or source.failed_units)
     return (
         Cell(_name(source), Style.STRONG),
         Cell("failed", Style.BAD) if source.error else state_cell(source.state),
-        Cell(f"{source.files:,}"),
-        Cell(size(source.bytes)),
+        Cell(count(source.work_units, "unit") if is_units else f"{source.files:,}"),
+        cell(None) if is_units else Cell(size(source.bytes)),
         Cell(f"{source.rows:,}"),
         Cell(f"{source.staged:,} staged" if source.staged else f"{source.commits:,}"),
         failed,
@@ -74,6 +77,7 @@ def _result(report: RunReport) -> Cell:
 def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
     for source in sources:
         yield from failed_lines(_name(source), source.failed)
+        yield from _failed_units(source, config)
         if source.bad_records or source.dead_files:
             letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
             told = " and ".join(count(number, word) for number, word in letters if number)
@@ -90,3 +94,14 @@ def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
             yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
         if source.error:
             yield Line(Cell(f"{_name(source)}: {source.error}", Style.BAD), "error")
+
+
+def _failed_units(source: SourceReport, config: str) -> Iterator[Line]:
+    for each in source.failed_units[:UNITS_SHOWN]:
+        unit = f"{each.unit} from {each.start}" if each.unit else f"from {each.start}"
+        tries = f" ({each.failures:,} times in a row)" if each.failures > 1 else ""
+        yield Line(Cell(f"{_name(source)}: work unit {unit} failed{tries}: {each.reason}", Style.BAD), "error")
+    left = len(source.failed_units) - UNITS_SHOWN
+    if left > 0:
+        hint = f"tidegate units list {config} -p {source.pipeline} --failed"
+        yield Line(Cell(f"{_name(source)}: {left:,} more work units failed ({hint})", Style.BAD), "error")

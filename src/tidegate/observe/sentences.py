@@ -9,7 +9,6 @@ from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.wording import count, duration, size, visible
 
-
 _OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}
 
 

@@ -33,10 +33,10 @@ class Candidate(NamedTuple):
         return 0 if self.failure is None else self.failure.run + min(2**self.failure.count, LONGEST_WAIT)
 
     @property
-    def urgency(self) -> tuple[bool, int, int]:
-        """Never succeeded first, the oldest partition first; then the oldest high watermark."""
-        before = self.pattern.before
-        return (before is not None, self.pattern.start if before is None else before, self.number)
+    def urgency(self) -> tuple[bool, int, int, int]:
+        """Never succeeded first, the oldest partition first; then the oldest high watermark; then who failed less."""
+        before, failures = self.pattern.before, self.pattern.failures
+        return (before is not None, self.pattern.start if before is None else before, failures, self.number)
 
 
 def capped(

@@ -112,7 +112,8 @@ class UnitPlan:
 
     ``grid`` names what identities depend on (watermark, kind of partition, beginning). ``run`` is the number that a run
     with this plan gets. ``runs`` are in the order in which they are carried out. ``stale`` are units that the state
-    knows and the plan does not. ``job_cutoff`` is None where nothing was read so far.
+    knows and the plan does not. ``job_cutoff`` is None where nothing was read so far. ``settles``: partitions are other
+    ones than before, and what was read in those is not read again.
     """
 
     pipeline: str
@@ -130,6 +131,7 @@ class UnitPlan:
     skipped: tuple[SkippedUnits, ...] = ()
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    settles: bool = False
 
     def works(self) -> Iterator[WorkUnit]:
         """The work units that run, in their order."""

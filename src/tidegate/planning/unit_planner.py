@@ -6,7 +6,9 @@ with what runs and with how many different histories there are.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, pairwise
@@ -23,8 +25,23 @@ from tidegate.watermarks.units import Units
 
 History = tuple[UnitEntry, tuple[tuple[int, Failure], ...]]
 """What decisions about a unit depend on: what was read of it, and its failures by partition."""
+Found = tuple[int, tuple[str, ...], WorkUnit, Failure | None, bool]
+"""The fields of a :class:`Candidate`; only where a cap binds they become one."""
 
 
+@contextmanager
+def _not_collecting() -> Iterator[None]:
+    """Without the collector of cycles, which would look at all parts of a large plan again and again to find none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_not_collecting()
 def plan_units(
     pipeline: str,
     source: UnitSource,
@@ -44,25 +61,25 @@ def plan_units(
     _check_units(source, units)
     zone, pieces = zone_named(source.timezone), cut(source, now)
     notes = list(_notes(source, pieces))
-    if _differs(known, source, pieces):
-        if not accept_new_partitions:
-            raise _other_partitions(known, source, pieces)
+    settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
+    if settles:
+        _check_accepted(known, source, pieces, accept_new_partitions)
         known = settled(known)
-        notes.append(f"partitions are new ({pieces.grid}): what was read before counts as read, and is not read again")
+        notes.append(
+            f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
+            "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
+        )
     histories = _histories(known, units)
-    deciding = Deciding.of(source, zone, pieces)
-    highs = (deciding.greatest_high(entry) for entry, _ in histories)
-    greatest = max((high for high in highs if high is not None), default=None)
-    if greatest is not None:
-        deciding = replace(deciding, job_cutoff=deciding.before_grace(greatest))
-    candidates, skips = _decided(deciding, histories)
+    deciding = Deciding(source, zone, pieces)
+    deciding.see(entry for entry, _ in histories)
+    found, skips = _decided(deciding, histories)
     retired = tuple(unit for unit in units.values if unit in known.retired)
     if retired and pieces.partitions:
         skips.append((Skip(WhySkipped.RETIRED, 0, len(pieces.partitions) - 1), retired))
     run, cap = known.runs + 1, source.work.parallelism_max
-    if cap is not None and sum(len(each.units) for each in candidates) > cap:
-        candidates, left = capped(candidates, cap, run)
-        skips.extend(_left_out(left))
+    if cap is not None and sum(len(units) for _, units, *_ in found) > cap:
+        found, left = capped((Candidate(*each) for each in found), cap, run)
+        skips.extend((Skip(why, each.number, each.number), each.units) for each, why in left)
     order = {unit: number for number, unit in enumerate(units.values)}
     return UnitPlan(
         pipeline=pipeline,
@@ -76,10 +93,11 @@ def plan_units(
         units=units.values,
         input_version=units.version,
         job_cutoff=deciding.job_cutoff,
-        runs=_groups(candidates, order),
+        runs=_groups(found, order),
         skipped=_ranges(skips, pieces.partitions, order),
         stale=tuple(unit for unit in known.entries if unit not in order),
         notes=tuple(notes),
+        settles=settles,
     )
 
 
@@ -135,8 +153,9 @@ def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
 
 def _decided(
     deciding: Deciding, histories: Mapping[History, Sequence[str]]
-) -> tuple[list[Candidate], list[tuple[Skip, tuple[str, ...]]]]:
-    candidates: list[Candidate] = []
+) -> tuple[Sequence[Found], list[tuple[Skip, tuple[str, ...]]]]:
+    """What would run, and what would not, for each history."""
+    found: list[Found] = []
     skips: list[tuple[Skip, tuple[str, ...]]] = []
     for (entry, failed), alike in histories.items():
         units, failures, succeeded = tuple(alike), dict(failed), bool(entry.coverage)
@@ -146,22 +165,27 @@ def _decided(
             else:
                 number, pattern = each
                 failure = failures.get(failure_start(pattern.start, pattern.nominal_end)) if failures else None
-                candidates.append(Candidate(number, units, pattern, failure, succeeded))
-    return candidates, skips
+                found.append((number, units, pattern, failure, succeeded))
+    return found, skips
 
 
-def _left_out(left: Sequence[tuple[Candidate, WhySkipped]]) -> Iterator[tuple[Skip, tuple[str, ...]]]:
-    return ((Skip(why, each.number, each.number), each.units) for each, why in left)
-
-
-def _groups(candidates: list[Candidate], order: Mapping[str, int]) -> tuple[RunGroup, ...]:
+def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup, ...]:
     """What runs, oldest partition first; what is decided alike together, in the order of the units."""
-    alike: dict[tuple[int, WorkUnit], list[tuple[str, ...]]] = {}
-    if all(one.number < other.number for one, other in pairwise(candidates)):
-        return tuple(RunGroup(each.units, each.pattern) for each in candidates)
-    for each in candidates:
-        alike.setdefault((each.number, each.pattern), []).append(each.units)
-    groups = [(number, _together(units, order), pattern) for (number, pattern), units in alike.items()]
+    if all(one[0] < other[0] for one, other in pairwise(found)):
+        return tuple(RunGroup(units, pattern) for _, units, pattern, *_ in found)
+    alike: dict[tuple[object, ...], tuple[WorkUnit, list[tuple[str, ...]]]] = {}
+    for number, units, pattern, *_ in found:
+        decision = (
+            number,
+            pattern.low,
+            pattern.high,
+            pattern.before,
+            pattern.segments,
+            pattern.replaces,
+            pattern.failures,
+        )
+        alike.setdefault(decision, (pattern, []))[1].append(units)
+    groups = [(pattern.start, _together(units, order), pattern) for pattern, units in alike.values()]
     groups.sort(key=lambda group: (group[0], order[group[1][0]]))
     return tuple(RunGroup(units, pattern) for _, units, pattern in groups)
 
@@ -203,17 +227,21 @@ def _together(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[s
     return tuple(sorted(chain.from_iterable(parts), key=order.__getitem__))
 
 
-def _differs(state: UnitState, source: UnitSource, pieces: Cut) -> bool:
-    return bool(state.grid) and (state.grid != pieces.grid or state.zone != source.timezone)
-
-
-def _other_partitions(state: UnitState, source: UnitSource, pieces: Cut) -> WatermarkError:
+def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: bool) -> None:
+    """``WatermarkError`` where other partitions than before are not accepted, or cannot be."""
     was, is_now = (f"{grid} ({zone})" for grid, zone in ((state.grid, state.zone), (pieces.grid, source.timezone)))
-    return WatermarkError(
-        f"the work units of source {source.name!r} are not those of its state: they were {was} and are now {is_now}",
-        "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: then "
-        "what was read counts as read, also in the new partitions, and the rest is read in them",
-    )
+    if not accept:
+        raise WatermarkError(
+            f"work units of source {source.name!r} are not those of its state: these were {was}, and are now {is_now}",
+            "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: "
+            "then what was read counts as read, also in the new partitions, and the rest is read in them",
+        )
+    left = [unit for unit, entry in state.entries.items() if entry.left]
+    if left:
+        raise WatermarkError(
+            f"{len(left)} units of source {source.name!r}, {left[0]!r} among them, are to be read again as {was}",
+            "run once with the former partitions, then accept new ones",
+        )
 
 
 def _notes(source: UnitSource, pieces: Cut) -> Iterator[str]:

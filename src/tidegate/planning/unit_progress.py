@@ -23,9 +23,9 @@ def progressed(
 ) -> UnitState:
     """The state after one commit of ``plan``: a failure never creates, raises or lowers a high watermark."""
     known = state or UnitState()
-    if known.grid and (known.grid, known.zone) != (plan.grid, plan.zone):
+    if plan.settles and (known.grid, known.zone) != (plan.grid, plan.zone):
         known = settled(known)
-    entries, failures = dict(known.entries), dict(known.failures)
+    entries, failures = dict(known.entries), _still_planned(known, plan)
     for work in done:
         entries[work.unit] = _covered(entries.get(work.unit, UnitEntry()), work)
         failures.pop(_key(work), None)
@@ -44,6 +44,14 @@ def progressed(
         input_version=plan.input_version,
         updated=plan.now,
     )
+
+
+def _still_planned(state: UnitState, plan: UnitPlan) -> dict[tuple[str, int], Failure]:
+    """The failures without those of partitions that are gone."""
+    if not state.failures:
+        return {}
+    starts = {failure_start(each.start, each.nominal_end) for each in plan.partitions}
+    return {key: failure for key, failure in state.failures.items() if key[1] in starts}
 
 
 def _key(work: WorkUnit) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""How a group of work units gets into the table: appended straight, or by one statement that replaces what was there."""
+"""How a group of work units gets into the table: appended, or by one statement that replaces what was there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_place import UnitPlace
 from tidegate.sink.unit_replacing import ReplacedUnit
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.specs import Location
+from tidegate.specs import Evolution, Location
 from tidegate.state.files import Change, DataFile, State
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import new_work_area, remove_work
@@ -65,7 +65,7 @@ class UnitChange:
         opened = self._opened
         files = tuple(file for _, written in done for file in written.data_files)
         rows = sum(written.rows for _, written in done)
-        columns = group.columns or opened.schema()
+        columns = group.columns or opened.schema() or self._bare()
         if columns is None:
             return None
         replaced = [_replaced(work) for work, _ in done if work.replaces]
@@ -79,6 +79,17 @@ class UnitChange:
                 partition_columns=group.partition_columns,
             )
         return self._framed(group, files, rows, columns, replaced, state)
+
+    def _bare(self) -> pa.Schema | None:
+        """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
+        import pyarrow as pa
+
+        from tidegate.sink.unit_rows import own_columns
+
+        pipeline = self._place.pipeline
+        grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
+        own = own_columns(self._place.source, ()) if grows else []
+        return pa.schema(own) if own else None
 
     def _framed(
         self,
@@ -101,11 +112,10 @@ class UnitChange:
             rows,
             group.partition_columns,
         )
-        replaces = replaced and place.source.replace is not Replace.MERGE_KEYS
         frame = (
-            self._lane.replace_units(batch, place.source, replaced)
-            if replaces
-            else self._lane.load(batch, None, chunk=False)
+            self._lane.load(batch, None, chunk=False)
+            if place.source.replace is Replace.MERGE_KEYS
+            else self._lane.replace_units(batch, place.source, replaced)
         )
         self._owed = True
         return Change(

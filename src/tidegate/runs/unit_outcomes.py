@@ -8,8 +8,8 @@ from datetime import datetime
 
 from tidegate.planning.unit_plan import WorkUnit
 from tidegate.sources.units.work import UnitFailure, UnitWritten
-from tidegate.unit_specs import NotFound, UnitSource
-from tidegate.watermarks.time_bounds import millis, shifted
+from tidegate.unit_specs import NotFound, Span, UnitSource
+from tidegate.watermarks.calendar import milliseconds, shifted, zone_named
 
 
 @dataclass(slots=True)
@@ -55,7 +55,11 @@ def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: O
     after = source.work.min_records_after
     if after is None:
         found.failed.append((work, reason))
-    elif work.nominal_end is None or shifted(work.nominal_end, after, source.timezone) > millis(now):
+    elif work.nominal_end is None or _deadline(work.nominal_end, after, source) > milliseconds(now):
         found.thin.append((work, f"{reason}; it may still be incomplete (min_records_after)"))
     else:
         found.failed.append((work, f"{reason}, and its time is over (min_records_after)"))
+
+
+def _deadline(end: int, after: Span, source: UnitSource) -> int:
+    return shifted(end, zone_named(source.timezone), later=after)

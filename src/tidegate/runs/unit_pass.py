@@ -134,6 +134,7 @@ class UnitPass:
         return plan
 
     def _carried_out(self, opened: Opened, plan: UnitPlan, units: Units) -> Opened:
+        self._lane.prepare()
         work = self._place.source.work
         works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
         waves = Waves(works, 1 if work.pacing_seconds else work.group_units, work.group_seconds)
@@ -166,7 +167,9 @@ class UnitPass:
                 if result.left_out:
                     self.totals.skipped["outside_range"] += result.left_out
                     column = self._place.source.time_column or ""
-                    self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
+                    self._emit(
+                        events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column)
+                    )
             opened = self._committed(opened, plan, change, group, outcomes)
         finally:
             change.clean()
@@ -218,7 +221,7 @@ class UnitPass:
             self._fallen(work, "failed", reason, work.failures + 1)
             self._breaker.note(failed=True)
         for outcome, fallen in (("retired", outcomes.retired_works), ("thin", outcomes.thin)):
-            self.totals.skipped[outcome] += len(fallen)
+            self.totals.skipped.update([outcome] * len(fallen))
             for work, reason in fallen:
                 self._fallen(work, outcome, reason, work.failures)
         if outcomes.done:
@@ -233,9 +236,7 @@ class UnitPass:
         if left:
             self.totals.skipped["breaker"] += left
             limit = self._place.source.work.breaker_failures
-            self._notice(
-                f"{count(limit, 'work unit')} failed in a row: {left:,} more are left for the next run (breaker_failures)"
-            )
+            self._notice(f"{count(limit, 'work unit')} failed in a row: {left:,} are left for the next run (breaker)")
 
     def _notice(self, text: str) -> None:
         self._emit(events.Notice(*self._names, text))

@@ -16,8 +16,9 @@ from tidegate.schema.infer import Inference
 from tidegate.schema.types import arrow_type, field_specs, plain
 from tidegate.sink.unit_telling import inferred
 from tidegate.sources.units.fetched import Fetched
+from tidegate.sources.units.work import UnitWave
 from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.unit_specs import FileFormat, FileRead, UnitSource
+from tidegate.unit_specs import FileFormat, FileRead
 
 Told = Mapping[int, tuple[bytes, ...]]
 """What each work unit tells about its columns, by its index."""
@@ -31,10 +32,9 @@ class WaveColumns:
     refused: Mapping[int, str] = field(default_factory=dict)
 
 
-def wave_columns(
-    source: UnitSource, schema: SchemaSpec, fetched: Sequence[Fetched], table: pa.Schema | None
-) -> WaveColumns:
+def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> WaveColumns:
     """The columns of everything that was fetched."""
+    source, schema = wave.source, wave.pipeline.schema
     if schema.fields:
         return WaveColumns((*schema.fields, *_rescued(schema)))
     told = {each.index: each.telling for each in fetched if each.telling}
@@ -43,7 +43,7 @@ def wave_columns(
     found, refused = _of_records(schema, told) if is_json else _of_files(format, schema, told)
     if found is None:
         return WaveColumns(None, refused)
-    fields = kept_types(found.fields, table) or _known(source, table)
+    fields = kept_types(found.fields, wave.table) or _known(wave)
     if not fields:
         return WaveColumns(None, dict.fromkeys(told, "no record has a value, so there are no columns"))
     return WaveColumns((*fields, *_rescued(schema)), refused)
@@ -53,10 +53,16 @@ def _rescued(schema: SchemaSpec) -> tuple[FieldSpec, ...]:
     return () if schema.rescued is None else (FieldSpec(schema.rescued, "string"),)
 
 
-def _known(source: UnitSource, table: pa.Schema | None) -> tuple[FieldSpec, ...]:
-    """The columns of the table that records can have."""
-    own = (source.unit_column, source.segment_column)
-    return tuple(each for column in table or () if column.name not in own for each in _declared(column))
+def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
+    """The columns of the table that records can have, for records of which none has a value."""
+    by = wave.pipeline.sink.partition_by
+    levels = by.prefix_template.strip("/").split("/") if by is not None else []
+    made = {
+        wave.source.unit_column,
+        wave.source.segment_column,
+        *(each.partition("=")[0] for each in levels if "=" in each),
+    }
+    return tuple(each for column in wave.table or () if column.name not in made for each in _declared(column))
 
 
 def _declared(column: pa.Field) -> tuple[FieldSpec, ...]:
@@ -73,7 +79,7 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
     Those with a field that then has no column are refused; a value that does not fit refuses its unit when it is read.
     """
     readable = {index: records for index, records in told.items() if _look(schema, [records])}
-    refused = dict.fromkeys(told.keys() - readable.keys(), "there is no JSON object among them")
+    refused = dict.fromkeys(told.keys() - readable.keys(), "there is no JSON object among the records")
     found = _look(schema, readable.values())
     if found is None or not found.problems:
         return found, refused
@@ -83,7 +89,8 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
         own = _look(schema, [records])
         missing = [each.path for each in own.report if each.path not in known] if own else []
         if own and (missing or own.problems):
-            refused[index] = "; ".join(dict.fromkeys((*own.problems, *found.problems)))
+            reasons = dict.fromkeys((*own.problems, *found.problems))
+            refused[index] = f"the records do not agree with those of other work units: {'; '.join(reasons)}"
     return most, refused
 
 
@@ -134,7 +141,4 @@ def _kept(found: FieldSpec, table: pa.DataType) -> FieldSpec:
 
 def conflict(reason: str) -> SourceError:
     """A work unit whose records contradict those of the others."""
-    return SourceError(
-        f"the records do not agree: {reason}",
-        "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued",
-    )
+    return SourceError(reason, "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued")

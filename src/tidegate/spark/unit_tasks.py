@@ -18,7 +18,7 @@ from tidegate.sink.unit_rows import WriteTask, plan_write, write
 from tidegate.sink.unit_tasks import fetch, fetch_task, forget
 from tidegate.sources.http.pacing import slot_count
 from tidegate.sources.units.fetched import Fetched, FetchTask
-from tidegate.sources.units.fetching import Senders
+from tidegate.sources.units.senders import Senders
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.packing import Packed, pickled
 from tidegate.spark.readers.rows import parallelism
@@ -41,7 +41,7 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
     """Fetch all work units of the wave, then write those that came."""
     cores = parallelism(session)
     slots = fetch_slots(wave.source, len(wave.works), cores)
-    jobs = _Jobs(session, stopped)
+    jobs = Jobs(session, stopped)
     outcomes = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
     fetched = {number: each for number, each in outcomes.items() if isinstance(each, Fetched)}
     try:
@@ -71,7 +71,7 @@ def dealt(items: Sequence[Item], shares: int) -> list[list[Item]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Jobs:
+class Jobs:
     """Carries out items by Spark; where it gives up on a job, one by one, so that only those fail that it is about."""
 
     session: SparkSession

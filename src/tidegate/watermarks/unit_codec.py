@@ -78,7 +78,7 @@ def decode(data: Mapping[str, object]) -> UnitState:
         grid=root.get("grid").text(),
         runs=root.get("runs").integer(),
         entries=_entries(root.get("entries"), tick),
-        failures=dict(_failure(each) for each in root.get("failures").items()),
+        failures=_failures(root.get("failures")),
         retired={unit: reason.text() for unit, reason in root.get("retired").entries()},
         input_version=root.get("input_version").optional_text(),
         updated=None if updated.is_null else updated.moment(),
@@ -140,9 +140,17 @@ def _intervals(node: Node, tick: int) -> Coverage:
     return tuple(zip(moments[::2], moments[1::2], strict=True))
 
 
-def _failure(node: Node) -> tuple[tuple[str, int], Failure]:
-    parts = list(node.items())
-    if len(parts) != 5:
-        raise node.refusal("unit, start, count, run and reason of a failure")
-    unit, start, count, run, reason = parts
-    return (unit.text(), start.whole()), Failure(count.integer(), run.integer(), reason.text())
+def _failures(node: Node) -> dict[tuple[str, int], Failure]:
+    failures: dict[tuple[str, int], Failure] = {}
+    for each in node.items():
+        parts = list(each.items())
+        if len(parts) != 5:
+            raise each.refusal("unit, start, count, run and reason of a failure")
+        unit, start, count, run, reason = parts
+        if not count.integer():
+            raise count.refusal("how often it failed, 1 or more")
+        key = unit.text(), start.whole()
+        if key in failures:
+            raise each.refusal("each work unit once")
+        failures[key] = Failure(count.integer(), run.integer(), reason.text())
+    return failures

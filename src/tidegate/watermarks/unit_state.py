@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from tidegate.errors import WatermarkError
+from tidegate.watermarks.calendar import iso, zone_named
 from tidegate.watermarks.coverage import Coverage, joined, within, without
 
 STARTS_KEPT = 32
@@ -56,12 +58,13 @@ class UnitState:
     def without_units(self, units: Collection[str] | None, low: int | None, high: int | None) -> UnitState:
         """Without what was read in ``[low, high)`` for ``units``; None means all, or without bound.
 
-        It is remembered that rows may be there, so that reading again replaces them.
+        It is remembered that rows may be there, so that reading again replaces them. ``WatermarkError`` where they were
+        read in partitions of another kind, so that they cannot be told apart.
         """
         begin, end = EARLIEST if low is None else low, LATEST if high is None else high
         named = None if units is None else frozenset(units)
         entries = {
-            unit: _forgotten(entry, begin, end) if named is None or unit in named else entry
+            unit: _forgotten(unit, entry, begin, end) if named is None or unit in named else entry
             for unit, entry in self.entries.items()
         }
         return replace(self, entries=entries)
@@ -78,9 +81,15 @@ class UnitState:
         )
 
 
-def _forgotten(entry: UnitEntry, low: int, high: int) -> UnitEntry:
-    left = entry.left
-    for piece in within(entry.coverage, low, high):
+def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
+    forgotten, left = within(entry.coverage, low, high), entry.left
+    if forgotten and entry.settled is not None and forgotten[0][0] < entry.settled:
+        raise WatermarkError(
+            f"unit {unit!r} cannot be reset below {entry.settled} (milliseconds since 1970): that was read in other "
+            "partitions, of which no single one can be replaced",
+            "reset only what is later; to read everything anew, give the source another name and another table",
+        )
+    for piece in forgotten:
         left = joined(left, *piece)
     return replace(entry, coverage=without(entry.coverage, low, high), left=left)
 
@@ -94,3 +103,18 @@ def settled(state: UnitState) -> UnitState:
         for unit, entry in state.entries.items()
     }
     return replace(state, entries=entries, failures={})
+
+
+def watermark_text(state: UnitState | None) -> str | None:
+    """How far the units were read, on one line; None where nothing was.
+
+    >>> watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
+    '1970-01-01 01:00 to 1970-01-02 (2 units)'
+    """
+    highs = [entry.coverage[-1][1] for entry in state.entries.values() if entry.coverage] if state else []
+    if state is None or not highs:
+        return None
+    zone = zone_named(state.zone)
+    texts = [iso(each, zone) for each in sorted({min(highs), max(highs)})]
+    many = f" ({len(highs):,} units)" if len(highs) > 1 else ""
+    return " to ".join(texts) + many

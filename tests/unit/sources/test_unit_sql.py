@@ -9,9 +9,9 @@ import pytest
 
 from tidegate.column_specs import JdbcRead, Value
 from tidegate.errors import SourceError
-from tidegate.sources.units.sql import bound, filled, names_in, values_of
+from tidegate.sources.units.sql import bound, filled, values_of
 from tidegate.sources.units.work import UnitWork
-from tidegate.unit_specs import Bounding, RangeParam, UnitSource
+from tidegate.unit_specs import Bounding, RangeParam, UnitSource, UnitWatermark
 from tidegate.watermarks.dialects import Dialect
 
 HOSTILE = [
@@ -63,7 +63,6 @@ def test_what_stands_beside_quotes_and_comments_is_filled() -> None:
     query = "select '--' as a, 'it''s' /* x */ from t where u = {{id}} and n in ({{n}}, 'b') -- end"
     expected = "select '--' as a, 'it''s' /* x */ from t where u = 'o''b' and n in (7, 'b') -- end"
     assert filled(query, {"id": "o'b", "n": 7}, Dialect.POSTGRESQL) == expected
-    assert names_in(query) == ("id", "n")
 
 
 def test_a_variable_without_a_value_is_named() -> None:
@@ -85,8 +84,10 @@ def test_a_variable_without_a_value_is_named() -> None:
 )
 def test_a_bound_has_the_type_of_its_format(format: str, zone: str | None, expected: Value, literal: str) -> None:
     param = RangeParam("low", Bounding.LOW, format, zone)
-    source = UnitSource("db", JdbcRead("jdbc:postgresql:x"), timezone="Europe/Berlin", params=(param,))
-    assert bound(param, MORNING, source) == expected
-    values = values_of(source, UnitWork("a", 0, (), {"id": "a"}), MORNING, MORNING + 1)
-    assert values == {"id": "a", "low": expected}
+    source = UnitSource(
+        "db", JdbcRead("jdbc:postgresql:x"), unit=UnitWatermark("survey"), timezone="Europe/Berlin", params=(param,)
+    )
+    assert bound(source, param, (MORNING, MORNING + 1)) == expected
+    values = values_of(source, UnitWork("a", 0, (), {"id": "b"}), (MORNING, MORNING + 1))
+    assert values == {"survey": "a", "id": "b", "low": expected}
     assert filled("{{low}}", values, Dialect.POSTGRESQL).startswith(literal)

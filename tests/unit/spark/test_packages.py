@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tidegate.column_specs import ColumnSource, FunctionRead, JdbcRead
-from tidegate.spark.jars import fetch
-from tidegate.spark.packages import DRIVERS, POSTGRESQL, driver_of, packages_of
+from tidegate.spark.jars import S3, fetch
+from tidegate.spark.packages import DRIVERS, POSTGRESQL, driver_of, packages_for, packages_of
+from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.unit_specs import UnitSource
 
 
 def database(url: str, **more: object) -> ColumnSource:
@@ -20,6 +22,12 @@ def test_drivers_of_known_databases_are_found_by_the_address_and_fetched_once() 
     assert packages_of([*sources, ColumnSource("f", FunctionRead("a:b"))]) == (POSTGRESQL, DRIVERS["mysql"].package)
     assert driver_of("jdbc:oracle:thin:@//h:1521/x") == DRIVERS["oracle"]
     assert driver_of("jdbc:h2:mem:x") is None
+
+
+def test_sources_of_work_units_need_the_same() -> None:
+    units = UnitSource("answers", JdbcRead("jdbc:postgresql://h/d", query="select 1"))
+    pipeline = PipelineSpec("p", (), SchemaSpec(), SinkSpec(Location("s3://b/t")), unit_sources=(units,))
+    assert packages_for([pipeline]) == (POSTGRESQL, S3)
 
 
 def test_what_is_named_is_taken_and_nothing_else() -> None:

@@ -28,13 +28,21 @@ def condition(kind: pa.DataType, *replaced: ReplacedUnit, by: Replace = Replace.
 def test_units_with_one_range_share_it() -> None:
     replaced = (ReplacedUnit("a", 0, DAY), ReplacedUnit("b'", 0, DAY), ReplacedUnit("c", DAY, 2 * DAY))
     assert condition(pa.int64(), *replaced, by=Replace.SEGMENTS) == (
-        "((`_tidegate_unit` = 'a' OR `_tidegate_unit` = 'b\\'') AND "
+        "((`_tidegate_unit` IN ('a') OR `_tidegate_unit` IN ('b\\'')) AND "
         "`_tidegate_segment` >= TIMESTAMP_LTZ '1970-01-01 00:00:00+00:00' AND "
         "`_tidegate_segment` < TIMESTAMP_LTZ '1970-01-02 00:00:00+00:00') OR "
-        "((`_tidegate_unit` = 'c') AND "
+        "((`_tidegate_unit` IN ('c')) AND "
         "`_tidegate_segment` >= TIMESTAMP_LTZ '1970-01-02 00:00:00+00:00' AND "
         "`_tidegate_segment` < TIMESTAMP_LTZ '1970-01-03 00:00:00+00:00')"
     )
+
+
+def test_very_many_units_are_compared_in_lists_of_neighbours() -> None:
+    text = condition(pa.int64(), *(ReplacedUnit(f"{each:04}", 0, DAY) for each in range(999, -1, -1)), by=Replace.UNIT)
+    assert text.startswith(
+        "((`_tidegate_unit` IN ('0000', '0001', '0002', '0003', '0004') OR `_tidegate_unit` IN ('0005'"
+    )
+    assert text.count(" IN ") == 200
 
 
 def test_a_time_column_is_compared_by_its_type() -> None:

@@ -20,11 +20,11 @@ class Shapes:
         self._members: dict[str, int] = {}
 
     def telling(self, record: bytes) -> bytes | None:
-        """The record without what tells nothing, if the rest tells something new; one that is no JSON as it is."""
+        """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
         try:
             value = _filled(parse(record))
         except NotJson:
-            return record
+            return record if self._is_new("", "unreadable") else None
         return compact(value).encode() if self._adds(value, "") else None
 
     def _adds(self, value: Any, path: str) -> bool:

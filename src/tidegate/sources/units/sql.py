@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import date
 from zoneinfo import ZoneInfo
 
 from tidegate.column_specs import ParamFormat, Value
 from tidegate.errors import SourceError
+from tidegate.sources.units.variables import VARIABLE, Segment, moment_of, own_values, range_text
 from tidegate.sources.units.work import UnitWork
 from tidegate.unit_specs import Bounding, RangeParam, UnitSource
 from tidegate.watermarks.dialects import Dialect, literal
 
-_VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _DOUBLED = "{0}(?:[^{0}]|{0}{0})*(?:{0}|\\Z)"
 _WITH_BACKSLASH = "{0}(?:[^{0}\\\\]|\\\\.|{0}{0})*(?:{0}|\\Z)"
 _BRACKETS = r"\[(?:[^\]]|\]\])*(?:\]|\Z)"
@@ -27,14 +27,12 @@ _BLOCK = r"/\*(?:(?!/\*|\*/).)*(?:\*/|/\*.*|\Z)"
 _ORACLE = r"\b[nN]?[qQ]'.*"
 """A comment inside a comment, and Oracle's own quotes, are taken to reach to the end: no variable may follow them."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def filled(query: str, values: Mapping[str, Value], dialect: Dialect) -> str:
     """``query`` with a literal for each of its variables; ``SourceError`` for one that has no value or no place."""
     parts = []
     for text, is_variable in _pieces(query, dialect):
-        inside = _VARIABLE.search(text)
+        inside = VARIABLE.search(text)
         if is_variable and inside is not None:
             parts.append(_literal(inside.group(1), values, dialect))
         elif inside is not None:
@@ -48,34 +46,23 @@ def filled(query: str, values: Mapping[str, Value], dialect: Dialect) -> str:
     return "".join(parts)
 
 
-def names_in(query: str) -> tuple[str, ...]:
-    """The variables of a query, each once."""
-    return tuple(dict.fromkeys(found.group(1) for found in _VARIABLE.finditer(query)))
-
-
-def values_of(source: UnitSource, work: UnitWork, low: int, high: int) -> dict[str, Value]:
+def values_of(source: UnitSource, work: UnitWork, segment: Segment) -> dict[str, Value]:
     """What the variables of one read stand for: texts of the unit, and the bounds as their formats say."""
-    bounds = {each.name: bound(each, low if each.bound is Bounding.LOW else high, source) for each in source.params}
-    return {**work.variables, **bounds}
+    return {**own_values(source, work), **{each.name: bound(source, each, segment) for each in source.params}}
 
 
-def bound(param: RangeParam, milliseconds: int, source: UnitSource) -> Value:
+def bound(source: UnitSource, param: RangeParam, segment: Segment) -> Value:
     """One end of a range as a value for SQL: a moment, a day, a local time, a number, or the text of a pattern."""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    local = moment.astimezone(ZoneInfo(param.timezone or source.timezone))
+    moment = moment_of(segment[param.bound is Bounding.HIGH])
     match param.format:
         case ParamFormat.ISO:
             return moment
-        case ParamFormat.DATE:
-            return local.date()
         case ParamFormat.DATETIME | ParamFormat.DATETIME_MS:
-            return local.replace(tzinfo=None)
-        case ParamFormat.TIMESTAMP:
-            return milliseconds // 1000
-        case ParamFormat.TIMESTAMP_MS:
-            return milliseconds
-        case pattern:
-            return local.strftime(pattern)
+            return moment.astimezone(ZoneInfo(param.timezone or source.timezone)).replace(tzinfo=None)
+        case ParamFormat.DATE:
+            return date.fromisoformat(str(range_text(source, param, segment)))
+        case _:
+            return range_text(source, param, segment)
 
 
 def _literal(name: str, values: Mapping[str, Value], dialect: Dialect) -> str:

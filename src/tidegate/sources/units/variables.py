@@ -22,7 +22,7 @@ from tidegate.unit_specs import Bounding, RangeParam, UnitSource
 Segment = tuple[int, int]
 """``[low, high)`` in milliseconds."""
 
-_VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -47,13 +47,13 @@ class Variables:
 
     def filled(self, text: str, written: Callable[[str], str] = str) -> str:
         """``text`` with every variable replaced; ``written`` makes what stands there of a value."""
-        return _VARIABLE.sub(lambda found: written(str(self.value(found[1]))), text)
+        return VARIABLE.sub(lambda found: written(str(self.value(found[1]))), text)
 
     def filled_deep(self, value: object) -> object:
         """A JSON value with every variable in its texts replaced; one that is the whole text may become a number."""
         match value:
             case str():
-                alone = _VARIABLE.fullmatch(value)
+                alone = VARIABLE.fullmatch(value)
                 return self.filled(value) if alone is None else self.value(alone[1])
             case Mapping():
                 return {name: self.filled_deep(each) for name, each in value.items()}
@@ -72,11 +72,14 @@ class Variables:
 
 def variables_of(source: UnitSource, work: UnitWork, segment: Segment) -> Variables:
     """The variables of one read: of the unit, and of the range."""
-    own: dict[str, str | int] = dict(work.variables)
-    if source.unit is not None:
-        own.setdefault(source.unit.name, work.unit)
     ranges = {each.name: range_text(source, each, segment) for each in source.params}
-    return Variables({**own, **ranges}, work.secrets)
+    return Variables({**own_values(source, work), **ranges}, work.secrets)
+
+
+def own_values(source: UnitSource, work: UnitWork) -> dict[str, str]:
+    """The variables of the unit alone; its value is one of them."""
+    named = {} if source.unit is None else {source.unit.name: work.unit}
+    return {**named, **work.variables}
 
 
 def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str | int:
@@ -101,7 +104,7 @@ def names_in(value: object) -> Iterator[str]:
     """The variables that a text, or a JSON value of any depth, uses."""
     match value:
         case str():
-            yield from _VARIABLE.findall(value)
+            yield from VARIABLE.findall(value)
         case Mapping():
             yield from (name for each in value.values() for name in names_in(each))
         case list() | tuple():

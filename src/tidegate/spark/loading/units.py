@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.errors import SchemaMismatch
 from tidegate.sink.batches import Batch
 from tidegate.sink.unit_replacing import ReplacedUnit
+from tidegate.sources.units.variables import moment_of
 from tidegate.spark.loading.frames import LoadFrame
 from tidegate.spark.loading.strategies import Plain
 from tidegate.spark.loading.target import Target
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 _ONE_FILE_EACH = {"spark.sql.files.maxPartitionBytes": "128m", "spark.sql.files.openCostInBytes": "128m"}
 """Opening a file is said to cost a whole task, so that no two files, which hold one unit each, are read into one."""
 
+_COMPARISONS = 200
+"""With thousands of them, Spark takes longer to plan the statement than to carry it out."""
+
 
 def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> LoadFrame:
-    """The rows of ``batch`` as they wait to take the place of those of ``replaced``; to be added where that is empty."""
+    """The rows of ``batch``, waiting to take the place of those of ``replaced``; to be added where that is empty."""
     return LoadFrame(session, batch, ReplaceUnits(source, tuple(replaced), f"{batch.pipeline.name}/{source.name}"))
 
 
@@ -78,11 +82,21 @@ class ReplaceUnits(Plain):
         units: dict[tuple[int, int], dict[str, None]] = {}
         for each in self.replaced:
             units.setdefault((each.low, each.high), {})[each.unit] = None
-        unit = quoted(self.source.unit_column, Dialect.SPARK)
         return " OR ".join(
-            f"(({' OR '.join(f'{unit} = {literal(value, Dialect.SPARK)}' for value in values)}) AND "
-            f"{self._inside(columns, low, high)})"
+            f"(({self._of(sorted(values))}) AND {self._inside(columns, low, high)})"
             for (low, high), values in units.items()
+        )
+
+    def _of(self, units: list[str]) -> str:
+        """The condition of some units; neighbours share a list where there are very many.
+
+        Delta compares a list by its least and its greatest value with the statistics of a file: one per list.
+        """
+        size = -(-len(units) // _COMPARISONS)
+        column = quoted(self.source.unit_column, Dialect.SPARK)
+        lists = [units[start : start + size] for start in range(0, len(units), size)]
+        return " OR ".join(
+            f"{column} IN ({', '.join(literal(each, Dialect.SPARK) for each in some)})" for some in lists
         )
 
     @property
@@ -102,9 +116,9 @@ class ReplaceUnits(Plain):
         column = quoted(self._ranged, Dialect.SPARK)
         kind = columns.field(self._ranged).type
         if kinds.is_timestamp(kind) and kind.tz is not None:
-            return _between(column, moment(low), moment(high))
+            return _between(column, moment_of(low), moment_of(high))
         if kinds.is_timestamp(kind):
-            return _local_between(column, moment(low), moment(high), self.source.timezone)
+            return _local_between(column, moment_of(low), moment_of(high), self.source.timezone)
         if kinds.is_date(kind):
             return _between(column, first_day(low, self.source.timezone), first_day(high, self.source.timezone))
         raise SchemaMismatch(
@@ -113,14 +127,9 @@ class ReplaceUnits(Plain):
         )
 
 
-def moment(milliseconds: int) -> datetime:
-    """A moment in UTC."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-
-
 def first_day(milliseconds: int, zone: str) -> date:
     """The first day that does not begin before the moment."""
-    local = moment(milliseconds).astimezone(ZoneInfo(zone))
+    local = moment_of(milliseconds).astimezone(ZoneInfo(zone))
     midnight = datetime.combine(local.date(), time(), local.tzinfo)
     return local.date() if midnight >= local else local.date() + timedelta(days=1)
 

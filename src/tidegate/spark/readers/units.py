@@ -12,16 +12,18 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.sources.jdbc_statements import JdbcStatements
 from tidegate.sources.unit_request import UnitRequest
 from tidegate.sources.units.sql import filled, values_of
+from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitWave, UnitWork
 from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import condition, filtered
+from tidegate.spark.filters import filtered
 from tidegate.spark.functions import load_function
-from tidegate.spark.loading.units import moment
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
-from tidegate.spark.readers.rows import given, unreadable, utc_session
+from tidegate.spark.readers.rows import given, unreadable, utc_session, with_instants
 from tidegate.spark.unit_frames import Segment
 from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.predicate_text import predicate
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
@@ -57,16 +59,15 @@ class JdbcUnits:
             self._columns = JdbcColumns(found, self._connection.dialect)
         pushed = fitted(_widened(source, low, high), self._columns.schema, source.timezone, source.name)
         frame = self._columns.restored(self._connection.frame(asked.rows(pushed), self._columns.fetched()))
-        rows = given(frame, self._wave.pipeline.schema, source.timezone, source.name)
-        return filtered(
-            rows, fitted(_range(source, moment(low), moment(high)), rows.schema, source.timezone, source.name)
-        )
+        timed = with_instants(frame, source.timezone)
+        inside = fitted(_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
+        return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
 
     def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
         """What is read, its variables filled."""
         if self._read.query is None:
             return self._read
-        values = values_of(self._wave.source, work, low, high)
+        values = values_of(self._wave.source, work, (low, high))
         return replace(self._read, query=filled(self._read.query, values, self._connection.dialect))
 
 
@@ -87,8 +88,8 @@ class FunctionUnits:
         found = []
         for low, high in work.segments:
             rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
-            inside = fitted(_range(source, moment(low), moment(high)), rows.schema, source.timezone, source.name)
-            found.append(Segment(low, rows, condition(inside)))
+            inside = fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
+            found.append(Segment(low, rows, predicate(inside, Dialect.SPARK)))
         return found
 
     def problem(self, error: Exception) -> TidegateError:
@@ -101,7 +102,13 @@ class FunctionUnits:
         function = load_function(self._read.function, self._said)
         options = dict(self._read.options)
         request = UnitRequest(
-            work.unit, dict(work.variables), moment(low), moment(high), self._wave.now, options, dict(work.secrets)
+            work.unit,
+            dict(work.variables),
+            moment_of(low),
+            moment_of(high),
+            self._wave.now,
+            options,
+            dict(work.secrets),
         )
         try:
             returned = function(self._session, request)
@@ -114,17 +121,19 @@ class FunctionUnits:
 
 def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
     """The rows from ``low`` up to ``high``; all of them where no column tells."""
-    if source.time_column is None or source.time is None:
+    if source.time_column is None:
         return RowFilter()
     return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
 
 
 def _widened(source: UnitSource, low: int, high: int) -> RowFilter:
     """The same, wider near a change of clocks, where local times have no order; what is too much is left out."""
-    return _range(source, moment(low) - _slack(low, source.timezone), moment(high) + _slack(high, source.timezone))
+    return _range(
+        source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
+    )
 
 
 def _slack(milliseconds: int, zone: str) -> timedelta:
-    near = moment(milliseconds)
+    near = moment_of(milliseconds)
     offsets = {(near + step).astimezone(ZoneInfo(zone)).utcoffset() for step in (-_DAY, timedelta(0), _DAY)}
     return _DAY if len(offsets) > 1 else timedelta(0)

@@ -180,6 +180,19 @@ def test_connections_and_tokens_are_shared_by_the_units_of_a_task(api: Api, tmp_
     assert len(api.to("/token")) == 1
 
 
+def test_units_with_credentials_of_their_own_do_not_pile_up_connections(api: Api, tmp_path: Path) -> None:
+    keep_surveys(api, {f"u{number}": RECORDS for number in range(12)})
+    read = surveys(api, auth=HttpAuth(AuthKind.BEARER, token=Secret("{{key}}")))
+    works = [work(f"u{number}", secrets={"key": Secret(f"canary-{number}")}) for number in range(12)]
+    given = wave(tmp_path, source(read), works)
+    with closing(Senders()) as senders:
+        fetched = [fetch(fetch_task(given), each, 0, senders) for each in works]
+        assert len(senders._open) <= 4
+        assert senders.requests == len(api.asked) == 24
+    assert [each.requests for each in fetched if isinstance(each, Fetched)] == [2] * 12
+    assert [each.headers["authorization"][-2:] for each in api.asked[-4:]] == ["10", "10", "11", "11"]
+
+
 @pytest.mark.parametrize(("slots", "wait"), [(1, 1800), (2, 3600)])
 def test_tasks_beside_each_other_share_the_rate_limit(api: Api, tmp_path: Path, slots: int, wait: int) -> None:
     given = wave(tmp_path, source(surveys(api, rate_limit=RateLimit(2, 3600))), [work("a")])

@@ -1,0 +1,105 @@
+"""How long planning work units takes, and how large their state is: ``python -m benchmarks.unit_planning``.
+
+Three layouts of the same number of work units, each planned three times: nothing was read yet; everything was read but
+the last partition; and every unit has a history of its own, so that nothing can be decided for several at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.report import alternate, machine, medians, store, table
+from tidegate.column_specs import FunctionRead
+from tidegate.planning.unit_planner import plan_units
+from tidegate.planning.unit_progress import progressed
+from tidegate.unit_specs import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
+from tidegate.watermarks.coverage import Coverage
+from tidegate.watermarks.unit_codec import decode, encode
+from tidegate.watermarks.unit_state import UnitEntry, UnitState
+from tidegate.watermarks.units import Units
+
+SIZES = (200_000, 1_000_000)
+START = datetime(2000, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def layouts(size: int) -> dict[str, tuple[int, int]]:
+    """Units and partitions of each layout."""
+    return {
+        f"200 × {size // 200:,}": (200, size // 200),
+        f"{size:,} × 1": (size, 1),
+        f"1 × {size:,}": (1, size),
+    }
+
+
+def source_of(partitions: int) -> UnitSource:
+    """A source with so many hours."""
+    end = (START + partitions * HOUR).isoformat()
+    watermark = TimeWatermark("system", TimeRange(START.isoformat(), end, allow_future=True))
+    return UnitSource("s", FunctionRead("m:f"), watermark, work=WorkUnits(partition=PartitionKind.HOURLY))
+
+
+def done_of(source: UnitSource, units: Units) -> UnitState:
+    """A state in which everything but the last partition was read."""
+    plan = plan_units("p", source, None, units, 0, START)
+    first, last = plan.partitions[0].start, plan.partitions[-1].start
+    covered: Coverage = ((first, last),) if first < last else ((first, last + 1),)
+    return replace(progressed(None, plan, []), entries=dict.fromkeys(units.values, UnitEntry(covered)))
+
+
+def apart(state: UnitState) -> UnitState:
+    """The same state, with a history of its own for each unit."""
+    entries = {
+        unit: replace(entry, coverage=((entry.coverage[0][0], entry.coverage[0][1] + number),))
+        for number, (unit, entry) in enumerate(state.entries.items())
+    }
+    return replace(state, entries=entries)
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
+    chosen = parser.parse_args()
+    rows: list[tuple[object, ...]] = []
+    sizes: list[tuple[object, ...]] = []
+    for size in chosen.sizes:
+        for name, (count, partitions) in layouts(size).items():
+            source = source_of(partitions)
+            units = Units(tuple(f"survey-{number:07}" for number in range(count)))
+            done = done_of(source, units)
+            own = apart(done)
+            states = {"nothing read": None, "all but the last": done, "each its own": own}
+
+            def planning(state: UnitState | None, source: UnitSource = source, units: Units = units) -> None:
+                plan_units("p", source, state, units, 0, START)
+
+            contenders: dict[str, Callable[[int], None]] = {
+                label: lambda _, state=state: planning(state)  # type: ignore[misc]
+                for label, state in states.items()
+            }
+            found = medians(alternate(contenders, chosen.rounds))
+            rows.append((f"{size:,}", name, *(f"{found[label]:.3f} s" for label in states)))
+            sizes.append((f"{size:,}", name, *_sizes(done), *_sizes(own)))
+    print(machine())
+    table("Planning", ("work units", "units × partitions", "nothing read", "all but the last", "each its own"), rows)
+    header = ("work units", "units × partitions", "JSON", "in the log", "each its own: JSON", "in the log")
+    table("The state", header, sizes)
+    store("unit_planning", {"planning": rows, "state": sizes})
+
+
+def _sizes(state: UnitState) -> tuple[str, str]:
+    text = json.dumps(encode(state), separators=(",", ":"))
+    assert decode(json.loads(text)).entries == state.entries
+    return f"{len(text) / 1000:,.1f} KB", f"{len(base64.b64encode(zlib.compress(text.encode(), 6))) / 1000:,.1f} KB"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Runs over work units from end to end: a real server, a real table, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.unit_lake import SurveyLake, survey_lake
+from tidegate.observe import events
+from tidegate.runs.unit_place import open_unit_place
+from tidegate.watermarks.unit_state import UnitState
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[SurveyLake]:
+    with survey_lake(tmp_path, source_settings={"grace_period_days": 3}) as found:
+        yield found
+
+
+def state_of(lake: SurveyLake) -> UnitState:
+    project = lake.project
+    (pipeline,) = project.pipelines
+    place = open_unit_place(project, pipeline, pipeline.unit_sources[0])
+    state = place.state_of(place.open(read_only=True))
+    assert state is not None
+    return state
+
+
+def test_months_are_read_once_and_their_last_days_again(lake: SurveyLake) -> None:
+    lake.arrive("a", "01-05", "02-18", "02-20")
+    lake.arrive("b", "01-31")
+    first = lake.ran("02-21")
+    assert (first.rows, first.work_units, first.commits) == (4, 6, 1)
+    lake.asked()
+    lake.arrive("a", "02-19", "02-21")
+    lake.arrive("c", "02-18")
+    second = lake.ran("02-22")
+    assert lake.asked() == [
+        *(f"{unit} 2020-02-18 2020-02-19" for unit in "abc"),
+        *(f"{unit} 2020-02-19 2020-02-22" for unit in "abc"),
+    ]
+    assert (second.rows, second.work_units) == (5, 3)
+    lake.assert_exactly_once()
+    assert dict(second.skipped) == {"done": 3}
+
+
+def test_a_failed_unit_blocks_no_other_and_is_read_whole_next_time(lake: SurveyLake) -> None:
+    lake.arrive("a", "01-05", "02-20")
+    lake.arrive("b", "01-06", "02-20")
+    lake.broken = {"b@2020-01-01"}
+    report = lake.run("02-21").sources[0]
+    assert (report.work_units, report.rows, report.error) == (5, 3, None)
+    (failed,) = report.failed_units
+    assert (failed.unit, failed.start, failed.failures) == ("b", "2020-01-01T00:00:00Z", 1)
+    assert "400" in failed.reason
+    assert list(state_of(lake).failures) == [("b", 1577836800000)]
+    lake.broken = set()
+    lake.asked()
+    lake.ran("02-21")
+    assert "b 2020-01-01 2020-01-29" in lake.asked()
+    assert not state_of(lake).failures
+    lake.assert_exactly_once()
+
+
+def test_nothing_is_committed_where_nothing_is_new(lake: SurveyLake) -> None:
+    lake.source_settings = {}
+    lake.arrive("a", "01-05")
+    assert lake.ran("02-21").commits == 1
+    again = lake.ran("02-21")
+    assert (again.commits, again.rows, again.state) == (0, 0, "Idle")
+    assert dict(again.skipped) == {"done": 3, "up_to_date": 3}
+
+
+def test_rows_deleted_at_the_source_within_the_grace_period_are_gone(lake: SurveyLake) -> None:
+    lake.arrive("a", "02-10", "02-20")
+    lake.ran("02-21")
+    lake.records["a"].pop()
+    lake.ran("02-22")
+    lake.assert_exactly_once()
+    assert len(lake.ids()) == 1
+
+
+def test_a_server_that_fails_again_and_again_is_left_alone(lake: SurveyLake) -> None:
+    lake.work_unit = {"breaker_failures": 2, "group_units": 1}
+    lake.broken = {"a", "b", "c"}
+    report = lake.run("02-21").sources[0]
+    assert len(report.failed_units) == 2
+    assert dict(report.skipped)["breaker"] == 4
+    assert any("left for the next run" in each.text for each in lake.seen if isinstance(each, events.Notice))
+    lake.broken = set()
+    assert lake.ran("02-21").work_units == 6
+
+
+def test_too_few_records_are_a_failure_or_wait(lake: SurveyLake) -> None:
+    lake.units = "a"
+    lake.work_unit = {"min_records": 1, "partition": "daily"}
+    lake.begin = "2020-01-01"
+    lake.arrive("a", "01-01")
+    report = lake.run("01-03").sources[0]
+    assert [each.start[:10] for each in report.failed_units] == ["2020-01-02"]
+    lake.work_unit = {"min_records": 1, "partition": "daily", "min_records_after": "P2D"}
+    report = lake.run("01-04").sources[0]
+    assert not report.failed_units
+    assert dict(report.skipped)["thin"] == 2
+    lake.arrive("a", "01-02", "01-03")
+    assert lake.ran("01-04").work_units >= 2
+    lake.assert_exactly_once()
+
+
+def test_what_the_server_does_not_know_is_retired_when_asked_so(lake: SurveyLake) -> None:
+    del lake.api.routes["/surveys/b/responses"]
+    lake.arrive("a", "01-05")
+    report = lake.run("02-21").sources[0]
+    assert {each.unit for each in report.failed_units} == {"b"}
+    lake.work_unit = {"not_found": "empty"}
+    assert lake.ran("02-21").work_units == 2 + 2
+    lake.work_unit = {"not_found": "retire"}
+    lake.ran("02-22")
+    assert set(state_of(lake).retired) == {"b"}
+    lake.asked()
+    lake.ran("02-23")
+    assert not [each for each in lake.asked() if each.startswith("b")]
+
+
+def test_other_partitions_stop_with_an_explanation_and_can_be_accepted(lake: SurveyLake) -> None:
+    lake.arrive("a", "01-05", "02-20")
+    lake.ran("02-21")
+    lake.work_unit = {"partition": "weekly"}
+    report = lake.run("02-22")
+    assert "--accept-new-partitions" in (report.sources[0].error or "")
+    lake.arrive("a", "02-22")
+    assert lake.run("02-23", accept=True).ok
+    lake.assert_exactly_once()
+    assert lake.run("02-24").ok
+
+
+def test_the_first_run_without_rows_saves_what_it_read(lake: SurveyLake) -> None:
+    assert lake.ran("02-21").commits == 1
+    lake.asked()
+    lake.ran("02-21")
+    assert all(each.split()[1] >= "2020-02-18" for each in lake.asked())
+
+
+def test_work_units_without_rows_are_saved_before_any_column_is_known(lake: SurveyLake) -> None:
+    """Otherwise a run with a limit would read the same empty months for ever."""
+    lake.schema = {}
+    lake.work_unit = {"parallelism_max": 3}
+    lake.arrive("b", "02-05")
+    assert [lake.ran("02-21").work_units for _ in range(2)] == [3, 3]
+    lake.assert_exactly_once()

@@ -1,0 +1,95 @@
+"""Variables: what they stand for, where they are found, and that none is left open or shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tidegate.column_specs import HttpRead
+from tidegate.errors import SourceError
+from tidegate.locations import Secret
+from tidegate.sources.units.variables import Variables, names_in, range_text, sent, variables_of
+from tidegate.sources.units.work import UnitWork
+from tidegate.unit_specs import Bounding, RangeParam, UnitSource, UnitWatermark
+
+READ = HttpRead("https://a.example")
+LOW = int(datetime(2026, 2, 21, 10, 37, 42, 123000, tzinfo=UTC).timestamp() * 1000)
+HIGH = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("format", "zone", "text"),
+    [
+        ("iso", None, "2026-02-21T10:37:42.123000+00:00"),
+        ("iso", "Asia/Tokyo", "2026-02-21T19:37:42.123000+09:00"),
+        ("date", None, "2026-02-21"),
+        ("date", "Pacific/Auckland", "2026-02-21"),
+        ("datetime", "Asia/Tokyo", "2026-02-21 19:37:42"),
+        ("datetime_ms", None, "2026-02-21 10:37:42.123"),
+        ("timestamp", "Asia/Tokyo", LOW // 1000),
+        ("timestamp_ms", None, LOW),
+        ("%Y/%m/%d/%H", "Asia/Tokyo", "2026/02/21/19"),
+    ],
+)
+def test_bounds_are_written_in_every_format(format: str, zone: str | None, text: str | int) -> None:
+    param = RangeParam("p", Bounding.LOW, format, zone)
+    assert range_text(UnitSource("s", READ), param, (LOW, HIGH)) == text
+    if zone is not None:
+        same = UnitSource("s", READ, timezone=zone)
+        assert range_text(same, RangeParam("p", Bounding.LOW, format), (LOW, HIGH)) == text
+
+
+def test_the_upper_bound_is_rounded_up_only_where_a_column_leaves_out_the_rest() -> None:
+    upper = RangeParam("until", Bounding.HIGH, "date")
+    plain, timed = UnitSource("s", READ), UnitSource("s", READ, time_column="at")
+    assert [range_text(each, upper, (0, LOW)) for each in (plain, timed)] == ["2026-02-21", "2026-02-22"]
+    assert [range_text(each, upper, (0, HIGH)) for each in (plain, timed)] == ["2026-03-01", "2026-03-01"]
+
+
+def test_ranges_that_follow_each_other_do_so_in_any_format() -> None:
+    source = UnitSource("s", READ)
+    params = [RangeParam("p", bound, "date") for bound in (Bounding.LOW, Bounding.HIGH)]
+    first, second = (0, LOW), (LOW, HIGH)
+    assert range_text(source, params[1], first) == range_text(source, params[0], second)
+
+
+def test_the_variables_of_a_unit() -> None:
+    source = UnitSource(
+        "s",
+        READ,
+        unit=UnitWatermark("id"),
+        params=(RangeParam("day", Bounding.LOW, "date"), RangeParam("to", Bounding.HIGH)),
+    )
+    work = UnitWork("u1", 0, ((LOW, HIGH),), {"region": "eu"}, {"key": Secret("canary")})
+    found = variables_of(source, work, (LOW, HIGH))
+    assert found.filled("{{id}}/{{ region }}/{{day}}/{{key}}{}{x}") == "u1/eu/2026-02-21/canary{}{x}"
+    assert "canary" not in repr(found)
+    assert sent(source, found, ["day"]) == (("to", "2026-03-01T00:00:00+00:00"),)
+
+
+def test_a_variable_without_a_value_is_named_with_those_that_have_one() -> None:
+    known = Variables({"b": 1}, {"a": Secret("canary")})
+    with pytest.raises(SourceError, match=r"\{\{c\}\} has no value; known are: a, b") as caught:
+        known.filled("x{{ c }}")
+    assert "canary" not in str(caught.value)
+    with pytest.raises(SourceError, match="known are: none"):
+        Variables().filled_deep({"a": [{"b": "{{}}"}]})
+
+
+def test_values_are_not_looked_at_again() -> None:
+    assert Variables({"a": "{{b}}", "b": "x"}).filled("{{a}}") == "{{b}}"
+
+
+def test_numbers_stay_numbers_where_they_stand_alone() -> None:
+    filled = Variables({"n": 5, "t": "x"}).filled_deep({"a": ["{{n}}", "{{n}}!", "{{t}}", 1, None, True]})
+    assert filled == {"a": [5, "5!", "x", 1, None, True]}
+
+
+def test_every_use_is_found() -> None:
+    assert list(names_in({"a": ["x{{b}}{{ c }}"], "d": {"e": "{{f}}"}, "g": 1})) == ["b", "c", "f"]
+
+
+def test_secrets_are_hidden_in_every_form_the_longest_first() -> None:
+    known = Variables(secrets={"a": Secret("pass"), "b": Secret("pass word/1"), "c": Secret("")})
+    assert known.hidden("pass word/1, pass%20word%2F1, pass%20word/1, pass") == "***, ***, ***, ***"

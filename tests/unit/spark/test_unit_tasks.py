@@ -1,0 +1,97 @@
+"""How work units are dealt to tasks, and what happens where Spark gives up on one; no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidegate.column_specs import HttpRead, RateLimit
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.locations import Location
+from tidegate.sources.units.work import UnitFailure
+from tidegate.spark.unit_tasks import Item, Jobs, dealt, fetch_slots
+from tidegate.unit_specs import FileFormat, FileRead, UnitSource
+
+DEAD = "dead"
+
+
+class Session:
+    """Runs what ``mapInArrow`` is given in this process, a task at a time; ``jobs`` has the number of tasks of each."""
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+
+    def range(self, start: int, end: int, step: int, parts: int) -> Session:
+        self.jobs.append(parts)
+        self._tasks = [pa.record_batch({"id": [number]}) for number in range(start, end, step)]
+        return self
+
+    def mapInArrow(self, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str) -> Session:  # noqa: N802  # as Spark calls it
+        self._work = work
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        return [row for task in self._tasks for batch in self._work(iter([task])) for row in batch.to_pylist()]
+
+
+def act(needs: str, items: Sequence[Item]) -> Iterator[Item]:
+    """What a task does here; one of its items ends the worker."""
+    for number, item in items:
+        if item == DEAD:
+            raise RuntimeError("Python worker exited unexpectedly (crashed)")
+        yield number, f"{needs} {item}"
+
+
+def jobs(session: Session, *, stopped: bool = False) -> Jobs:
+    return Jobs(session, lambda: stopped)  # type: ignore[arg-type]  # as much of a session as is used
+
+
+def test_items_are_dealt_in_turn() -> None:
+    assert dealt([(number, "") for number in range(5)], 2) == [[(0, ""), (2, ""), (4, "")], [(1, ""), (3, "")]]
+    assert dealt([(0, "")], 6) == [[(0, "")]]
+    session = Session()
+    done = jobs(session).done(act, "read", list(enumerate("abcde")), 2)
+    assert (done[1], sorted(done), session.jobs) == ("read b", [0, 1, 2, 3, 4], [2])
+
+
+def test_a_unit_that_ends_its_worker_fails_alone() -> None:
+    session = Session()
+    done = jobs(session).done(act, "read", [(0, "a"), (1, DEAD), (2, "c")], 2)
+    assert (done[0], done[2]) == ("read a", "read c")
+    assert done[1] == UnitFailure(
+        "Spark gave up on a task: a Python worker died (out of memory, or killed)",
+        "nothing of this work unit is kept; it runs again next time",
+    )
+    assert session.jobs == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("items", [[(0, DEAD)], [(0, DEAD), (1, DEAD)]])
+def test_where_none_could_be_tried_the_wave_fails(items: list[Item]) -> None:
+    with pytest.raises(TidegateError, match="Spark gave up on a task"):
+        jobs(Session()).done(act, "read", items, 2)
+
+
+def test_a_stopped_run_tries_nothing_again() -> None:
+    session = Session()
+    with pytest.raises(RunStopped):
+        jobs(session, stopped=True).done(act, "read", [(0, "a"), (1, DEAD)], 2)
+    assert session.jobs == [2]
+
+
+@pytest.mark.parametrize(
+    ("read", "works", "slots"),
+    [
+        (HttpRead("http://h"), 100, 12),
+        (HttpRead("http://h"), 5, 5),
+        (HttpRead("http://h", parallelism=2), 100, 2),
+        (HttpRead("http://h", rate_limit=RateLimit(100)), 100, 4),
+        (HttpRead("http://h", rate_limit=RateLimit(2, 60.0)), 100, 2),
+        (FileRead(FileFormat.CSV, http=HttpRead("http://h", rate_limit=RateLimit(1))), 100, 1),
+        (FileRead(FileFormat.CSV, location=Location("s3://b/x")), 100, 12),
+    ],
+)
+def test_tasks_are_few_and_keep_the_rate_limit(read: HttpRead | FileRead, works: int, slots: int) -> None:
+    assert fetch_slots(UnitSource("s", read), works, cores=4) == slots
