@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from tidegate.config.column_checks import pipeline_problems, table_or_query_problems
 from tidegate.config.http_checks import request_problems
 from tidegate.config.load_checks import key_problems
+from tidegate.config.notes import NOT_FOR_FILES
 from tidegate.config.problems import Problem, looks_secret, nearest, problem, sentence
 from tidegate.config.source_kinds import is_of_units
 from tidegate.config.tree import Block, Node, Scalar
@@ -32,15 +33,7 @@ from tidegate.unit_specs import SEGMENT_COLUMN, UNIT_COLUMN
 Path = tuple[str, ...]
 _PERIODS = ("grace_period", "abstinent_period")
 _REQUEST_KEYS = ("path", "method", "headers", "body", "idempotent", "parallelism", "max_response_mb")
-_OF_OTHER_LOADS = (
-    "replace_by_watermark",
-    "max_delete_fraction",
-    "allow_empty_window",
-    "deduplicate",
-    "window_columns",
-    "scd2_effective_column",
-    "scd2_attributes",
-)
+_OF_OTHER_LOADS = tuple(key for key in NOT_FOR_FILES["sink"] if key not in ("merge_keys", "tie_break"))
 _TIMES = ("timestamp", "date")
 
 
