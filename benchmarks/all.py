@@ -20,6 +20,7 @@ NAMES = (
     "jdbc",
     "merge",
     "delta_increment",
+    "units",
     "commands",
 )
 QUICK = ("throughput", "idle_poll", "memory", "decode")

@@ -51,6 +51,7 @@ KEY = SourceKey("answers", "api")
 RECORDS = 20
 UNITS = 1000
 PARTITIONS = 10
+TASKS = 16
 DAY = 86_400_000
 
 
@@ -92,7 +93,7 @@ def plain_loop(url: str, count: int, _turn: int) -> None:
 
 def nothing(session: SparkSession, count: int, _turn: int) -> None:
     """A job of so many tasks that do nothing."""
-    session.range(0, count, 1, count).mapInArrow(iter, "id bigint").collect()
+    session.range(0, count, 1, count).mapInArrow(lambda batches: batches, "id bigint").collect()
 
 
 def through_spark(session: SparkSession, folder: Path, url: str, count: int, turn: int) -> None:
@@ -107,10 +108,10 @@ def through_spark(session: SparkSession, folder: Path, url: str, count: int, tur
     assert all(isinstance(each, UnitWritten) and each.rows == RECORDS for each in done.results)
 
 
-def answers(session: SparkSession, size: int, share: int = 1) -> DataFrame:
-    """Rows of a thousand units, each in one task; with ``share`` only every so-manieth unit."""
+def answers(session: SparkSession, size: int, share: int = 1, tasks: int | None = None) -> DataFrame:
+    """Rows of a thousand units, or of every so-manieth of them; each by a task of its own, unless that is said."""
     each = size // UNITS
-    return session.range(0, UNITS, share, UNITS // share).selectExpr(
+    return session.range(0, UNITS, share, tasks or UNITS // share).selectExpr(
         "concat('unit-', lpad(id, 6, '0')) as _tidegate_unit",
         "timestamp '1970-01-01' as _tidegate_segment",
         f"id % {PARTITIONS} as part",
@@ -145,8 +146,9 @@ def replaced_units(session: SparkSession, table: Path, size: int) -> None:
 
 
 def rewritten(session: SparkSession, table: Path, size: int, *, whole: bool) -> None:
-    """The partition of these units, or everything, computed again and overwritten by Spark."""
-    writer = answers(session, size).where("true" if whole else "part = 0").write.format("delta").mode("overwrite")
+    """The partition of these units, or everything, computed again and overwritten by Spark, in files of its own."""
+    rows = answers(session, size, 1 if whole else PARTITIONS, TASKS)
+    writer = rows.write.format("delta").mode("overwrite")
     (writer if whole else writer.option("replaceWhere", "part = 0")).save(str(table))
 
 

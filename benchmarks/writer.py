@@ -256,7 +256,7 @@ def main() -> None:
     shown = [(f"{values:,}", f"{seconds:.1f}", peak, files) for values, seconds, peak, files in peaks]
     report.table("Partition values in one source, row groups of 32 MiB", ("values", "s", "peak MiB", "files"), shown)
     size = 32 if chosen.quick else 400
-    report.table(f"Upload of {size} MiB", ("way", "s", "times as fast"), uploads(size, rounds))
+    report.table(f"Upload of {size} MiB", ("way", "s", "times as fast"), uploads(size, min(rounds, 2)))
     report.store("writer", {"against_spark": lines, "codecs": by_codec, "peaks": shown})
 
 

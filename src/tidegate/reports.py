@@ -69,6 +69,22 @@ class FailedUnit(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkProgress(Report):
+    """The work units of a source: ``done``, ``open`` (they run, or wait for their turn), ``failed`` when tried last.
+
+    ``retired`` are not asked for any more, ``unfinished`` ones are not caught up. ``next_eligible`` is from when on
+    one may run again, where none does now.
+    """
+
+    done: int = 0
+    open: int = 0
+    failed: int = 0
+    retired: int = 0
+    unfinished: int = 0
+    next_eligible: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePlan(Report):
     """What a run would do for one source; ``notes`` are about table and lane, the plan has its own.
 
@@ -138,7 +154,7 @@ class SourceStatus(Report):
     nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
     ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
     ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
-    one by one.
+    one by one. ``work_units`` tells how far the work units of a source are that has such.
     """
 
     pipeline: str
@@ -161,17 +177,21 @@ class SourceStatus(Report):
     open_letters: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
-    tracking: Literal["watermark", "set", "columns"] = "watermark"
+    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
     remembered: int = 0
     pending_units: int = 0
     pending_files: int = 0
     pending_seconds: float | None = None
     state_files: int = 0
+    work_units: WorkProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkView(Report):
-    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one."""
+    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one.
+
+    Of a source of work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow.
+    """
 
     pipeline: str
     source: str
@@ -183,8 +203,10 @@ class WatermarkView(Report):
     sealed: Mapping[str, Any]
     last_committed_file: str | None
     updated: datetime | None
-    tracking: Literal["watermark", "set", "columns"] = "watermark"
+    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
     remembered: int = 0
+    failed_units: tuple[FailedUnit, ...] = ()
+    retired: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

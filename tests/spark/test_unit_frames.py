@@ -130,6 +130,19 @@ def test_a_table_is_asked_for_the_range_in_the_zone_of_the_source(
     assert any("\"at\" >= TIMESTAMP '2026-03-01 09:00:00'" in each for each in postgres.statements()[before:])
 
 
+def test_a_local_time_that_clocks_show_twice_belongs_to_one_range(
+    spark: SparkSession, database: JdbcRead, tmp_path: Path
+) -> None:
+    """Half past two of that night is read as the first one, in the hour that has it, and in no other."""
+    read = replace(database, query="select 9 as id, timestamp '2026-10-25 02:30:00' as at")
+    source = UnitSource("db", read, time_column="at", timezone="Europe/Berlin")
+    hours = [ms(datetime(2026, 10, 25, hour, tzinfo=UTC)) for hour in (0, 1, 2)]
+    works = [UnitWork("", low, ((low, high),)) for low, high in pairwise(hours)]
+    first, second = carry_out(spark, wave(tmp_path, source, *works), lambda: False).results
+    assert [row["at"] for row in rows(tmp_path, first)] == [datetime(2026, 10, 25, 0, 30, tzinfo=UTC)]
+    assert second == UnitWritten()
+
+
 CALLS: list[UnitRequest] = []
 
 

@@ -15,6 +15,7 @@ from tidegate.api.running import run
 from tidegate.api.schemas import diff_schema, infer_schema, replace_schema, show_schema
 from tidegate.api.staging import adopt_files, commit
 from tidegate.api.tables import checkpoint_table, optimize_table, vacuum_table, widen_table
+from tidegate.api.units import reset_units, retry_units, unit, units
 from tidegate.api.watermarks import reset_watermark, set_watermark, show_watermarks, watermark_history
 
 __all__ = [
@@ -44,14 +45,18 @@ __all__ = [
     "replace_schema",
     "replay",
     "replay_range",
+    "reset_units",
     "reset_watermark",
     "retry_letters",
+    "retry_units",
     "run",
     "serve",
     "set_watermark",
     "show_schema",
     "show_watermarks",
     "status",
+    "unit",
+    "units",
     "vacuum_table",
     "watermark_history",
     "widen_table",

@@ -6,26 +6,35 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidegate.api.opening import Config, load, open_column_places, open_places
+from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
 from tidegate.column_reports import ColumnSourcePlan
 from tidegate.errors import ConfigError
 from tidegate.reports import Check, SourcePlan, SourceStatus
+from tidegate.unit_reports import UnitSourcePlan
 
 
 def plan(
-    config: Config, pipeline: str | None = None, *, now: datetime | None = None
-) -> tuple[SourcePlan | ColumnSourcePlan, ...]:
-    """What a run would read, per source, and why everything else is skipped. Touches nothing."""
+    config: Config, pipeline: str | None = None, *, now: datetime | None = None, accept_new_partitions: bool = False
+) -> tuple[SourcePlan | ColumnSourcePlan | UnitSourcePlan, ...]:
+    """What a run would read at ``now``, per source, and why everything else is skipped. Touches nothing.
+
+    ``accept_new_partitions`` plans work units although their partitions are others than those that were read.
+    """
     from tidegate.runs.looking import planned
 
     moment = now or datetime.now(UTC)
     project = load(config, pipeline=pipeline)
-    files = tuple(planned(place, moment) for place in open_places(project, pipeline))
-    if not any(each.column_sources for each in project.pipelines):
-        return files
-    from tidegate.runs.column_looking import planned_columns
+    plans: list[SourcePlan | ColumnSourcePlan | UnitSourcePlan] = []
+    plans += [planned(place, moment) for place in open_places(project, pipeline)]
+    if columns := open_column_places(project, pipeline):
+        from tidegate.runs.column_looking import planned_columns
 
-    return (*files, *(planned_columns(place, moment) for place in open_column_places(project, pipeline)))
+        plans += [planned_columns(place, moment) for place in columns]
+    if units := open_unit_places(project, pipeline):
+        from tidegate.runs.unit_looking import planned_units
+
+        plans += [planned_units(place, moment, accept_new_partitions=accept_new_partitions) for place in units]
+    return tuple(plans)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -34,12 +43,16 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
 
     now = datetime.now(UTC)
     project = load(config, pipeline=pipeline)
-    files = tuple(status_of(place, now) for place in open_places(project, pipeline))
-    if not any(each.column_sources for each in project.pipelines):
-        return files
-    from tidegate.runs.column_looking import column_status
+    statuses = [status_of(place, now) for place in open_places(project, pipeline)]
+    if columns := open_column_places(project, pipeline):
+        from tidegate.runs.column_looking import column_status
 
-    return (*files, *(column_status(place, now) for place in open_column_places(project, pipeline)))
+        statuses += [column_status(place, now) for place in columns]
+    if units := open_unit_places(project, pipeline):
+        from tidegate.runs.unit_looking import unit_status
+
+        statuses += [unit_status(place, now) for place in units]
+    return tuple(statuses)
 
 
 def serve(
@@ -83,9 +96,12 @@ def doctor(config: Config | None = None) -> tuple[Check, ...]:
         problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
         return (*checks, *problems)
     checks = (*checks, *examine_project(project, open_places(project, None)))
-    columns = open_column_places(project, None)
-    if not columns:
-        return checks
-    from tidegate.runs.column_examining import examine_columns
+    if columns := open_column_places(project, None):
+        from tidegate.runs.column_examining import examine_columns
 
-    return (*checks, *examine_columns(columns))
+        checks = (*checks, *examine_columns(columns))
+    if units := open_unit_places(project, None):
+        from tidegate.runs.unit_examining import examine_units
+
+        checks = (*checks, *examine_units(units))
+    return checks

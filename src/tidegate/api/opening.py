@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.lanes import Lane
     from tidegate.runs.place import Place
+    from tidegate.runs.unit_place import UnitPlace
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -85,31 +86,76 @@ def column_place_named(project: ProjectSpec, name: str, source: str | None) -> C
     raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
 
 
+def open_unit_places(
+    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
+) -> tuple[UnitPlace, ...]:
+    """The sources of work units of the pipeline that is named, or of all."""
+    chosen = [
+        (pipeline, each)
+        for pipeline in pipelines_of(project, name)
+        for each in pipeline.unit_sources
+        if source in (None, each.name)
+    ]
+    if not chosen:
+        return ()
+    from tidegate.runs.unit_place import open_unit_place
+
+    return tuple(open_unit_place(project, pipeline, each, emit) for pipeline, each in chosen)
+
+
+def other_places(
+    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
+) -> tuple[ColumnPlace | UnitPlace, ...]:
+    """The sources that are no folders of files, of the pipeline that is named, or of all."""
+    return (*open_column_places(project, name, source, emit), *open_unit_places(project, name, source, emit))
+
+
+def unit_place_named(project: ProjectSpec, name: str, source: str | None) -> UnitPlace:
+    """The source of work units that is meant; several want a name."""
+    found = open_unit_places(project, name, source)
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.unit_sources)
+    if found:
+        raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
+    if not known:
+        raise ConfigError(
+            (f"pipeline {name!r} has no work units; allowed here: a source with a time or unit watermark",)
+        )
+    raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
+
+
+def refuse_units(project: ProjectSpec, pipeline: str, instead: str) -> None:
+    """:class:`ConfigError` where a pipeline has work units, with the command for them."""
+    if any(each.unit_sources for each in pipelines_of(project, pipeline)):
+        raise ConfigError((f"pipeline {pipeline!r} has work units; for those there is `tidegate units {instead}`",))
+
+
 def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
     """The sources of one pipeline, or the one that is named."""
     from tidegate.runs.looking import places_named
 
     project = load(config, pipeline=pipeline)
-    refuse_columns(project, pipeline)
+    refuse_others(project, pipeline)
     return places_named(open_places(project, pipeline), source)
 
 
-def refuse_columns(project: ProjectSpec, pipeline: str) -> None:
+def refuse_others(project: ProjectSpec, pipeline: str) -> None:
     """:class:`ConfigError` where a pipeline has no files to be asked about."""
-    if any(each.column_sources for each in pipelines_of(project, pipeline)):
-        raise ConfigError(
-            (f"pipeline {pipeline!r} is followed by columns; allowed here: a pipeline whose source is files",)
-        )
+    for each in pipelines_of(project, pipeline):
+        how = "is followed by columns" if each.column_sources else "has work units" if each.unit_sources else ""
+        if how:
+            raise ConfigError((f"pipeline {pipeline!r} {how}; allowed here: a pipeline whose source is files",))
 
 
 def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
-    """The pipelines whose tables can have staged files: runs over column sources commit by themselves."""
+    """The pipelines whose tables can have staged files: runs over other sources commit by themselves."""
     chosen = pipelines_of(project, pipeline)
     tables = {each.sink.table.uri for each in project.pipelines if each.sources}
     found = tuple(each for each in chosen if each.sink.table.uri in tables)
     if not found:
         named = ", ".join(each.name for each in chosen)
-        raise ConfigError((f"nothing can be staged by {named}: runs over sources that are followed by columns commit",))
+        raise ConfigError((f"nothing can be staged by {named}: runs over sources that are no files commit",))
     return found
 
 

@@ -12,11 +12,12 @@ from tidegate.api.opening import (
     Config,
     agreed,
     load,
-    open_column_places,
     open_places,
+    other_places,
     pipelines_of,
     places_of,
-    refuse_columns,
+    refuse_others,
+    refuse_units,
     spark_lane,
 )
 from tidegate.corrections import ReplayReport
@@ -25,6 +26,8 @@ from tidegate.reports import Adoption, Check
 
 if TYPE_CHECKING:
     from tidegate.comparisons import ReconcileReport
+    from tidegate.runs.column_place import ColumnPlace
+    from tidegate.runs.unit_place import UnitPlace
 
 
 def recover(
@@ -38,10 +41,11 @@ def recover(
     from tidegate.runs.recovering import recover as recover_place
 
     project = load(config, pipeline=pipeline)
-    if columns := open_column_places(project, pipeline, source):
+    others = other_places(project, pipeline, source)
+    if others:
         from tidegate.runs.column_recovering import recover_columns
 
-        return tuple(check for place in columns for check in recover_columns(place, accept))
+        return tuple(check for place in others for check in recover_columns(place, accept))
     places = places_of(project, pipeline, source)
     return tuple(check for place in places for check in recover_place(place, accept))
 
@@ -63,7 +67,6 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
-    from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.looking import places_named
     from tidegate.runs.place import Place
     from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
@@ -73,15 +76,16 @@ def reconcile(
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
     names = {each.name for each in pipelines_of(project, pipeline)}
-    every, every_column = open_places(project, None, emit), open_column_places(project, None, emit=emit)
-    known: list[Place | ColumnPlace] = [*every, *every_column]
+    every = open_places(project, None, emit)
+    others = other_places(project, None, emit=emit)
+    known: list[Place | ColumnPlace | UnitPlace] = [*every, *others]
     chosen = places_named([each for each in known if each.pipeline.name in names], source)
     places = tuple(each for each in chosen if isinstance(each, Place))
-    columns = tuple(each for each in chosen if isinstance(each, ColumnPlace))
+    asked = tuple(each for each in chosen if not isinstance(each, Place))
     spark = spark_lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
     with spark as lane, stops_on_signals(flag):
         wanted = Wanted(lane, clean, age)
-        return Reconciling(places, every, wanted, emit, flag, columns=columns, column_neighbours=every_column).all()
+        return Reconciling(places, every, wanted, emit, flag, others=asked, other_neighbours=others).all()
 
 
 def adopt(
@@ -133,7 +137,8 @@ def replay(
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
     project = load(config)
-    refuse_columns(project, pipeline)
+    refuse_units(project, pipeline, "reset")
+    refuse_others(project, pipeline)
     place = place_named(open_places(project, pipeline), source)
     with spark_lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
         carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)

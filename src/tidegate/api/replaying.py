@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, agreed, column_place_named, load, spark_lane
+from tidegate.api.opening import Config, agreed, column_place_named, load, refuse_units, spark_lane
 from tidegate.column_specs import Value
 from tidegate.errors import ConfigError
 from tidegate.locations import Location
@@ -51,6 +51,7 @@ def replay_range(
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
+    refuse_units(project, pipeline, "reset")
     place = column_place_named(project, pipeline, source)
     if place is None:
         raise ConfigError((f"pipeline {pipeline!r} reads files; a range is for sources that are followed by columns",))

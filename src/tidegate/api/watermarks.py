@@ -12,7 +12,10 @@ from tidegate.api.opening import (
     load,
     open_column_places,
     open_places,
+    open_unit_places,
+    other_places,
     places_of,
+    refuse_units,
 )
 from tidegate.corrections import WatermarkMove
 from tidegate.errors import TidegateError
@@ -23,6 +26,10 @@ from tidegate.reports import WatermarkView
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
     """The recorded state of a pipeline's sources, in full."""
     project = load(config, pipeline=pipeline)
+    if units := open_unit_places(project, pipeline, source):
+        from tidegate.runs.unit_looking import unit_watermark
+
+        return tuple(unit_watermark(place) for place in units)
     if columns := open_column_places(project, pipeline, source):
         from tidegate.runs.column_looking import column_watermark
 
@@ -39,7 +46,7 @@ def watermark_history(
     from tidegate.runs.ledger import history_of
 
     project = load(config, pipeline=pipeline)
-    places = open_column_places(project, pipeline, source) or places_of(project, pipeline, source)
+    places = other_places(project, pipeline, source) or places_of(project, pipeline, source)
     return tuple(history_of(place, limit) for place in places)
 
 
@@ -64,6 +71,7 @@ def set_watermark(
     from tidegate.runs.moving import move_watermark, target_of
 
     project = load(config, pipeline=pipeline)
+    refuse_units(project, pipeline, "reset|retry")
     columns = column_place_named(project, pipeline, source)
     if (columns is None) != (values is None) or (columns is None) == (to is None):
         wanted = "the path of a file (to)" if columns is None else "values of its watermark columns (values)"
@@ -89,6 +97,7 @@ def reset_watermark(
     from tidegate.runs.moving import Target, move_watermark
 
     project = load(config, pipeline=pipeline)
+    refuse_units(project, pipeline, "reset|retry")
     columns = column_place_named(project, pipeline, source)
     if columns is not None:
         if partition is not None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.invocation import Invocation, Mode, print_json
+from tidegate.cli.invocation import Invocation, Mode, print_json, width
+from tidegate.cli.moments import Moment
 from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 from tidegate.cli.problems import INTERRUPTED
 
@@ -24,25 +26,39 @@ if TYPE_CHECKING:
     examples=[
         "tidegate plan pipelines.yml",
         "tidegate plan pipelines.yml -p events",
+        "tidegate plan pipelines.yml -p responses --at 2026-03-02T06:00:00Z",
         "tidegate plan pipelines.yml --json | jq '.plans[].plan.list_requests'",
     ],
 )
 @config_argument
 @pipeline_option()
+@click.option("--at", metavar="MOMENT", type=Moment(), help="What would be read then (default: now), as of today.")
+@click.option(
+    "--accept-new-partitions",
+    is_flag=True,
+    help="Plan work units although they are cut in another way than those that were read.",
+)
 @json_option
 @click.pass_obj
-def plan(invocation: Invocation, config: Path, pipeline: str | None, as_json: bool) -> None:
+def plan(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str | None,
+    at: datetime | None,
+    accept_new_partitions: bool,
+    as_json: bool,
+) -> None:
     """Show what a run would read.
 
     Lists the sources of the YAML file CONFIG above their watermarks, and says why what is skipped is skipped.
     Touches nothing.
     """
-    plans = invocation.functions().plan(config, pipeline)
+    plans = invocation.functions().plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
     if as_json:
         return print_json({"plans": [each.to_json() for each in plans]})
     from tidegate.cli.plan_view import render_plan
 
-    return invocation.show(render_plan(plans))
+    return invocation.show(render_plan(plans, width()))
 
 
 @click.command(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.corrections import FileSet, ReplayReport, WatermarkMove
 from tidegate.observe.wording import count, duration, size
+from tidegate.unit_reports import UnitsMove
 
 _COLUMNS = (Column("what becomes of them"), Column("files", right=True), Column("size", right=True), Column("such as"))
 
@@ -40,7 +41,7 @@ def _move(move: WatermarkMove) -> Iterator[Block]:
     yield from noted(move.notes)
 
 
-def render_move_end(move: WatermarkMove) -> Page:
+def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
     """What came of it."""
     if move.applied:
         text = f"committed: position {move.version}, table version {move.table_version}; no row was touched"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         reports,
         schema_reports,
         staging_reports,
+        unit_reports,
     )
     from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
@@ -48,8 +50,14 @@ class Api(Protocol):
     def load(self, config: str | Path, /) -> ProjectSpec: ...
 
     def plan(
-        self, config: str | Path, pipeline: str | None = None, /
-    ) -> tuple[reports.SourcePlan | column_reports.ColumnSourcePlan, ...]: ...
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        /,
+        *,
+        now: datetime | None,
+        accept_new_partitions: bool,
+    ) -> tuple[reports.SourcePlan | column_reports.ColumnSourcePlan | unit_reports.UnitSourcePlan, ...]: ...
 
     def run(
         self,
@@ -218,6 +226,47 @@ class Api(Protocol):
         emit: Emit,
         stop: threading.Event,
     ) -> corrections.ReplayReport: ...
+
+    def units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        failed: bool,
+        limit: int,
+    ) -> tuple[unit_reports.UnitList, ...]: ...
+
+    def unit(
+        self, config: str | Path, pipeline: str, name: str, source: str | None = None, /
+    ) -> unit_reports.UnitView: ...
+
+    def retry_units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        confirm: Callable[[unit_reports.UnitsMove], bool],
+    ) -> unit_reports.UnitsMove: ...
+
+    def reset_units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        /,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        confirm: Callable[[unit_reports.UnitsMove], bool],
+    ) -> unit_reports.UnitsMove: ...
 
     def infer_schema(
         self,
@@ -410,6 +459,11 @@ class Invocation:
 def is_terminal(stream: TextIO) -> bool:
     """Whether a person looks at that stream through something that can draw."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """How many letters fit beside each other where results are shown."""
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def print_json(value: Mapping[str, Any]) -> None:

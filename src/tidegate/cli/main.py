@@ -24,6 +24,7 @@ from tidegate.cli import (
 from tidegate.cli.dlq_command import dlq
 from tidegate.cli.options import Group
 from tidegate.cli.schema_command import schema
+from tidegate.cli.units_command import units
 
 
 @click.group(
@@ -48,6 +49,7 @@ for _command in (
     commands.status,
     serve_command.serve,
     groups.watermark,
+    units,
     dlq,
     files_command.files,
     replay_command.replay,

@@ -11,16 +11,29 @@ from tidegate.column_reports import ColumnSourcePlan
 from tidegate.observe.wording import count, size
 from tidegate.planning.plan import FileSlice, Plan, Unit
 from tidegate.reports import SourcePlan
+from tidegate.unit_reports import UnitSourcePlan
 
 PARTITIONS_SHOWN = 12
 
 
-def render_plan(plans: Sequence[SourcePlan | ColumnSourcePlan]) -> Page:
-    """All sources, one section each."""
-    sections = [tuple(column_section(each) if isinstance(each, ColumnSourcePlan) else _section(each)) for each in plans]
+def render_plan(plans: Sequence[SourcePlan | ColumnSourcePlan | UnitSourcePlan], width: int = 100) -> Page:
+    """All sources, one section each; grids only where they fit into ``width``."""
+    sections = [tuple(_any_section(each, width)) for each in plans]
     if not sections:
         return (Line(Cell("nothing to plan: no source was selected")),)
     return tuple(chain(sections[0], *((Gap(), *section) for section in sections[1:])))
+
+
+def _any_section(plan: SourcePlan | ColumnSourcePlan | UnitSourcePlan, width: int) -> Iterator[Block]:
+    match plan:
+        case ColumnSourcePlan():
+            return column_section(plan)
+        case UnitSourcePlan():
+            from tidegate.cli.unit_plan_view import unit_section
+
+            return unit_section(plan, width)
+        case SourcePlan():
+            return _section(plan)
 
 
 def _section(source: SourcePlan) -> Iterator[Block]:

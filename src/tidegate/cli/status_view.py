@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import FailedFile, SourceStatus
+from tidegate.reports import FailedFile, SourceStatus, WorkProgress
 
 FAILED_SHOWN = 5
 
@@ -58,7 +58,8 @@ def _name(status: SourceStatus) -> str:
 
 def _row(status: SourceStatus) -> tuple[Cell, ...]:
     lag = None if status.lag_seconds is None else duration(status.lag_seconds)
-    failed = Cell(f"{len(status.failed):,}", Style.BAD) if status.failed else Cell("0", Style.DIM)
+    number = len(status.failed) + (status.work_units.failed if status.work_units else 0)
+    failed = Cell(f"{number:,}", Style.BAD) if number else Cell("0", Style.DIM)
     return (
         Cell(_name(status), Style.STRONG),
         state_cell(status.state),
@@ -71,6 +72,9 @@ def _row(status: SourceStatus) -> tuple[Cell, ...]:
 def _backlog(status: SourceStatus) -> Cell:
     if status.error or status.tracking == "columns":
         return Cell("?", Style.WARN if status.error else Style.DIM)
+    if status.work_units is not None:
+        waiting = status.work_units.open
+        return Cell(count(waiting, "work unit"), Style.WARN) if waiting else Cell("0", Style.DIM)
     if status.backlog_complete and not status.backlog_files:
         return Cell("0", Style.DIM)
     least = "" if status.backlog_complete else "≥ "
@@ -83,12 +87,19 @@ def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
     yield "position", Cell(_position(status))
     if status.tracking == "columns":
         partitions = "by the greatest value of columns"
+    elif status.tracking == "units":
+        partitions = "by time ranges and units"
     elif status.tracking == "set":
         partitions = f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
     else:
         partitions = f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
     yield "tracking", Cell(f"{partitions}{waiting}")
+    if status.work_units is not None:
+        yield "work units", Cell(_work_units(status.work_units))
+        if status.work_units.failed:
+            hint = f"tidegate units list {config} -p {status.pipeline} --failed"
+            yield "failed", Cell(f"{count(status.work_units.failed, 'work unit')} ({hint})", Style.BAD)
     if status.pending_units:
         waits = "" if status.pending_seconds is None else f", the oldest for {duration(status.pending_seconds)}"
         files = count(status.pending_files, "Parquet file")
@@ -98,6 +109,17 @@ def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
         hint = f"tidegate dlq list {config} -p {status.pipeline}"
         yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
     yield "read from", Cell("no state yet" if status.shown_from == "none" else f"the {status.shown_from}")
+
+
+def _work_units(work: WorkProgress) -> str:
+    parts = [f"{work.done:,} done", f"{work.open:,} open"]
+    parts += [
+        f"{number:,} {name}"
+        for number, name in ((work.retired, "retired"), (work.unfinished, "not caught up"))
+        if number
+    ]
+    next_ = f"; next from {work.next_eligible} on" if work.next_eligible else ""
+    return ", ".join(parts) + next_
 
 
 def _position(status: SourceStatus) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import moment, state_cell
 from tidegate.observe.wording import count
-from tidegate.reports import WatermarkView
+from tidegate.reports import FailedUnit, WatermarkView
 
 ROWS_SHOWN = 20
 
@@ -25,7 +25,7 @@ def render_watermarks(views: Sequence[WatermarkView]) -> Page:
 def _section(view: WatermarkView) -> Iterator[Block]:
     yield Heading(f"{view.pipeline}/{view.source}")
     is_set = view.tracking == "set"
-    if view.tracking == "columns":
+    if view.tracking in ("columns", "units"):
         yield from _columns(view)
         return
     up_to = Cell(count(view.remembered, "path")) if is_set else cell(view.last_committed_file)
@@ -58,9 +58,23 @@ def _columns(view: WatermarkView) -> Iterator[Block]:
             ("updated", cell(moment(view.updated) if view.updated else None)),
         )
     )
-    if view.partitions:
+    if view.partitions and view.tracking == "columns":
         yield Gap()
         yield _table(("column", "greatest value"), view.partitions, "column")
+    elif view.partitions:
+        yield Gap()
+        yield _table(("unit", "read"), {unit or "(all)": text for unit, text in view.partitions.items()}, "unit")
+    if view.failed_units:
+        yield Gap()
+        yield _table(("failed work unit", "why"), dict(map(_failed, view.failed_units)), "work unit")
+    if view.retired:
+        yield Gap()
+        yield _table(("retired unit", "why"), view.retired, "unit")
+
+
+def _failed(each: FailedUnit) -> tuple[str, dict[str, object]]:
+    name = f"{each.unit or '(all)'} from {each.start}"
+    return name, {"Failed": {"attempts": each.failures, "reason": each.reason}}
 
 
 def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:

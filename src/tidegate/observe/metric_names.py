@@ -17,7 +17,7 @@ FILE_STATUSES = ("finished", "refused", "changed", "dead")
 STATES = ("Initial", "Active", "Idle", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
 BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
-LEFT_OUT = ("null_watermark",)
+LEFT_OUT = ("null_watermark", "outside_range")
 CARE_OPERATIONS = ("optimize", "vacuum")
 
 
@@ -50,7 +50,7 @@ METRICS = (
     Metric("files_processed_total", "counter", "Files, by what became of them.", "status", FILE_STATUSES),
     Metric("records_processed_total", "counter", "Rows committed to the table."),
     Metric("bad_records_total", "counter", "Lines that became dead letters, by kind.", "reason", BAD_KINDS),
-    Metric("rows_left_out_total", "counter", "Rows of column sources that were not taken.", "reason", LEFT_OUT),
+    Metric("rows_left_out_total", "counter", "Rows that were read and not taken.", "reason", LEFT_OUT),
     Metric("list_requests_total", "counter", "LIST requests sent to the source."),
     Metric("listed_keys_total", "counter", "Names that the source listed."),
     Metric("late_files_total", "counter", "Files found below the watermark of their partition."),
@@ -59,6 +59,8 @@ METRICS = (
     Metric("watermark_lag_seconds", "gauge", "How long the source is behind; 0 when it has read everything."),
     Metric("backlog_files", "gauge", "New files that are not committed yet."),
     Metric("backlog_bytes", "gauge", "Bytes of new files that are not committed yet."),
+    Metric("work_units_open", "gauge", "Work units that are to be carried out."),
+    Metric("work_units_failed", "gauge", "Work units that failed when they were tried last."),
     Metric("commit_duration_seconds", "histogram", "Time from the first look at the table until the commit is sure."),
     Metric("commit_outcomes_total", "counter", "Commits, by how they ended.", "outcome", OUTCOMES),
     Metric("delta_table_version", "gauge", "The newest version of the table that was seen."),

@@ -162,7 +162,14 @@ class Metrics:
             case events.FileChanged():
                 series.add("files_processed_total", (*name, "changed"))
             case events.RowsLeftOut():
-                series.add("rows_left_out_total", (*name, event.reason), event.count)
+                series.add("rows_left_out_total", (*name, event.reason.partition(" ")[0]), event.count)
+            case events.WorkUnitsPlanned():
+                series.put("work_units_open", name, event.units)
+                series.put("work_units_failed", name, 0)
+            case events.WorkUnitFailed(outcome="failed"):
+                series.add("work_units_failed", name)
+            case events.WorkUnitsFinished():
+                series.put("work_units_open", name, max(event.planned - event.done, 0))
             case events.DuplicatesRefused():
                 series.add("duplicates_refused_total", name, event.count)
             case _:

@@ -154,7 +154,7 @@ class Deciding:
     def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
         """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
         if self._is_whole:
-            return partition.start
+            return self._segment_start(partition, partition.start, entry)
         low = max(partition.start, self.before_grace(own))
         if self._has_segments and (low < own or interval_at(entry.left, own) is not None):
             low = self._segment_start(partition, low, entry)

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidegate.column_specs import JdbcRead, TableRead
+from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
 from tidegate.reports import Check
 from tidegate.runs.column_looking import kind_of, watermark_text
 from tidegate.runs.column_place import ColumnPlace
@@ -36,7 +36,7 @@ def _source(place: ColumnPlace) -> list[Check]:
     def look() -> Iterator[Check]:
         yield _reached(name, place)
         if isinstance(place.source.read, JdbcRead):
-            yield _driver(name, place.source.read, packages_of([place.source]))
+            yield driver_check(name, place.source.read, packages_of([place.source]))
         yield from _window(name, place)
 
     return guarded(name, look)
@@ -50,9 +50,14 @@ def _reached(name: str, place: ColumnPlace) -> Check:
         if empty:
             return Check(name, "warn", f"{kind}: there is nothing at {read.location.uri}", "correct source_uri")
         return Check(name, "ok", f"{kind}: {read.location.uri} answers")
-    address = address_of(place.source)
+    return answers(name, kind, place.source)
+
+
+def answers(name: str, kind: str, source: ColumnSource) -> Check:
+    """Whether somebody listens at the address of a source."""
+    address = address_of(source)
     if address is None:
-        return Check(name, "ok", f"{kind}: {place.source.uri} has no address to try; the run tells whether it answers")
+        return Check(name, "ok", f"{kind}: {source.uri} has no address to try; the run tells whether it answers")
     told = f"{address[0]}:{address[1]}"
     try:
         socket.create_connection(address, timeout=ANSWER_SECS).close()
@@ -62,7 +67,7 @@ def _reached(name: str, place: ColumnPlace) -> Check:
     return Check(name, "ok", f"{kind}: {told} answers; whether it lets us in is told by the run")
 
 
-def _driver(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
+def driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
     """Whether the JDBC driver is known, and there."""
     known = driver_of(read.url)
     missing = [each for each in needed if each.endswith(".jar") and _is_missing(each)]

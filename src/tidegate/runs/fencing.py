@@ -11,6 +11,8 @@ from tidegate.failpoints import failpoint
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Place
 from tidegate.runs.replay_record import replay_positions
+from tidegate.runs.unit_place import UnitPlace
+from tidegate.runs.unit_place import encoded as encoded_units
 from tidegate.state.files import Change
 from tidegate.state.identity import SourceKey
 from tidegate.state.opened import Opened
@@ -20,6 +22,7 @@ from tidegate.state.store import PositionStore
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.replay_state import ReplayState, encode
+from tidegate.watermarks.unit_state import UnitState
 
 TRIES_AGAINST_OTHERS = 20
 
@@ -40,7 +43,10 @@ class ReplayPlace:
         return self.positions.site.key
 
 
-Writer = Place | ColumnPlace | ReplayPlace
+OtherPlace = ColumnPlace | UnitPlace
+"""A source that is no folder of files."""
+
+Writer = Place | OtherPlace | ReplayPlace
 
 
 def replays_in(table: Writer, columns: Sequence[ColumnPlace]) -> list[ReplayPlace]:
@@ -85,6 +91,9 @@ def _nothing(writer: Writer, opened: Opened) -> Change:
             after = before or ColumnState()
             debts = writer.debts(None, after) if before is None else ()
             return Change(state=encoded(after), embedded=encoded(after), debts=debts, action="reconcile")
+        case UnitPlace():
+            known = encoded_units(writer.state_of(opened) or UnitState(zone=writer.source.timezone))
+            return Change(state=known, embedded=known, action="reconcile")
         case ReplayPlace():
             record = opened.state or encode(NO_REPLAY)
             return Change(state=record, embedded=record, action="reconcile")

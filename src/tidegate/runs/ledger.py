@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.runs.column_place import ColumnPlace
+    from tidegate.runs.unit_place import UnitPlace
 
 _CLOCKS_APART = 256
 """So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
@@ -80,7 +81,7 @@ def _files_of(
     return lines.shown(), lines.complete, tuple(gaps), notes
 
 
-def _newest_position(place: Place | ColumnPlace) -> tuple[Parent | None, tuple[str, ...]]:
+def _newest_position(place: Place | ColumnPlace | UnitPlace) -> tuple[Parent | None, tuple[str, ...]]:
     """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
     try:
         return place.positions.open(read_only=True).parent, ()
@@ -114,7 +115,7 @@ def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
         gaps.append(LedgerGap(place.pipeline.name, place.source.name, entry.version, entry.version, reason))
 
 
-def history_of(place: Place | ColumnPlace, limit: int) -> WatermarkHistory:
+def history_of(place: Place | ColumnPlace | UnitPlace, limit: int) -> WatermarkHistory:
     """The positions of a source, newest first; ``limit`` 0 means all."""
     if place.pipeline.sink.format is SinkFormat.PARQUET:
         raise TidegateError(

@@ -14,13 +14,14 @@ from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.place import Place
 from tidegate.runs.tracking import SourceState
+from tidegate.runs.unit_place import UnitPlace
 from tidegate.specs import Delivery
 from tidegate.state.opened import Opened
 from tidegate.state.pending import Signal, signals_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.path_state import Failed, RecordsRead
 
-AnyPlace = TypeVar("AnyPlace", bound=Place | ColumnPlace)
+AnyPlace = TypeVar("AnyPlace", bound=Place | ColumnPlace | UnitPlace)
 
 BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"

@@ -21,7 +21,7 @@ from tidegate.errors import TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit
 from tidegate.runs.column_place import ColumnPlace
-from tidegate.runs.fencing import Writer, check_all_known, replays_in
+from tidegate.runs.fencing import OtherPlace, Writer, check_all_known, replays_in
 from tidegate.runs.old_segments import referred_to, segments_of
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
@@ -73,7 +73,7 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``places`` and ``columns`` are the sources that write into it.
+    """The Parquet files of one table against its log; ``places`` and ``others`` are the sources that write into it.
 
     Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
     differently in the log must not make an orphan of a file.
@@ -85,12 +85,12 @@ class TableScan:
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
-        columns: Sequence[ColumnPlace] = (),
+        others: Sequence[OtherPlace] = (),
     ) -> None:
         self.data_files = 0
         self._places = places
-        self._columns = columns
-        self._first: Place | ColumnPlace = places[0] if places else columns[0]
+        self._others = others
+        self._first: Place | OtherPlace = places[0] if places else others[0]
         first = self._first
         self._store = first.table_store
         self._delta = first.positions.site.delta
@@ -102,13 +102,13 @@ class TableScan:
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place | ColumnPlace) -> str:
+    def uri_of(place: Place | OtherPlace) -> str:
         """The table that is looked at."""
         return place.pipeline.sink.table.uri
 
     def writers(self, replayed: Sequence[ColumnPlace] = ()) -> list[Writer]:
         """Everybody who commits here: the sources, and replays of ``replayed``."""
-        return [*self._places, *self._columns, *replays_in(self._first, replayed)]
+        return [*self._places, *self._others, *replays_in(self._first, replayed)]
 
     def check_writers(self, writers: Sequence[Writer]) -> None:
         """Stop if somebody writes here who cannot be fenced."""
@@ -226,7 +226,7 @@ class LettersScan(TableScan):
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
-        columns: Sequence[ColumnPlace] = (),
+        others: Sequence[OtherPlace] = (),
     ) -> None:
         super().__init__(places, database, emit, stop)
         letters = places[0].letters
@@ -235,8 +235,8 @@ class LettersScan(TableScan):
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place | ColumnPlace) -> str:
-        return "" if isinstance(place, ColumnPlace) else place.letters.uri
+    def uri_of(place: Place | OtherPlace) -> str:
+        return place.letters.uri if isinstance(place, Place) else ""
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
         return iter(())

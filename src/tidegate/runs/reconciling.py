@@ -17,12 +17,13 @@ from tidegate.planning.comparing import Finding
 from tidegate.reports import FailedFile
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.comparison import Compared, Comparison
-from tidegate.runs.fencing import Writer, fence
+from tidegate.runs.fencing import OtherPlace, Writer, fence
 from tidegate.runs.lanes import Lane
 from tidegate.runs.late_pass import LatePass
 from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.scratch import scratch
+from tidegate.runs.unit_place import UnitPlace
 from tidegate.specs import SinkFormat
 from tidegate.state.work_areas import clean_old
 
@@ -59,8 +60,8 @@ def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
 class Reconciling:
     """Compares; ``places`` are the sources asked for, ``neighbours`` all that the configuration has.
 
-    ``columns`` and ``column_neighbours`` are the same of sources that are followed by columns: their tables are
-    compared, their rows are not.
+    ``others`` and ``other_neighbours`` are the same of sources that are followed by columns or have work units: their
+    tables are compared, their rows are not.
     """
 
     places: Sequence[Place]
@@ -69,15 +70,15 @@ class Reconciling:
     emit: events.Emit = events.ignore
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Clock = utc_now
-    columns: Sequence[ColumnPlace] = ()
-    column_neighbours: Sequence[ColumnPlace] = ()
+    others: Sequence[OtherPlace] = ()
+    other_neighbours: Sequence[OtherPlace] = ()
 
     def all(self) -> ReconcileReport:
         """Every source, then every table; one that fails does not keep the others from being compared."""
         started = time.monotonic()
         with scratch() as database:
             files = [self._source(place, database) for place in self.places if not self.stop.is_set()]
-            sources = (*files, *(self._column_source(place) for place in self.columns))
+            sources = (*files, *(self._other_source(place) for place in self.others))
             tables = tuple(self._looked_at(database))
         complete = len(files) == len(self.places) and not self.stop.is_set()
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
@@ -100,7 +101,7 @@ class Reconciling:
             self.emit(events.SourceFailed(*name, _told_once(place, error)))
             return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
 
-    def _column_source(self, place: ColumnPlace) -> SourceComparison:
+    def _other_source(self, place: OtherPlace) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
         blank = SourceComparison(place.pipeline.name, place.source.name, compared=False)
         try:
@@ -140,7 +141,7 @@ class Reconciling:
     def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
         asked = [TableScan.uri_of(place) for place in self.places]
-        asked += [TableScan.uri_of(place) for place in self.columns if has_log(place)]
+        asked += [TableScan.uri_of(place) for place in self.others if has_log(place)]
         for kind, wanted in ((TableScan, asked), (LettersScan, [LettersScan.uri_of(place) for place in self.places])):
             for uri in dict.fromkeys(wanted):
                 if self.stop.is_set():
@@ -153,15 +154,15 @@ class Reconciling:
         """One table, with every source of the configuration that writes into it."""
         blank = TableComparison(uri)
         places = [each for each in self.neighbours if kind.uri_of(each) == uri]
-        columns = [each for each in self.column_neighbours if TableScan.uri_of(each) == uri]
+        others = [each for each in self.other_neighbours if TableScan.uri_of(each) == uri]
         try:
-            scan = kind(places, database, self.emit, self.stop, columns)
+            scan = kind(places, database, self.emit, self.stop, others)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
             if not self.wanted.clean:
                 return found
-            writers = scan.writers(self.column_neighbours)
+            writers = scan.writers([each for each in self.other_neighbours if isinstance(each, ColumnPlace)])
             cleaned = self._cleaned(found, scan, writers) if found.orphans.count else found
             return self._without_old_work(cleaned, writers)
         except RunStopped as stopped:
@@ -197,18 +198,21 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def has_log(place: ColumnPlace) -> bool:
+def has_log(place: OtherPlace) -> bool:
     """Whether the destination is a table, and not a folder of plain Parquet files."""
     return place.pipeline.sink.format is SinkFormat.DELTA
 
 
-def _not_compared(place: ColumnPlace) -> Iterator[str]:
-    yield "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
+def _not_compared(place: OtherPlace) -> Iterator[str]:
+    if isinstance(place, UnitPlace):
+        yield "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
+    else:
+        yield "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
     if not has_log(place):
         yield "its destination is a folder of plain Parquet files: there is no log to compare them with"
 
 
-def _told_once(place: Place | ColumnPlace, error: TidegateError) -> str:
+def _told_once(place: Place | OtherPlace, error: TidegateError) -> str:
     """The error without the name of the source in front: that is told beside it."""
     return str(error).removeprefix(f"{place.key}: ")
 

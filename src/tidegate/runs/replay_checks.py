@@ -21,7 +21,7 @@ from tidegate.planning.replay_handover import (
 from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
-from tidegate.specs import SinkFormat
+from tidegate.specs import SinkFormat, every_source
 from tidegate.state.pending import COMMITTER
 from tidegate.state.references import sources_of
 from tidegate.state.store import PositionStore
@@ -98,8 +98,7 @@ class ReplayChecks:
 
     def _check_alone(self) -> None:
         pipeline = self.place.pipeline
-        names = (*(each.name for each in pipeline.sources), *(each.name for each in pipeline.column_sources))
-        others = [name for name in names if name != self.place.source.name]
+        others = [each.name for each in every_source(pipeline) if each.name != self.place.source.name]
         if others and self._replaces and not self.elsewhere:
             raise ConfigError(
                 (

@@ -52,9 +52,7 @@ class ScheduledReconciling:
         mine, every = self.places()
         wanted = Wanted(self.lane if self.spec.ingest else None)
         columns = self.columns()
-        report = Reconciling(
-            mine, every, wanted, self.emit, self.stop, columns=columns, column_neighbours=columns
-        ).all()
+        report = Reconciling(mine, every, wanted, self.emit, self.stop, others=columns, other_neighbours=columns).all()
         if self.stop.is_set():
             return
         for source in report.sources:

@@ -1,4 +1,4 @@
-"""How a group of work units gets into the table: appended straight, or by one statement that replaces what was there."""
+"""How a group of work units gets into the table: appended, or by one statement that replaces what was there."""
 
 from __future__ import annotations
 

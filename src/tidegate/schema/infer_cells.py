@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidegate.errors import SourceError
 from tidegate.schema.column_names import unusable
 from tidegate.schema.infer import FieldReport, Inference
@@ -57,6 +60,18 @@ def cell_kind(cell: str) -> str:
     if _NUMBER.fullmatch(cell):
         return "number"
     return "boolean" if cell.lower() in ("true", "false") else "string"
+
+
+def examples_of(cells: pa.Array) -> dict[str, str]:
+    """A cell of each kind that a column of texts has."""
+    filled = cells.drop_null()
+    whole, number = (pc.match_substring_regex(filled, f"^(?:{each.pattern})$") for each in (_INTEGER, _NUMBER))
+    truth = pc.is_in(pc.ascii_lower(filled), pa.array(["true", "false"], filled.type))
+    other = pc.invert(pc.or_(pc.or_(whole, number), truth))
+    masks = (whole, pc.and_not(number, whole), truth, other)
+    places = (pc.index(mask, True).as_py() for mask in masks)
+    found = (filled[place].as_py() for place in places if place >= 0)
+    return {cell_kind(cell): cell for cell in found}
 
 
 def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbidden: tuple[str, ...] = ()) -> Inference:

@@ -79,7 +79,7 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
     Those with a field that then has no column are refused; a value that does not fit refuses its unit when it is read.
     """
     readable = {index: records for index, records in told.items() if _look(schema, [records])}
-    refused = dict.fromkeys(told.keys() - readable.keys(), "there is no JSON object among them")
+    refused = dict.fromkeys(told.keys() - readable.keys(), "there is no JSON object among the records")
     found = _look(schema, readable.values())
     if found is None or not found.problems:
         return found, refused
@@ -89,7 +89,8 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
         own = _look(schema, [records])
         missing = [each.path for each in own.report if each.path not in known] if own else []
         if own and (missing or own.problems):
-            refused[index] = "; ".join(dict.fromkeys((*own.problems, *found.problems)))
+            reasons = dict.fromkeys((*own.problems, *found.problems))
+            refused[index] = f"the records do not agree with those of other work units: {'; '.join(reasons)}"
     return most, refused
 
 
@@ -140,7 +141,4 @@ def _kept(found: FieldSpec, table: pa.DataType) -> FieldSpec:
 
 def conflict(reason: str) -> SourceError:
     """A work unit whose records contradict those of the others."""
-    return SourceError(
-        f"the records do not agree: {reason}",
-        "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued",
-    )
+    return SourceError(reason, "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued")

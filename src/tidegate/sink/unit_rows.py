@@ -12,18 +12,15 @@ import pyarrow as pa
 from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.decoder import Decoded
-from tidegate.sink.formats.opening import open_format
 from tidegate.sink.lines import LineTooLong
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import ReadTask
 from tidegate.sink.row_task import RowTask, row_task, write_batches
 from tidegate.sink.time_filter import check_time_column, within
 from tidegate.sink.unit_columns import conflict, wave_columns
-from tidegate.sink.unit_telling import opened, told_of
+from tidegate.sink.unit_files import file_format, opened, told_of
 from tidegate.sources.units.fetched import Fetched, FetchedFile, failure_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWritten
-from tidegate.specs import CsvOptions, FieldSpec, Format, SchemaSpec
-from tidegate.unit_specs import FileRead, Replace, UnitSource
+from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.unit_specs import Replace, UnitSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ class _Rows:
                 yield with_own(kept, source, self._fetched.unit, low)
 
     def _records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
-        format = open_format(_read_task(self._task, file), Partitioning(None, arrow_schema(self._task.fields)))
+        format = file_format(self._task.source.read, self._task.schema, self._task.fields, file)
         before = 0
         try:
             with closing(opened(file, seeks=format.seeks)) as raw:
@@ -144,19 +141,3 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
             "nothing of this work unit is kept; declare the column with a type that holds it, or see "
             "schema.coerce_conflicts_to_utf8 and schema.rescued",
         )
-
-
-def _read_task(task: WriteTask, file: FetchedFile) -> ReadTask:
-    read, schema = task.source.read, task.schema
-    return ReadTask(
-        source=file.location,
-        table=file.location,
-        fields=task.fields,
-        file_schema=b"",
-        compression=file.compression,
-        format=Format(read.format) if isinstance(read, FileRead) else Format.NDJSON,
-        csv=read.csv if isinstance(read, FileRead) else CsvOptions(),
-        numbers=schema.numbers,
-        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
-        rescued=schema.rescued,
-    )

@@ -1,6 +1,6 @@
 """What the files of a work unit tell about their columns: so little that it can be told for all of them.
 
-Of JSON these are the records that have something new, of CSV the records with a new kind of cell, of Parquet and Avro
+Of JSON these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
 the schemas of the files themselves.
 """
 
@@ -9,26 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from tidegate.errors import SourceError
+from tidegate.schema.column_names import unusable
 from tidegate.schema.infer import Inference, look
-from tidegate.schema.infer_cells import cell_kind, infer_cells
+from tidegate.schema.infer_cells import cell_kind, examples_of, infer_cells
 from tidegate.schema.infer_types import infer_types
-from tidegate.sink.careful import BadLine
 from tidegate.sink.decompression import chunks
 from tidegate.sink.formats.avro import AvroFile
 from tidegate.sink.formats.csv import sampled_records
 from tidegate.sink.formats.json_array import element_lines
 from tidegate.sink.formats.parquet import open_parquet, own_schema
-from tidegate.sink.lines import LONGEST_LINE, LineTooLong, blocks, without_mark
+from tidegate.sink.lines import LineTooLong, blocks, without_mark
+from tidegate.sink.unit_files import file_format, opened, told_of
 from tidegate.sources.http.shapes import Shapes
 from tidegate.sources.units.fetched import FetchedFile
-from tidegate.specs import SchemaSpec
-from tidegate.storage.opening import open_store
-from tidegate.storage.seekable import SeekableInput
+from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.unit_specs import FileFormat, FileRead
 
 
@@ -60,23 +58,29 @@ class Telling:
         return [told] if is_new else []
 
     def _rows(self, file: FetchedFile) -> Iterator[bytes]:
-        """Records with a kind of cell that no other had; one that is none is told when it is read."""
-        good, reasons = 0, []
+        """All names, and a cell of each kind that no other file had; a bad record is told when it is read."""
+        names = _names(self._read, file)
+        if not names:
+            return
+        format = file_format(self._read, SchemaSpec(), tuple(FieldSpec(name, "string") for name in names), file)
+        good, reason = 0, ""
         with closing(opened(file, seeks=False)) as raw:
-            plain = chunks(raw, file.slice.path, file.compression)
-            for sheet, record in sampled_records(plain, self._read.csv, file.slice.path):
-                try:
-                    row = {name: None if cell is None else cell.decode() for name, cell in sheet.cells(record)}
-                except (BadLine, UnicodeDecodeError) as error:
-                    reasons.append(str(error))
-                    continue
-                good += 1
-                kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
-                if not kinds <= self._seen:
-                    self._seen |= kinds
-                    yield json.dumps(row).encode()
-        if reasons and not good:
-            raise SourceError(f"{file.slice.path}: no record can be read ({reasons[0]})", "correct the file")
+            for decoded in format.decoded(raw, file.slice):
+                good += decoded.batch.num_rows
+                reason = reason or next((each.reason for each in decoded.rejected), "")
+                if good:
+                    yield from self._cells(dict.fromkeys(names))
+                for name, column in zip(names, decoded.batch.columns, strict=True):
+                    for cell in examples_of(column).values():
+                        yield from self._cells({name: cell})
+        if reason and not good:
+            raise SourceError(f"{file.slice.path}: no record can be read ({reason})", "correct the file")
+
+    def _cells(self, row: dict[str, str | None]) -> list[bytes]:
+        kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
+        is_new = not kinds <= self._seen
+        self._seen |= kinds
+        return [json.dumps(row).encode()] if is_new else []
 
 
 def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
@@ -95,21 +99,14 @@ def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Seque
             return look(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
 
 
-def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
-    """The file as it was fetched or listed."""
-    store, there = open_store(file.location), file.slice
-    if seeks:
-        return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))
-    return store.open_input(there.path, etag=there.etag, size=there.size)
-
-
-def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
-    """The same error about a file by the name that people know it by."""
-    if isinstance(error, LineTooLong):
-        return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
-    problem = error.problem.removeprefix(f"{file.slice.path}: ")
-    is_named = problem != error.problem
-    return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
+def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it has no record."""
+    with closing(opened(file, seeks=False)) as raw:
+        records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
+        names = next((sheet.names for sheet, _ in records), ())
+    if problems := unusable(list(names), ()):
+        raise SourceError(f"{file.slice.path}: {'; '.join(problems)}", "declare schema.fields, or write the file again")
+    return names
 
 
 def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:

@@ -55,9 +55,9 @@ def packages_of(sources: Iterable[ColumnSource | UnitSource]) -> tuple[str, ...]
 def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
     """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
     chosen = tuple(pipelines)
-    sources: list[ColumnSource | UnitSource] = [
-        source for each in chosen for source in (*each.column_sources, *each.unit_sources)
-    ]
+    sources: list[ColumnSource | UnitSource] = []
+    for each in chosen:
+        sources += [*each.column_sources, *each.unit_sources]
     places = [each.sink.table.uri for each in chosen if each.column_sources or each.unit_sources]
     places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()

@@ -10,7 +10,6 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,26 +18,25 @@ from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write
 from tidegate.sink.unit_rows import own_columns
 from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
-from tidegate.spark.filters import named
 from tidegate.spark.frames import COLUMNAR_INPUT, columns_of
 from tidegate.spark.packing import Packed, pickled
 from tidegate.unit_specs import Replace, UnitSource
+from tidegate.watermarks.dialects import Dialect, literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_UNIT, _WANTED = "__tidegate_work", "__tidegate_wanted"
 Done = UnitWritten | UnitFailure
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The rows of one segment; those for which ``wanted`` does not hold are counted and left out."""
+    """The rows of one segment; those for which ``wanted``, in SQL, does not hold are counted and left out."""
 
     low: int
     rows: DataFrame
-    wanted: Column | None = None
+    wanted: str | None = None
 
 
 class Frames(Protocol):
@@ -133,33 +131,48 @@ class _Carrying:
     def _write(self, task: RowTask, numbers: Sequence[int]) -> None:
         """One job for these work units; evaluated once."""
         parts = [self._numbered(task, number, each) for number in numbers for each in self.ready[number]]
-        if not parts:
-            return
-        rows = reduce(lambda one, other: one.union(other), parts)
-        rows.sparkSession.conf.set(COLUMNAR_INPUT, "false")
-        results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
         found: dict[int, list[_Part]] = defaultdict(list)
-        for row in results:
-            part: _Part = pickle.loads(bytes(row["result"]))
+        for part in _job(task, parts) if parts else ():
             found[part.number].append(part)
         self.done |= {number: _told(task, found[number]) for number in numbers}
 
     def _numbered(self, task: RowTask, number: int, segment: Segment) -> DataFrame:
         """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
+        source, unit = self.wave.source, self.wave.works[number].unit
+        known = {name: quoted(name, Dialect.SPARK) for name in segment.rows.columns}
+        if source.replace is not Replace.MERGE_KEYS:
+            known[source.unit_column] = literal(unit, Dialect.SPARK)
+            known[source.segment_column] = literal(moment_of(segment.low), Dialect.SPARK)
+        rows = self._with_nulls(segment.rows, [name for name in task.names if name not in known])
+        columns = [f"{known.get(name, quoted(name, Dialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
+        wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
+        return rows.selectExpr(str(number), wanted, *columns)
+
+    def _with_nulls(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
+        """``rows`` with columns that other work units have."""
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        source, unit = self.wave.source, self.wave.works[number].unit
         assert self.columns is not None
-        known = {name: named(name) for name in segment.rows.columns}
-        if source.replace is not Replace.MERGE_KEYS:
-            known |= {source.unit_column: f.lit(unit), source.segment_column: f.lit(moment_of(segment.low))}
-        types = {each.name: each.dataType for each in from_arrow_schema(self.columns)}
-        columns = [
-            known.get(name, f.lit(None)).cast(types[name]).alias(f"c{index}") for index, name in enumerate(task.names)
-        ]
-        wanted = f.lit(True) if segment.wanted is None else f.coalesce(segment.wanted, f.lit(False))
-        return segment.rows.select(f.lit(number).alias(_UNIT), wanted.alias(_WANTED), *columns)
+        types = {each.name: each.dataType for each in from_arrow_schema(self.columns)} if missing else {}
+        for name in missing:
+            rows = rows.withColumn(name, f.lit(None).cast(types[name]))
+        return rows
+
+
+def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:
+    rows = united(frames)
+    rows.sparkSession.conf.set(COLUMNAR_INPUT, "false")
+    results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
+    return [pickle.loads(bytes(row["result"])) for row in results]
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of ``frames``, by unions as deep as need be: Spark looks at each of them anew with every further one."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return united(frames[:half]).union(united(frames[half:]))
 
 
 def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
@@ -218,6 +231,4 @@ def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _
     try:
         return _Part(number, write_batches(task, wanted()), left_out)
     except TidegateError as error:
-        for _ in batches:  # what comes after belongs to another work unit
-            pass
         return _Part(number, error)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tidegate.errors import StateError
 from tidegate.state.documents import Document, Parent, Won
 from tidegate.state.files import Coverage
+from tidegate.watermarks import unit_codec
+from tidegate.watermarks.unit_state import watermark_text
 
 PASS_OVER_NOTHING = frozenset(
     {
@@ -19,6 +23,8 @@ PASS_OVER_NOTHING = frozenset(
         "dlq discard",
         "recover",
         "watermark reset",
+        "units reset",
+        "units retry",
         "schema replace",
     }
 )
@@ -77,6 +83,9 @@ def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEn
 
 def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
     """The state's name and its path, as far as that kind of state has them."""
+    if state.get("kind") == unit_codec.KIND:
+        with suppress(StateError):
+            return "Active", watermark_text(unit_codec.decode(state))
     match state.get("watermark"):
         case {"state": str(name), "value": str(value)}:
             return name, value

@@ -116,4 +116,5 @@ def watermark_text(state: UnitState | None) -> str | None:
         return None
     zone = zone_named(state.zone)
     texts = [iso(each, zone) for each in sorted({min(highs), max(highs)})]
-    return " to ".join(texts) + (f" ({len(highs):,} units)" if len(highs) > 1 or "" not in state.entries else "")
+    many = f" ({len(highs):,} units)" if len(highs) > 1 else ""
+    return " to ".join(texts) + many

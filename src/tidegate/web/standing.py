@@ -23,6 +23,8 @@ _SHOWN = (
     "watermark_lag_seconds",
     "backlog_files",
     "backlog_bytes",
+    "work_units_open",
+    "work_units_failed",
     "delta_table_version",
     "source_healthy",
 )
@@ -65,6 +67,9 @@ class Standing:
             series.put("backlog_files", name, status.backlog_files)
             series.put("backlog_bytes", name, status.backlog_bytes)
             series.put("source_state_files", name, status.state_files)
+            if status.work_units is not None:
+                series.put("work_units_open", name, status.work_units.open)
+                series.put("work_units_failed", name, status.work_units.failed)
             if status.table_version is not None:
                 series.put("delta_table_version", name, status.table_version)
         return [each for each in series.families() if each.metric.name in _SHOWN]
@@ -76,6 +81,8 @@ class Standing:
 
 def _health(status: SourceStatus) -> SourceHealth:
     unread = f"{count(len(status.failed), 'file')} cannot be read" if status.failed else ""
+    if status.work_units is not None and status.work_units.failed:
+        unread = f"{count(status.work_units.failed, 'work unit')} failed"
     moment: datetime | None = status.updated
     return SourceHealth(status.pipeline, status.source, status.error or unread, moment)
 

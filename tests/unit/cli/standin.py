@@ -9,7 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import comparisons, corrections, ledger_reports, replay_reports, reports, schema_reports, staging_reports
+from tidegate import (
+    comparisons,
+    corrections,
+    ledger_reports,
+    replay_reports,
+    reports,
+    schema_reports,
+    staging_reports,
+    unit_reports,
+)
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
 from tidegate.schema.letter import Letter
@@ -401,6 +410,48 @@ ANSWERS = (
 )
 
 
+UNITS = unit_reports.UnitList(
+    "events",
+    "asia",
+    12,
+    "UTC",
+    "system: monthly on day 1 at 00:00:00",
+    2,
+    3,
+    (
+        unit_reports.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
+        unit_reports.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
+    ),
+)
+
+UNIT = unit_reports.UnitView(
+    "events",
+    "asia",
+    "id3",
+    "failed",
+    12,
+    "UTC",
+    "system: monthly on day 1 at 00:00:00",
+    (("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),),
+    (),
+    (
+        unit_reports.WorkUnitLine(
+            "2026-02-01T00:00:00Z",
+            "2026-02-21T00:00:00Z",
+            "2026-03-01T00:00:00Z",
+            "first",
+            "2026-02-01T00:00:00Z",
+            "2026-02-21T00:00:00Z",
+            failures=2,
+            reason="the server answered 500",
+        ),
+    ),
+    {"surveyId": "id3"},
+)
+
+UNITS_MOVE = unit_reports.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
+
+
 @dataclass
 class StandIn:
     """Gives back the values above; ``raises`` is raised by every function instead."""
@@ -409,7 +460,7 @@ class StandIn:
     report: reports.RunReport = REPORT
     statuses: tuple[reports.SourceStatus, ...] = STATUS
     checks: tuple[reports.Check, ...] = CHECKS
-    plans: tuple[reports.SourcePlan, ...] = ()
+    plans: tuple[reports.SourcePlan | unit_reports.UnitSourcePlan, ...] = ()
     reconciled: comparisons.ReconcileReport = RECONCILED
     chaos_report: ChaosReport = CHAOS
     stops: bool = False
@@ -424,9 +475,60 @@ class StandIn:
         self._called("load", config)
         return replace(PROJECT, origin=str(config))
 
-    def plan(self, config: str | Path, pipeline: str | None = None) -> tuple[reports.SourcePlan, ...]:
-        self._called("plan", config, pipeline)
+    def plan(
+        self,
+        config: str | Path,
+        pipeline: str | None = None,
+        *,
+        now: datetime | None,
+        accept_new_partitions: bool,
+    ) -> tuple[reports.SourcePlan | unit_reports.UnitSourcePlan, ...]:
+        self._called("plan", config, pipeline, *filter(None, (now, accept_new_partitions)))
         return self.plans
+
+    def units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        failed: bool,
+        limit: int,
+    ) -> tuple[unit_reports.UnitList, ...]:
+        self._called("units", config, pipeline, source, names, partition, failed, limit)
+        return (UNITS,)
+
+    def unit(self, config: str | Path, pipeline: str, name: str, source: str | None = None) -> unit_reports.UnitView:
+        self._called("unit", config, pipeline, name, source)
+        return UNIT
+
+    def retry_units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        confirm: Callable[[unit_reports.UnitsMove], bool],
+    ) -> unit_reports.UnitsMove:
+        self._called("retry_units", config, pipeline, source, names, partition)
+        return replace(UNITS_MOVE, action="units retry", applied=confirm(UNITS_MOVE))
+
+    def reset_units(
+        self,
+        config: str | Path,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        names: tuple[str, ...],
+        partition: str | None,
+        confirm: Callable[[unit_reports.UnitsMove], bool],
+    ) -> unit_reports.UnitsMove:
+        self._called("reset_units", config, pipeline, source, names, partition)
+        return replace(UNITS_MOVE, applied=confirm(UNITS_MOVE))
 
     def commit(
         self,

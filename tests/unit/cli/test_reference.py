@@ -24,12 +24,14 @@ from tidegate import (
     reports,
     schema_reports,
     staging_reports,
+    unit_reports,
 )
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
 from tidegate.planning.plan import FileSlice, Plan, Unit
 from tidegate.planning.reasons import Reason, Skipped
+from tidegate.planning.unit_plan import WhyRun, WhySkipped
 from unit.cli.standin import StandIn
 
 TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
@@ -94,6 +96,8 @@ NEEDED = {
     "tidegate watermark reset": ["--all", "--yes"],
     "tidegate replay": ["--files", "*", "--yes"],
     "tidegate schema replace": ["--yes"],
+    "tidegate units retry": ["--failed"],
+    "tidegate units reset": ["--all"],
     "tidegate table widen": ["--column", "id", "--type", "int64", "--yes"],
 }
 """Arguments that a command does not go without."""
@@ -122,6 +126,12 @@ def names(kind: Any) -> set[str]:
         ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
         ("tidegate watermark history", ("sources", 0), ledger_reports.WatermarkHistory),
         ("tidegate watermark history", ("sources", 0, "positions", 0), ledger_reports.PositionView),
+        ("tidegate units list", ("sources", 0), unit_reports.UnitList),
+        ("tidegate units list", ("sources", 0, "units", 0), unit_reports.UnitLine),
+        ("tidegate units show", (), unit_reports.UnitView),
+        ("tidegate units show", ("work_units", 0), unit_reports.WorkUnitLine),
+        ("tidegate units retry", (), unit_reports.UnitsMove),
+        ("tidegate units reset", (), unit_reports.UnitsMove),
         ("tidegate files", (), ledger_reports.FilesReport),
         ("tidegate files", ("files", 0), ledger_reports.IngestedFile),
         ("tidegate files", ("files", 0, "ranges", 0), ledger_reports.FileRange),
@@ -177,6 +187,23 @@ def test_every_key_of_a_plan_is_documented() -> None:
     (skipped,) = plan["skipped"]  # type: ignore[misc]
     for key in (*plan, *unit, *unit["slices"][0], *skipped):
         assert f"`{key}`" in SECTIONS["tidegate plan"], key
+
+
+def test_every_key_of_a_plan_of_work_units_is_documented() -> None:
+    kinds = (
+        unit_reports.UnitSourcePlan,
+        unit_reports.PartitionLine,
+        unit_reports.PlannedUnits,
+        unit_reports.SkippedWork,
+    )
+    for key in set().union(*map(names, kinds)):
+        assert key in ("pipeline", "source", "table_uri", "notes") or f"`{key}`" in SECTIONS["tidegate plan"], key
+    for why in (*WhyRun, *WhySkipped):
+        assert f"`{why}`" in SECTIONS["tidegate plan"]
+
+
+def test_every_number_of_work_units_in_a_status_is_documented() -> None:
+    assert all(f"`{key}`" in SECTIONS["tidegate status"] for key in names(reports.WorkProgress))
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if json_blocks(name)])

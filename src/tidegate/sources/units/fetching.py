@@ -20,9 +20,19 @@ from tidegate.sources.units.requests import Ask, asked
 from tidegate.sources.units.senders import Senders
 from tidegate.sources.units.variables import Variables, variables_of
 from tidegate.sources.units.work import UnitFailure, UnitWork
-from tidegate.unit_specs import FileRead, UnitSource
+from tidegate.unit_specs import FileRead, PartitionKind, Replace, UnitSource
 
 __all__ = ["Senders", "fetch_unit"]
+
+_HOUR = 3_600_000
+_LENGTHS = {
+    PartitionKind.HOURLY: _HOUR,
+    PartitionKind.DAILY: 25 * _HOUR,
+    PartitionKind.WEEKLY: (7 * 24 + 1) * _HOUR,
+    PartitionKind.MONTHLY: (31 * 24 + 1) * _HOUR,
+    PartitionKind.YEARLY: (366 * 24 + 1) * _HOUR,
+}
+"""Milliseconds from the start of a partition to a moment that surely lies in the next one."""
 
 
 def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
@@ -43,13 +53,26 @@ def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | N
 
 
 def _asks(source: UnitSource, work: UnitWork) -> Sequence[Ask | Address]:
-    """What is asked for each segment; raises where two of them would get the same rows."""
+    """What is asked for each segment; raises where two of them, or two partitions, would get the same rows."""
     asks = [_ask(source, variables_of(source, work, segment)) for segment in work.segments]
-    if source.time_column is None and any(each in asks[:place] for place, each in enumerate(asks)):
+    if source.time_column is not None or source.replace is Replace.MERGE_KEYS:
+        return asks
+    if any(each in asks[:place] for place, each in enumerate(asks)):
         raise SourceError(
             f"source {source.name!r}: the {len(asks)} segments of a work unit would all get the same rows",
             "use the range in the request or the address (params), or set replace: unit, or time_column",
         )
+    length = _LENGTHS.get(source.work.partition)
+    if source.params and length is not None and not source.work.sub_ranges:
+        first, second = work.start, work.start + length
+        around = [(first, second), (second, second + length)]
+        one, other = (_ask(source, variables_of(source, work, each)) for each in around)
+        if one == other:
+            raise SourceError(
+                f"source {source.name!r}: two {source.work.partition} partitions that follow each other would get the"
+                " same rows",
+                "write the range in a finer format (params), or set larger partitions, or time_column",
+            )
     return asks
 
 

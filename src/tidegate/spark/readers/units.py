@@ -15,13 +15,15 @@ from tidegate.sources.units.sql import filled, values_of
 from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitWave, UnitWork
 from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import condition, filtered
+from tidegate.spark.filters import filtered
 from tidegate.spark.functions import load_function
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
-from tidegate.spark.readers.rows import given, unreadable, utc_session
+from tidegate.spark.readers.rows import given, unreadable, utc_session, with_instants
 from tidegate.spark.unit_frames import Segment
 from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.predicate_text import predicate
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
@@ -57,10 +59,9 @@ class JdbcUnits:
             self._columns = JdbcColumns(found, self._connection.dialect)
         pushed = fitted(_widened(source, low, high), self._columns.schema, source.timezone, source.name)
         frame = self._columns.restored(self._connection.frame(asked.rows(pushed), self._columns.fetched()))
-        rows = given(frame, self._wave.pipeline.schema, source.timezone, source.name)
-        return filtered(
-            rows, fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
-        )
+        timed = with_instants(frame, source.timezone)
+        inside = fitted(_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
+        return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
 
     def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
         """What is read, its variables filled."""
@@ -88,7 +89,7 @@ class FunctionUnits:
         for low, high in work.segments:
             rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
             inside = fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
-            found.append(Segment(low, rows, condition(inside)))
+            found.append(Segment(low, rows, predicate(inside, Dialect.SPARK)))
         return found
 
     def problem(self, error: Exception) -> TidegateError:
@@ -120,7 +121,7 @@ class FunctionUnits:
 
 def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
     """The rows from ``low`` up to ``high``; all of them where no column tells."""
-    if source.time_column is None or source.time is None:
+    if source.time_column is None:
         return RowFilter()
     return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from servers.api import Answer, Api
 from servers.s3 import Server
-from servers.surveys import keep_files
+from servers.surveys import keep_files, keep_surveys
 from support.format_files import ENDINGS, written
-from support.unit_waves import carried_out, failure, inferred, rows, source, wave, work
+from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
 from tidegate.column_specs import AuthKind, HttpAuth, HttpRead, Retries
 from tidegate.csv_options import CsvOptions
 from tidegate.errors import SourceMissing
@@ -25,7 +28,16 @@ from tidegate.sources.units.variables import Variables
 from tidegate.sources.units.work import UnitFailure, UnitWritten
 from tidegate.specs import FieldSpec, SchemaSpec
 from tidegate.storage.opening import open_store
-from tidegate.unit_specs import Bounding, FileFormat, FileRead, RangeParam, UnitSource
+from tidegate.unit_specs import (
+    Bounding,
+    FileFormat,
+    FileRead,
+    PartitionKind,
+    RangeParam,
+    Replace,
+    UnitSource,
+    WorkUnits,
+)
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
 SCHEMA = SchemaSpec(FIELDS)
@@ -146,6 +158,13 @@ def test_what_does_not_fit_is_named_by_file_and_line(
     ("format", "first", "other", "problem"),
     [
         ("csv", b"id,k\n1,a\n", b"id,ID\n1,2\n", "ID"),
+        (
+            "csv",
+            b"id,k\n1,a\n",
+            b"K,id\nx,1\n",
+            "the columns cannot be used: 'K' differs from another column only in upper and lower case",
+        ),
+        ("csv", b"id,k\n1,a\n", b"id,id\n1,1\n", "id"),
         ("parquet", written("parquet", RECORDS), written("parquet", [{"id": "x", "k": "a"}]), "'id' is"),
     ],
 )
@@ -257,6 +276,34 @@ def test_segments_that_would_get_the_same_rows_are_refused(tmp_path: Path) -> No
     assert (result.rows, result.left_out) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "format", "is_fine"),
+    [("daily", "%Y-%m", False), ("monthly", "%Y-%m", True), ("hourly", "date", False), ("daily", "date", True)],
+)
+def test_partitions_that_would_get_the_same_file_are_refused(
+    tmp_path: Path, kind: str, format: str, is_fine: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("2026-02", "2026-02-01"):
+        (tmp_path / "in" / name).write_text('{"id": 1}\n')
+    of = from_folder(f"{(tmp_path / 'in').as_uri()}/{{{{day}}}}")
+    pieces = WorkUnits(PartitionKind(kind))
+    of = replace(of, work=pieces, params=(RangeParam("day", Bounding.LOW, format),))
+    (result,) = carried_out(wave(tmp_path, of, [work("", 1, 2)], SCHEMA))
+    assert isinstance(result, UnitWritten) == is_fine
+    if not is_fine:
+        assert f"two {kind} partitions that follow each other would get the same rows" in failure(result).problem
+        snapshot = FileRead(FileFormat.NDJSON, location=Location(f"{(tmp_path / 'in').as_uri()}/2026-02"))
+        fine: list[dict[str, Any]] = [
+            {"time_column": "id"},
+            {"replace": Replace.MERGE_KEYS},
+            {"read": snapshot, "params": ()},
+        ]
+        for given in fine:
+            one = fetch(fetch_task(wave(tmp_path, replace(of, **given), [])), work("", 1, 2), 0)
+            assert isinstance(one, Fetched)
+
+
 def test_a_missing_later_segment_is_a_failure_and_no_unknown_unit(api: Api, tmp_path: Path) -> None:
     keep_files(api, {"/files/2026-02-01.x": written("ndjson", RECORDS)})
     (result,) = carried_out(wave(tmp_path, from_server(api, "ndjson"), [work("", 1, 2, 3)], SCHEMA))
@@ -276,3 +323,24 @@ def test_objects_are_read_where_they_lie(s3: Server, tmp_path: Path) -> None:
     results = carry_out_here(given).results
     assert ids(tmp_path, results[0]) == [97, 98]
     assert failure(results[1]).not_found
+
+
+@pytest.mark.s3
+def test_what_is_fetched_may_be_kept_in_object_storage(s3: Server, api: Api, tmp_path: Path) -> None:
+    keep_files(api, {"/files/2026-02-01.x": written("parquet", RECORDS), "/files/2026-02-02.x": b""})
+    api.faults["/files/2026-02-01.x"].append(Answer(written("parquet", RECORDS), cut=9, kind=None))
+    given = wave(tmp_path, from_server(api, "parquet"), [work("", 1, 2), work("", 2, 3)], SCHEMA)
+    scratch, place = s3.location("scratch"), s3.location("rows")
+    aside = replace(given, scratch=scratch, place=place)
+    first, second = carry_out_here(aside).results
+    assert isinstance(first, UnitWritten)
+    (file,) = first.data_files
+    assert pq.read_table(io.BytesIO(open_store(place).get(file.path)))["id"].to_pylist() == [1, 2]
+    assert "2026-02-02.x: not a whole Parquet file" in failure(second).problem
+    assert not list(open_store(scratch).list())
+    pages = replace(wave(tmp_path, source(surveys(api)), [work("a"), work("b")]), scratch=scratch)
+    keep_surveys(api, {"a": [{"id": 7, "at": "2026-02-03T00:00:00+00:00"}], "b": []})
+    found, nothing = carry_out_here(pages).results
+    assert ids(tmp_path, found) == [7]
+    assert nothing == UnitWritten(requests=1)
+    assert not list(open_store(scratch).list())

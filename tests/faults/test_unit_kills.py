@@ -1,0 +1,91 @@
+"""Work units under SIGKILL and races: between units, within one, between data and commit, two runs at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.racing import ENVIRONMENT
+from servers.api import Answer, Asked
+from support.unit_lake import SurveyLake, survey_lake
+
+WORKER = Path(__file__).with_name("unit_worker.py")
+PLACES = (
+    "runs.planned",
+    "sink.upload.after",
+    "runs.read",
+    "runs.commit.before",
+    "state.commit.before",
+    "state.commit.after",
+    "state.debt.before",
+    "runs.commit.after",
+)
+TWO_AT_A_TIME = {"group_units": 2}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[SurveyLake]:
+    """Three units of two months, in groups of two, with grace: the second run replaces rows."""
+    with survey_lake(tmp_path, source_settings={"grace_period_days": 3}, work_unit=TWO_AT_A_TIME) as found:
+        found.arrive("a", "01-05", "02-18", "02-20")
+        found.arrive("b", "01-31", "02-19")
+        found.arrive("c", "01-01", "02-20")
+        yield found
+
+
+def start(lake: SurveyLake, now: str, failpoints: str = "") -> subprocess.Popen[bytes]:
+    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoints}
+    return subprocess.Popen([sys.executable, str(WORKER), str(lake.config), now], env=environment)
+
+
+def work(lake: SurveyLake, now: str, failpoints: str = "") -> int:
+    """One run in a process of its own; its exit code, negative for the signal that ended it."""
+    return start(lake, now, failpoints).wait(timeout=120)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kill_loses_and_doubles_nothing(lake: SurveyLake, place: str) -> None:
+    """On the first run in its second group, on the next one, which replaces rows, in the first."""
+    if place not in ("runs.planned", "state.debt.before"):
+        assert work(lake, "02-21", f"{place}=kill@2") == -signal.SIGKILL, f"the failpoint {place} was not reached"
+    assert lake.run("02-21").ok
+    lake.assert_exactly_once()
+    lake.arrive("a", "02-19", "02-21")
+    lake.records["b"].pop()
+    assert work(lake, "02-22", f"{place}=kill") == -signal.SIGKILL, f"the failpoint {place} was not reached"
+    lake.ran("02-22")
+    lake.assert_exactly_once()
+
+
+def test_a_kill_in_the_middle_of_a_unit_leaves_it_for_the_next_run(lake: SurveyLake) -> None:
+    answer = lake.api.routes["/surveys/b/responses"]
+    doomed: list[subprocess.Popen[bytes]] = []
+
+    def deadly(asked: Asked) -> Answer:
+        os.kill(doomed[0].pid, signal.SIGKILL)
+        return answer(asked)
+
+    lake.api.routes["/surveys/b/responses"] = deadly
+    lake.work_unit = {"group_units": 1}
+    doomed.append(start(lake, "02-21"))
+    assert doomed[0].wait(timeout=120) == -signal.SIGKILL
+    assert lake.ids() == [each["id"] for each in lake.records["a"] if each["at"] < "2020-01-29"]
+    lake.api.routes["/surveys/b/responses"] = answer
+    lake.ran("02-21")
+    lake.assert_exactly_once()
+
+
+def test_runs_started_together_write_every_row_once(lake: SurveyLake) -> None:
+    processes = [start(lake, "02-21") for _ in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    lake.assert_exactly_once()
+    lake.arrive("a", "02-21")
+    processes = [start(lake, "02-22") for _ in range(2)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    lake.assert_exactly_once()
