@@ -119,7 +119,13 @@ def serving(example: Example, port: int = 0, *, quiet: bool = True) -> Threading
             self.end_headers()
             self.wfile.write(payload)
 
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that goes away is no error."""
+
+    return Server(("127.0.0.1", port), Handler)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 import threading
@@ -18,11 +19,14 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import write_deltalake
 
 from servers import postgres as postgres_server
 from support.unit_lake import InProcessUnitLane, day
 from tidegate import SourceReport, load
+from tidegate.cli.invocation import Invocation
+from tidegate.cli.main import cli
 from tidegate.column_specs import JdbcRead
 from tidegate.runs.lanes import Lane
 from tidegate.runs.running import Running
@@ -69,6 +73,16 @@ class ExampleRuns:
         (source,) = running.once((wanted,)).sources
         assert source.error is None, source
         return source
+
+    def said(self, arguments: str) -> str:
+        """What a command prints, as the guide shows it: with the ports of the examples, in a folder of its own."""
+        folder, name = self.config.parent, self.config.name
+        words = [str(self.config) if each == name else each for each in arguments.split()]
+        result = CliRunner().invoke(cli, words, prog_name="tidegate", obj=Invocation())
+        assert result.exit_code == 0, result.output
+        shown = result.stdout.replace(str(folder), "/home/me/examples").strip("\n")
+        shown = re.sub(r"(jdbc:postgresql:.*127\.0\.0\.1):\d+", r"\1:5432", shown)
+        return f"$ tidegate {arguments}\n" + re.sub(r"(http://127\.0\.0\.1):\d+", r"\1:8071", shown)
 
     def table(self, name: str) -> Path:
         """Where a table of the example is."""
