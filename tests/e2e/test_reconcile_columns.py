@@ -174,7 +174,7 @@ def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
 
 REFUSED: dict[str, Callable[[Path], object]] = {
     "followed by columns; allowed here: a pipeline whose source is files": lambda config: api.files(config, "orders"),
-    "runs over sources that are followed by columns commit": api.commit,
+    "runs over sources that are no files commit": api.commit,
     "has no partitions": lambda config: api.reset_watermark(config, "orders", partition="a"),
 }
 

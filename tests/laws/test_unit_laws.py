@@ -17,6 +17,7 @@ from laws.unit_world import BEGIN, UnitWorld
 from support.work_units import time_source
 from tidegate.errors import WatermarkError
 from tidegate.planning.time_partitions import cut
+from tidegate.planning.unit_deciding import failure_start
 from tidegate.planning.unit_plan import UnitPlan
 from tidegate.unit_specs import PartialPartition, PartitionKind, Replace, Span, UnitSource
 from tidegate.watermarks.calendar import milliseconds, shifted, zone_named
@@ -133,7 +134,8 @@ def test_at_the_same_moment_without_grace_nothing_runs_twice(source: UnitSource,
 
 
 def ranges(plan: UnitPlan) -> dict[tuple[str, int], tuple[int, int | None]]:
-    return {(work.unit, work.start): (work.low, work.before) for work in plan.works()}
+    """By identity; a beginning that floats is rounded otherwise with an abstinent period, and is none."""
+    return {(work.unit, failure_start(work.start, work.nominal_end)): (work.low, work.before) for work in plan.works()}
 
 
 @settings(max_examples=50, deadline=None)

@@ -116,6 +116,8 @@ class UnitWorld:
                 if own is not None and plan.job_cutoff is not None:
                     low = max(low, plan.job_cutoff, shifted(own, zone, earlier=source.grace))
                 if settled is not None and source.replace in (Replace.SEGMENTS, Replace.UNIT):
+                    if partition.start < settled and (own is None or own < settled):
+                        continue
                     low = max(low, settled)
                 rows = self._between(unit, low, partition.end)
                 assert [row for row in rows if row.arrival <= now and row not in there] == []

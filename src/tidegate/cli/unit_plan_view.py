@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from tidegate.cli.correction_view import noted
-from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Style, Table
+from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Style, Table
 from tidegate.observe.wording import count
 from tidegate.unit_reports import (
     PartitionLine,
@@ -45,6 +45,11 @@ def unit_section(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
     if plan.runs:
         yield Gap()
         yield _ranges(plan)
+        divided = sum(len(each.units) for each in plan.runs if len(each.segments) > 1)
+        if divided:
+            yield Line(
+                Cell(f"{count(divided, 'work unit')} in two segments, cut where the next read begins", Style.DIM)
+            )
     if plan.partitions and plan.units:
         yield Gap()
         yield _grid(plan) if _fits(plan, width) else _counts(plan)
@@ -74,8 +79,7 @@ def _facts(plan: UnitSourcePlan) -> Iterator[tuple[str, Cell]]:
 
 def _ranges(plan: UnitSourcePlan) -> Table:
     """What is read of which partition."""
-    titles = ("partition", "units", "from", "to", "why", "rows there")
-    columns = tuple(Column(title) for title in titles)
+    columns = tuple(map(Column, ("partition", "units", "from", "to", "why", "rows there")))
     rows = tuple(_range(each, plan.zone) for each in plan.runs[:RANGES_SHOWN])
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
@@ -83,14 +87,13 @@ def _ranges(plan: UnitSourcePlan) -> Table:
 
 
 def _range(each: PlannedUnits, zone: str) -> tuple[Cell, ...]:
-    divided = f" (in two, at {shown(each.segments[1][0], zone)})" if len(each.segments) > 1 else ""
-    failed = f", failed {count(each.failures, 'time')}" if each.failures else ""
+    failed = f", failed {each.failures:,}×" if each.failures else ""
     return (
         Cell(shown(each.start, zone)),
         Cell(_few(each.units)),
         Cell(shown(each.low, zone)),
-        Cell(f"{shown(each.high, zone)}{divided}"),
-        Cell(f"{each.why}{failed}"),
+        Cell(shown(each.high, zone)),
+        Cell(f"{each.why.replace('_', ' ')}{failed}"),
         Cell("replaced" if each.replaces else "none", Style.DIM),
     )
 

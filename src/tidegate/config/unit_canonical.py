@@ -31,7 +31,7 @@ _PARTIAL: dict[PartialPartition, bool | str] = {
     PartialPartition.MULTI_DAY: True,
     PartialPartition.ALWAYS: "all",
 }
-_OF_RECORDS = ("records", "error", "pagination")
+_OF_RECORDS = ("records", "error", "pagination", "max_response_mb")
 
 
 def unit_source(pipeline: PipelineSpec, source: UnitSource) -> dict[str, Any]:

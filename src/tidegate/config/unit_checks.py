@@ -173,6 +173,9 @@ def _kind_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]
     if connected and source.get("storage_options") is not None:
         text = "is about object storage, and the connection is of the type http; remove it"
         yield problem(root, (*where, "storage_options"), text)
+    if connected and source.get("max_response_mb") is not None:
+        text = "is about pages of records; a file may be as large as the disk allows; remove it"
+        yield problem(root, (*where, "max_response_mb"), text)
     for key in _REQUEST_KEYS if placed else ():
         if source.get(key) is not None:
             yield problem(root, (*where, key), "is about requests to a server; give 'connection', or remove it")

@@ -16,7 +16,7 @@ from tidegate.planning.time_partitions import Cut
 from tidegate.planning.unit_plan import Range, TimePartition, WhyRun, WhySkipped, WorkUnit
 from tidegate.unit_specs import Replace, UnitSource
 from tidegate.watermarks.calendar import iso, shifted
-from tidegate.watermarks.coverage import interval_at, within
+from tidegate.watermarks.coverage import interval_at, joined, within
 from tidegate.watermarks.time_bounds import first_above
 from tidegate.watermarks.unit_state import Failure, UnitEntry
 
@@ -89,9 +89,11 @@ class Deciding:
     def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
         """A partition that was not read at its start, whatever was read behind that."""
         partition = self.cut.partitions[number]
-        high = self._top(partition, partition.start, entry)
-        replaces = bool(within(entry.coverage + entry.left, partition.start, partition.nominal_end))
-        return self._work(partition, partition.start, high, WhyRun.FIRST, None, replaces, failures)
+        low = partition.start
+        if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
+            low = self._segment_start(partition, low, entry)
+        replaces = bool(within(entry.coverage + entry.left, low, partition.nominal_end))
+        return self._work(partition, low, self._top(partition, low, entry), WhyRun.FIRST, None, replaces, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
         """A partition of which nothing was read and nothing failed."""
@@ -169,7 +171,10 @@ class Deciding:
             return partition.start if known is None else max(known, partition.start)
         if known is not None:
             return known
-        interval = interval_at(entry.coverage, low)
+        there = entry.coverage
+        for piece in entry.left:
+            there = joined(there, *piece)
+        interval = interval_at(there, low)
         return partition.start if interval is None else min(interval[0], partition.start)
 
     def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:

@@ -7,6 +7,7 @@ with what runs and with how many different histories there are.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -128,6 +129,9 @@ def _check_units(source: UnitSource, units: Units) -> None:
             f"source {source.name!r} has {len(units.values)} units, and min_units is {source.work.min_units}",
             "look at what the units are read from; or lower min_units",
         )
+    repeated = Counter(units.values).most_common(1)
+    if repeated and repeated[0][1] > 1:
+        raise WatermarkError(f"unit {repeated[0][0]!r} is there {repeated[0][1]} times", "name each unit once")
 
 
 def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:

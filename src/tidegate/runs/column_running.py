@@ -18,7 +18,7 @@ from tidegate.runs.column_place import ColumnPlace, open_column_place
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import told_once
+from tidegate.runs.telling import finished, told_once
 from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.pace import Pace
 
@@ -77,21 +77,7 @@ class ColumnRunning:
         self, name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float
     ) -> SourceReport:
         report = _report(name, carried, error, seconds)
-        self.emit(
-            events.SourceFinished(
-                *name,
-                state=report.state,
-                watermark=report.watermark,
-                source_files=0,
-                rows=report.rows,
-                failed_files=0,
-                commits=report.commits,
-                seconds=seconds,
-                state_files=0,
-                failed=error is not None,
-                staged=0,
-            )
-        )
+        self.emit(finished(report, failed=error is not None))
         return report
 
 

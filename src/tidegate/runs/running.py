@@ -21,7 +21,7 @@ from tidegate.runs.polls import Polls
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.runs.telling import told_once
+from tidegate.runs.telling import finished, told_once
 from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import UnitSource
@@ -204,21 +204,8 @@ class Running:
         if carried is not None and carried.totals.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
             self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields, rescued)))
-        self.emit(
-            events.SourceFinished(
-                *name,
-                state=report.state,
-                watermark=report.watermark,
-                source_files=report.files,
-                rows=report.rows,
-                failed_files=len(report.failed),
-                commits=report.commits,
-                seconds=seconds,
-                state_files=0 if carried is None else carried.state_files,
-                failed=error is not None,
-                staged=report.staged,
-            )
-        )
+        files = 0 if carried is None else carried.state_files
+        self.emit(finished(report, failed=error is not None, state_files=files))
         return report
 
 

@@ -68,7 +68,8 @@ class UnitChange:
         columns = group.columns or opened.schema() or self._bare()
         if columns is None:
             return None
-        replaced = [_replaced(work) for work, _ in done if work.replaces]
+        by_keys = self._place.source.replace is Replace.MERGE_KEYS
+        replaced = [_replaced(work) for work, _ in done if work.replaces and not by_keys]
         if group.straight or not (files or replaced):
             return Change(
                 state=state,

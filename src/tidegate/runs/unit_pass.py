@@ -37,7 +37,8 @@ from tidegate.unit_specs import UnitSource
 from tidegate.watermarks.unit_state import UnitState
 from tidegate.watermarks.units import Units
 
-TRIES_AGAINST_OTHERS = 5
+TRIES_AGAINST_OTHERS = 50
+"""Each of them is lost to another run that has committed work units of the same plan, so that fewer are left."""
 
 ReadUnits = Callable[[UnitSource], Units]
 
@@ -139,27 +140,25 @@ class UnitPass:
         works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
         waves = Waves(works, 1 if work.pacing_seconds else work.group_units, work.group_seconds)
         started = -work.pacing_seconds
-        try:
-            while not self._breaker.is_open:
-                if self._stop.is_set() or self._stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
-                    raise RunStopped("stopped; work units that are not committed are read by the next run")
-                wave = waves.next(self._breaker.left)
-                if not wave:
-                    break
-                started = time.monotonic()
-                opened = self._wave(opened, plan, wave, units)
-                waves.took(len(wave), time.monotonic() - started)
-            else:
-                self._broken(waves.left())
-        finally:
-            opened = self._failures_saved(opened, plan)
-        return opened
+        while not self._breaker.is_open:
+            if self._stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
+                self._failures_saved(opened, plan)
+                raise RunStopped("stopped; work units that are not committed are read by the next run")
+            wave = waves.next(self._breaker.left)
+            if not wave:
+                break
+            started = time.monotonic()
+            opened = self._wave(opened, plan, wave, units)
+            waves.took(len(wave), time.monotonic() - started)
+        else:
+            self._broken(waves.left())
+        return self._failures_saved(opened, plan)
 
     def _wave(self, opened: Opened, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Opened:
         """One group, from its requests to its commit."""
         change = UnitChange(self._place, self._lane, opened, plan)
-        group = change.read(wave, [_told(each, units) for each in wave])
         try:
+            group = change.read(wave, [_work_of(each, units) for each in wave])
             failpoint("runs.read")
             outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
             self._told(outcomes)
@@ -242,7 +241,7 @@ class UnitPass:
         self._emit(events.Notice(*self._names, text))
 
 
-def _told(work: WorkUnit, units: Units) -> UnitWork:
+def _work_of(work: WorkUnit, units: Units) -> UnitWork:
     """A work unit with all that its task must know."""
     return UnitWork(
         unit=work.unit,

@@ -14,7 +14,7 @@ from tidegate.reports import SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import told_once
+from tidegate.runs.telling import finished, told_once
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_pass import UnitPass
 from tidegate.runs.unit_place import UnitPlace, open_unit_place
@@ -96,21 +96,7 @@ class UnitRunning:
 
     def _told(self, name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
         report = _report(name, carried, error, seconds)
-        self.emit(
-            events.SourceFinished(
-                *name,
-                state=report.state,
-                watermark=report.watermark,
-                source_files=0,
-                rows=report.rows,
-                failed_files=0,
-                commits=report.commits,
-                seconds=seconds,
-                state_files=0,
-                failed=error is not None,
-                staged=0,
-            )
-        )
+        self.emit(finished(report, failed=error is not None))
         return report
 
 

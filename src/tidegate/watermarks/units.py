@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.errors import WatermarkError
 from tidegate.locations import Secret
 
 ANONYMOUS = ""
@@ -29,24 +27,3 @@ class Units:
     version: str | None = None
     repeated: int = 0
     filtered: int = 0
-
-
-def unit_values(given: str | Sequence[str]) -> tuple[str, ...]:
-    """The units of ``"id1, id2 , id3"`` or of a list, without spaces around them.
-
-    ``WatermarkError`` where there are none, and where one is empty or there twice.
-    """
-    shown = repr(given) if isinstance(given, str) else repr(list(given))
-    values = tuple(each.strip() for each in (given.split(",") if isinstance(given, str) else given))
-    if not any(values):
-        raise WatermarkError(
-            f"units: {shown} has no unit", "name at least one; or leave units out for a secondary input"
-        )
-    if not all(values):
-        raise WatermarkError(f"units: {shown} has an empty unit", "remove the comma too many")
-    repeated = [value for value, count in Counter(values).items() if count > 1]
-    if repeated:
-        raise WatermarkError(
-            f"units: {', '.join(repr(each) for each in repeated)} is there more than once", "name each unit once"
-        )
-    return values

@@ -204,7 +204,7 @@ def test_every_key_is_tried() -> None:
         {"secondary_input": [{"path": "lake/python", "fields": ["a", "b"], "auth_fields": ["c"]}], "path": "/{{b}}"},
         {"params": {"low": {"watermark": "t"}, "a": {"value": "5"}}},
         {"method": "POST", "body": {"a": ["{{low}}", 5, True]}, "headers": {"X": "***"}, "idempotent": True},
-        {"type": "download", "format": "csv", "csv": CSV, "method": "POST", "body": {}, "max_response_mb": 3},
+        {"type": "download", "format": "csv", "csv": CSV, "method": "POST", "body": {}, "parallelism": 3},
         {"type": "download", "format": "parquet", "work_unit": {"not_found": "empty"}},
         {"time_column": "at", "replace": "segments"},
         {"time_column": "at", "replace": "unit"},

@@ -258,6 +258,10 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
             FILES | {"source_uri": None, "connection": "api", "path": "'{{id}}'", "storage_options": "{a: b}"},
             "source.storage_options: is about object storage, and the connection is of the type http; remove it",
         ),
+        (
+            FILES | {"source_uri": None, "connection": "api", "path": "'{{id}}'", "max_response_mb": "5"},
+            "source.max_response_mb: is about pages of records; a file may be as large as the disk allows; remove it",
+        ),
     ],
 )
 def test_a_wrong_source_is_one_problem(problems: Problems, source: dict[str, str | None], expected: str) -> None:

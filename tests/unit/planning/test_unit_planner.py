@@ -223,6 +223,11 @@ def test_fewer_units_than_there_must_be_are_refused() -> None:
     assert planned(source, "2020-01-15", units=("A", "B", "C")).count == 3
 
 
+def test_a_unit_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(WatermarkError, match="unit 'A' is there 2 times"):
+        planned(MONTHLY, "2020-02-21", units=("A", "B", "A"))
+
+
 def test_no_units_give_no_work_units() -> None:
     plan = planned(MONTHLY, "2020-02-21", units=())
     assert (plan.count, plan.skipped, plan.units) == (0, (), ())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from support.unit_positions import UnitLake, day, monthly, project_of
 from tidegate import api
@@ -295,11 +296,32 @@ def test_a_fence_keeps_what_was_read(tmp_path: Path) -> None:
     assert (opened.version, lake.place.state_of(opened)) == (2, before)
 
 
-def test_recover_says_that_all_is_well_or_goes_on_from_an_earlier_position(tmp_path: Path) -> None:
+def test_recover_says_that_all_is_well(tmp_path: Path) -> None:
+    project = project_of(tmp_path, monthly("a"))
+    UnitLake(project).run(FEBRUARY)
+    assert [each.verdict for each in api.recover(project, "answers")] == ["ok"]
+
+
+def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     lake = UnitLake(project)
     lake.run(FEBRUARY)
-    assert [each.verdict for each in api.recover(project, "answers")] == ["ok"]
+    lake.run(MARCH)
+    table = tmp_path / "lake" / "answers"
+    (newest,) = (table / "_tidegate" / "answers" / "surveys").glob(f"{2:020d}-*.json")
+    newest.unlink()
+    DeltaTable(str(table)).create_checkpoint()
+    DeltaTable(str(table)).alter.set_table_description("a foreign commit")
+    for version in (0, 1):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    stopped = api.recover(project, "answers")[0]
+    assert stopped.verdict == "fail"
+    assert "--accept mirror" in stopped.remedy
+    assert "--accept previous --accept doubles` goes on from 2020-02-21" in stopped.remedy
+    assert api.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
+    assert api.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
+    assert unit_watermark(lake.place).value == "2020-03-02"
+    assert lake.run(day("2020-03-05"))
 
 
 def test_doctor_looks_at_inputs_and_table(tmp_path: Path) -> None:

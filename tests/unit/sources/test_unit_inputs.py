@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import string
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -313,3 +315,29 @@ def test_records_over_many_blocks_are_each_read_once(
 def test_numbers_keep_the_text_they_were_written_with(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1.50}\n{"id": 123456789012345678901234567890}\n{"id": true}')
     assert units_of(tmp_path / "a.json").values == ("1.50", "123456789012345678901234567890", "true")
+
+
+def deletion_vector(*rows: int) -> dict[str, object]:
+    """A vector of these rows, as the log has a small one: a bitmap in base 85 within the entry."""
+    containers = struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16) + struct.pack(f"<{len(rows)}H", *rows)
+    content = struct.pack("<IQI", 1681511377, 1, 0) + containers
+    letters = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+    padded = content + bytes(-len(content) % 4)
+    numbers = struct.unpack(f">{len(padded) // 4}I", padded)
+    text = "".join(letters[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(content), "cardinality": len(rows)}
+
+
+def test_rows_that_a_deletion_vector_hides_are_no_units(tmp_path: Path) -> None:
+    write(InputFormat.DELTA, tmp_path / "in", ROWS[:3])
+    log = tmp_path / "in" / "_delta_log"
+    entries = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    add = next(entry["add"] for entry in entries if "add" in entry)
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": add["modificationTime"]}},
+        {"add": {**add, "deletionVector": deletion_vector(0, 2)}},
+    ]
+    (log / f"{1:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert units_of(tmp_path / "in", InputFormat.DELTA).values == ("2",)

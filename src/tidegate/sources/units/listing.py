@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
-from tidegate.locations import Location, Options
+from tidegate.locations import Location
 from tidegate.planning.globs import compiled
 from tidegate.planning.plan import FileSlice
 from tidegate.sources.units.fetched import FetchedFile
@@ -26,8 +26,12 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A folder without wildcards, and below it one pattern per level, of which the last is that of files."""
+    """A folder without wildcards, and below it one pattern per level, of which the last is that of files.
 
+    ``root`` is the part of the address that is the same for all work units.
+    """
+
+    root: Location
     folder: Location
     levels: tuple[str, ...]
     shown: str
@@ -52,15 +56,23 @@ def address_of(template: Location, variables: Variables) -> Address:
             "leave such units out by a filter",
         )
     first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
+    fixed = re.split(r"\{\{|[*?]", path)[0].rpartition("/")[0]
     folder = "/".join(_unclassed(each, plain=True) for each in levels[:first])
-    uri = f"{scheme}://{authority}/{quote(folder)}".rstrip("/")
-    return Address(Location(uri, Options(template.options)), tuple(levels[first:]), f"{scheme}://{authority}/{shown}")
+    root, place = (
+        Location(f"{scheme}://{authority}/{quote(each)}".rstrip("/"), template.options) for each in (fixed, folder)
+    )
+    return Address(root, place, tuple(levels[first:]), f"{scheme}://{authority}/{shown}")
 
 
 def listed(address: Address, segment: int, compression: str) -> tuple[FetchedFile, ...]:
-    """The files at an address, by name; raises :class:`SourceMissing` where there are none."""
+    """The files at an address, by name; raises :class:`SourceMissing` where there are none.
+
+    A folder of all work units that is not there, as a disk that is not mounted, says nothing about any of them.
+    """
     store = open_store(address.folder)
     found = sorted(_found(store, address), key=lambda each: each.path)
+    if not found and not open_store(address.root).exists():
+        raise SourceError(f"{address.root.uri} is not there", "check source_uri, and whether the folder is mounted")
     if not found:
         raise SourceMissing(f"{address.shown}: there is no such file", "check the address; it may not be there yet")
     return tuple(

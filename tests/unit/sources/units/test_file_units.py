@@ -228,6 +228,17 @@ def test_wildcards_find_files_by_name_and_in_order(tmp_path: Path) -> None:
     assert f"{uri}/2026-02-01/*/x-?.ndjson: there is no such file" in failure(results[2]).problem
 
 
+def test_a_folder_that_is_not_mounted_says_nothing_about_a_unit(tmp_path: Path) -> None:
+    of = from_folder(f"{tmp_path.as_uri()}/mount/in/{{{{surveyId}}}}/*.ndjson")
+    given = wave(tmp_path, of, [work("a", 1, 2)], SCHEMA)
+    (result,) = carried_out(given)
+    assert f"{tmp_path.as_uri()}/mount/in is not there" in failure(result).problem
+    assert not failure(result).not_found
+    (tmp_path / "mount" / "in").mkdir(parents=True)
+    (result,) = carried_out(given)
+    assert failure(result).not_found
+
+
 def test_signs_in_values_stand_for_themselves(tmp_path: Path) -> None:
     folder = tmp_path / "in [1]"
     folder.mkdir()
