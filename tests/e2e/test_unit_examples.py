@@ -6,14 +6,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tidegate.api.units import units
-from tidegate.unit_reports import UnitSourcePlan
 
 from servers import postgres as postgres_server
 from support.unit_examples import SERVER, DatabaseLane, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
 from tidegate import plan, status
-
+from tidegate.api.units import units
+from tidegate.unit_reports import UnitSourcePlan
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "work-units.md").read_text(encoding="utf-8")
 

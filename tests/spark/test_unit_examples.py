@@ -1,4 +1,4 @@
-"""The examples of work units on Spark: the survey API, asked faster than it says, and the warehouse in a real PostgreSQL."""
+"""The examples of work units on Spark: the survey API, asked faster, and the warehouse in a real PostgreSQL."""
 
 from __future__ import annotations
 
