@@ -18,6 +18,7 @@ from tidegate.api import (
     doctor,
     export_ledger,
     files,
+    import_properties,
     infer_schema,
     list_letters,
     load,
@@ -93,6 +94,10 @@ from tidegate.dataflows import (
 from tidegate.errors import (
     ConfigError,
     TidegateError,
+)
+from tidegate.import_reports import (
+    PropertiesImport,
+    PropertyNote,
 )
 from tidegate.ledger_reports import (
     FileRange,
@@ -313,6 +318,8 @@ __all__ = [
     "PlannedUnits",
     "PositionView",
     "ProjectSpec",
+    "PropertiesImport",
+    "PropertyNote",
     "ProviderKind",
     "RangeParam",
     "RateLimit",
@@ -389,6 +396,7 @@ __all__ = [
     "doctor",
     "export_ledger",
     "files",
+    "import_properties",
     "infer_schema",
     "is_watermark_empty",
     "list_letters",

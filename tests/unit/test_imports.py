@@ -23,6 +23,7 @@ LAYERS = (
         "schema_reports",
         "column_reports",
         "replay_reports",
+        "import_reports",
         "unit_reports",
     },
     {"observe"},

@@ -5,6 +5,7 @@ time happen inside the functions: ``plan``, ``status`` and ``show_watermarks`` n
 """
 
 from tidegate.api.experiments import chaos, demo
+from tidegate.api.importing import import_properties
 from tidegate.api.ledger import compact_ledger, export_ledger, files
 from tidegate.api.letters import discard_letters, list_letters, retry_letters
 from tidegate.api.looking import doctor, plan, serve, status
@@ -34,6 +35,7 @@ __all__ = [
     "doctor",
     "export_ledger",
     "files",
+    "import_properties",
     "infer_schema",
     "list_letters",
     "load",

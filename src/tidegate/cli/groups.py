@@ -57,7 +57,7 @@ def show(invocation: Invocation, config: Path, pipeline: str, source: str | None
     examples=["tidegate config check pipelines.yml", "tidegate config schema > tidegate.schema.json"],
 )
 def config() -> None:
-    """Check and show configuration files."""
+    """Check, show and import configuration files."""
 
 
 @config.command(examples=["tidegate config check pipelines.yml", "tidegate config check pipelines.yml --json"])

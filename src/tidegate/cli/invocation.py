@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         chaos_report,
         column_reports,
         corrections,
+        import_reports,
         ledger_reports,
         replay_reports,
         reports,
@@ -48,6 +49,8 @@ class Api(Protocol):
     """The functions of :mod:`tidegate.api` that commands call."""
 
     def load(self, config: str | Path, /) -> ProjectSpec: ...
+
+    def import_properties(self, path: str | Path, /) -> import_reports.PropertiesImport: ...
 
     def plan(
         self,

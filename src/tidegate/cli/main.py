@@ -14,6 +14,7 @@ from tidegate.cli import (
     files_command,
     groups,
     history_command,
+    import_command,
     reconcile_command,
     replay_command,
     serve_command,
@@ -66,6 +67,7 @@ for _command in (
     cli.add_command(_command)
 for _command in (history_command.history, watermark_commands.set_watermark, watermark_commands.reset_watermark):
     groups.watermark.add_command(_command)
+groups.config.add_command(import_command.import_command)
 for _command in (table_command.optimize, table_command.vacuum, table_command.checkpoint, widen_command.widen):
     groups.table.add_command(_command)
 

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from tidegate.config.column_checks import pipeline_problems, table_or_query_problems
 from tidegate.config.http_checks import request_problems
 from tidegate.config.load_checks import key_problems
+from tidegate.config.notes import NOT_FOR_FILES
 from tidegate.config.problems import Problem, looks_secret, nearest, problem, sentence
 from tidegate.config.source_kinds import is_of_units
-from tidegate.config.tree import Block, Scalar
+from tidegate.config.tree import Block, Node, Scalar
 from tidegate.config.unit_input_checks import input_problems
 from tidegate.config.unit_variables import (
+    VARIABLE,
     inputs,
     is_clear,
     makes_units,
@@ -31,15 +33,7 @@ from tidegate.unit_specs import SEGMENT_COLUMN, UNIT_COLUMN
 Path = tuple[str, ...]
 _PERIODS = ("grace_period", "abstinent_period")
 _REQUEST_KEYS = ("path", "method", "headers", "body", "idempotent", "parallelism", "max_response_mb")
-_OF_OTHER_LOADS = (
-    "replace_by_watermark",
-    "max_delete_fraction",
-    "allow_empty_window",
-    "deduplicate",
-    "window_columns",
-    "scd2_effective_column",
-    "scd2_attributes",
-)
+_OF_OTHER_LOADS = tuple(key for key in NOT_FOR_FILES["sink"] if key not in ("merge_keys", "tie_break"))
 _TIMES = ("timestamp", "date")
 
 
@@ -130,11 +124,17 @@ def _param_problems(root: Block, where: Path, source: Block) -> Iterator[Problem
             yield problem(root, (*at, "watermark"), sentence(f"{watermark.raw!r} is no datetime watermark", hint))
         if plain and not sent:
             yield problem(root, at, "is sent to no server; allowed: {watermark: …, bound: low | high}")
-        if plain and looks_secret(name):
+        if plain and looks_secret(name) and not _is_variable(node):
             text = "put it into the connection's auth: {type: api_key, place: params, …}"
             yield problem(root, at, f"looks like a secret; {text}")
         if name in taken and not plain:
             yield problem(root, at, f"{{{{{name}}}}} is a variable of the units too; allowed: another name")
+
+
+def _is_variable(node: Node) -> bool:
+    """Whether a text is a variable as a whole, so that the file holds no secret."""
+    text = node.text("value") if isinstance(node, Block) else node
+    return isinstance(text, Scalar) and VARIABLE.fullmatch(text) is not None
 
 
 def _variable_problems(root: Block, where: Path, source: Block) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from typing import Any
 from tidegate import (
     comparisons,
     corrections,
+    import_reports,
     ledger_reports,
     replay_reports,
     reports,
@@ -326,6 +327,14 @@ STEPS = (
 )
 
 
+IMPORTED = import_reports.PropertiesImport(
+    origin="surveys.pull",
+    yaml="# Made from surveys.pull\npipelines: {}\n",
+    carried=("job.name", "ms.watermark"),
+    left=(import_reports.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
+    not_needed=(import_reports.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    variables=("SURVEYS_TOKEN",),
+)
 CHAOS = ChaosReport(
     uri="file:///scratch",
     seed=4,
@@ -474,6 +483,10 @@ class StandIn:
     def load(self, config: str | Path) -> ProjectSpec:
         self._called("load", config)
         return replace(PROJECT, origin=str(config))
+
+    def import_properties(self, path: str | Path) -> import_reports.PropertiesImport:
+        self._called("import_properties", path)
+        return replace(IMPORTED, origin=str(path))
 
     def plan(
         self,

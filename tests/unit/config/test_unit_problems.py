@@ -486,3 +486,12 @@ def test_one_unit_a_time_column_and_a_function_need_no_variables(loaded: Load, s
 def test_a_secret_never_shows_in_a_problem(problems: Problems) -> None:
     found = problems(file({"headers": "{Authorization: 'hunter2 {{oid}}'}"}))
     assert "hunter2" not in "".join(found)
+
+
+def test_a_parameter_that_is_a_secret_variable_holds_no_secret(loaded: Load) -> None:
+    source = {
+        "params": f"{{{SINCE}, access_token: '{{{{token}}}}'}}",
+        "secondary_input": "[{path: keys, format: json, fields: [token], category: authentication}]",
+    }
+    (found,) = loaded(file(source)).pipelines[0].unit_sources
+    assert found.read.params == {"access_token": "{{token}}"}  # type: ignore[union-attr]

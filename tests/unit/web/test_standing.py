@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.reports import FailedFile, SourceStatus
+from tidegate.reports import FailedFile, SourceStatus, WorkProgress
 from tidegate.web.standing import Standing, standing
 from unit.observe.test_metrics import Clock
 from unit.web.test_server import fetch
@@ -69,3 +69,13 @@ def test_a_source_with_failed_files_or_an_unreadable_state_is_not_healthy() -> N
         code, _, body = fetch(address, "/health")
         assert (code, b"the state is gone" in body) == (503, True)
         assert b'tidegate_source_healthy{pipeline="events",source="asia"} 0.0' in fetch(address, "/metrics")[2]
+
+
+def test_failed_work_units_are_counted_and_make_a_source_unwell() -> None:
+    status = replace(STATUS, work_units=WorkProgress(done=40, open=3, failed=2))
+    seen = Standing(lambda: (status,), 15)
+    found = {each.metric.name: each.values for each in seen.families()}
+    name = ("events", "asia")
+    assert (found["work_units_open"], found["work_units_failed"]) == ({name: 3}, {name: 2})
+    (health,) = seen.sources()
+    assert (health.healthy, health.reason) == (False, "2 work units failed")

@@ -1,0 +1,78 @@
+"""``tidegate config import`` with the real functions: what goes where, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate import load
+from tidegate.cli.main import cli
+
+PULL = """\
+job.name=answers
+ms.source.uri=https://h/answers
+ms.authentication={"method": "bearer", "token": "hunter2"}
+ms.watermark=[{"name": "id", "type": "unit", "units": "a"}]
+job.group=surveys
+"""
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["config", "import", *arguments], prog_name="tidegate")
+
+
+@pytest.fixture
+def pull(tmp_path: Path) -> Path:
+    file = tmp_path / "answers.pull"
+    file.write_text(PULL, encoding="utf-8")
+    return file
+
+
+def test_the_configuration_is_printed_and_the_rest_is_told_aside(pull: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = invoke(str(pull))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        f"{pull}:5: not needed: job.group: a pipeline has a name only",
+        "set before use: ANSWERS_TOKEN",
+        "4 carried over, 0 not carried over, 1 not needed",
+    ]
+    assert "hunter2" not in result.output
+    monkeypatch.setenv("ANSWERS_TOKEN", "x")
+    assert load(result.stdout).pipelines[0].name == "answers"
+
+
+def test_a_new_file_is_written_and_one_that_is_there_stays(pull: Path) -> None:
+    out = pull.with_suffix(".yml")
+    assert invoke(str(pull), "--out", str(out)).stdout == ""
+    assert out.read_text(encoding="utf-8").startswith("# Made from answers.pull\nconnections:\n")
+    out.write_text("mine", encoding="utf-8")
+    result = invoke(str(pull), "--out", str(out))
+    assert result.exit_code == 2
+    assert "is there already; allowed: another file" in result.stderr
+    assert out.read_text(encoding="utf-8") == "mine"
+
+
+def test_strict_ends_with_1_where_something_is_left(pull: Path) -> None:
+    assert invoke(str(pull), "--strict").exit_code == 0
+    pull.write_text(PULL + "ms.ssl={}\n", encoding="utf-8")
+    assert invoke(str(pull)).exit_code == 0
+    result = invoke(str(pull), "--strict")
+    assert result.exit_code == 1
+    assert f"{pull}:6: not carried over: ms.ssl: certificates of clients are not offered" in result.stderr
+
+
+def test_json_has_both(pull: Path) -> None:
+    found = json.loads(invoke(str(pull), "--json").stdout)
+    assert found["variables"] == ["ANSWERS_TOKEN"]
+    assert found["left"] == []
+    assert [note["name"] for note in found["not_needed"]] == ["job.group"]
+    assert found["yaml"].startswith("# Made from answers.pull\n")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = invoke(str(tmp_path / "nothing.pull"))
+    assert result.exit_code == 2
+    assert "nothing.pull: cannot be read" in result.stderr
