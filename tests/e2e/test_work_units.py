@@ -150,3 +150,9 @@ def test_work_units_without_rows_are_saved_before_any_column_is_known(lake: Surv
     lake.arrive("b", "02-05")
     assert [lake.ran("02-21").work_units for _ in range(2)] == [3, 3]
     lake.assert_exactly_once()
+
+
+def test_fields_that_no_column_takes_are_told(lake: SurveyLake) -> None:
+    lake.records["a"].append({"id": 1, "at": "2020-01-05T00:00:00Z", "mood": "good"})
+    assert lake.ran("02-21").unknown_fields == {"mood": 1}
+    assert any("mood (1)" in each.text for each in lake.seen if isinstance(each, events.Notice))

@@ -54,6 +54,7 @@ class UnitTotals:
     table_version: int | None = None
     failed: list[FailedUnit] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    unknown_fields: Counter[str] = field(default_factory=Counter)
 
 
 class UnitPass:
@@ -162,17 +163,21 @@ class UnitPass:
             failpoint("runs.read")
             outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
             self._told(outcomes)
-            for work, result in outcomes.done:
-                if result.left_out:
-                    self.totals.skipped["outside_range"] += result.left_out
-                    column = self._place.source.time_column or ""
-                    self._emit(
-                        events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column)
-                    )
+            self._told_rows(outcomes)
             opened = self._committed(opened, plan, change, group, outcomes)
         finally:
             change.clean()
         return opened
+
+    def _told_rows(self, outcomes: Outcomes) -> None:
+        """What of the records that were read is not among the rows."""
+        column = self._place.source.time_column or ""
+        for work, result in outcomes.done:
+            self.totals.unknown_fields.update(result.unknown_fields)
+            if result.left_out:
+                self.totals.skipped["outside_range"] += result.left_out
+                reason = f"outside_range of {work.unit!r}"
+                self._emit(events.RowsLeftOut(*self._names, reason, result.left_out, column))
 
     def _committed(
         self, opened: Opened, plan: UnitPlan, change: UnitChange, group: Group, outcomes: Outcomes
