@@ -12,6 +12,7 @@ from support.unit_examples import SERVER, DatabaseLane, ExampleRuns, copied, ser
 from support.unit_lake import day
 from tidegate import plan, status
 from tidegate.api.units import units
+from tidegate.observe.events import Notice
 from tidegate.unit_reports import UnitSourcePlan
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "work-units.md").read_text(encoding="utf-8")
@@ -82,6 +83,7 @@ def test_of_a_server_that_keeps_seven_files_each_is_read_once(tmp_path: Path, mo
         found = example.rows("visits", "select _tidegate_unit, count(*) from t group by 1 order by 1")
         assert found == [(f"visits-2026-01-{number:02d}.csv", 24) for number in range(9, 26)]
         assert example.ran("visits", "2026-01-25T19:30:00").state == "Idle"
+        assert not [each for each in example.seen if isinstance(each, Notice)], "an ordinary day is worth no notice"
         seen = states(example, "visits", "2026-01-25")
         assert [seen[f"visits-2026-01-{number}.csv"] for number in (18, 19, 25)] == ["stale", "done", "done"]
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +28,7 @@ from tidegate import SourceReport, load
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.column_specs import JdbcRead
+from tidegate.observe.events import Event
 from tidegate.runs.lanes import Lane
 from tidegate.runs.running import Running
 from tidegate.schema.types import arrow_schema
@@ -64,12 +65,13 @@ class ExampleRuns:
     config: Path
     example: Any = None
     lane: Lane | None = None
+    seen: list[Event] = field(default_factory=list)
 
     def ran(self, pipeline: str, now: str) -> SourceReport:
         """One pass over a pipeline at this moment, without Spark unless the lane is one of it."""
         project = load(self.config)
         (wanted,) = [each for each in project.pipelines if each.name == pipeline]
-        running = Running(project, self.lane or InProcessUnitLane(), 1, clock=lambda: day(now))
+        running = Running(project, self.lane or InProcessUnitLane(), 1, self.seen.append, clock=lambda: day(now))
         (source,) = running.once((wanted,)).sources
         assert source.error is None, source
         return source

@@ -83,7 +83,7 @@ def planned_units(place: UnitPlace, now: datetime, *, accept_new_partitions: boo
         input_version=plan.input_version,
         repeated=units.repeated,
         filtered=units.filtered,
-        notes=(*looked.opened.warnings, *plan.notes, *_input_notes(units), *_obstacles(plan)),
+        notes=(*looked.opened.warnings, *plan.notes, *plan.remarks, *_input_notes(units), *_obstacles(plan)),
     )
 
 
