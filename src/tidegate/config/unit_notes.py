@@ -48,13 +48,14 @@ def _has_several(source: Block) -> bool:
 
 
 def _unused_range(root: Block, where: tuple[str, ...], source: Block, used: set[str]) -> Iterator[str]:
-    """Reads that are the same for every range, and bounds that reach no request."""
+    """Reads that are the same for every range, though it is cut or read on, and bounds that reach no request."""
     params = range_params(source)
     sent = source.get("connection") is not None and source.text("type") != "jdbc"
     lost = [] if sent else [name for name in params if name not in used]
     for name in lost:
         yield f"{path_of(root, (*where, 'params', name))} means nothing where {{{{{name}}}}} is used nowhere"
-    if len(lost) == len(params) and source.get("time_column") is None:
+    whole = source.text("replace") == "unit" and source.block("work_unit").text("partition") in (None, "none")
+    if len(lost) == len(params) and source.get("time_column") is None and not whole:
         yield (
             f"{path_of(root, where)}: the range is used nowhere, so that every range reads the same; "
             "give 'time_column', or params with 'watermark'"

@@ -143,10 +143,8 @@ def _commit_words(event: Event) -> str:
             failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
             done = count(event.staged, "staged unit") if event.staged else count(event.commits, "commit")
             state = "failed" if event.failed else event.state
-            return (
-                f"{state}: {count(event.source_files, 'file')}, {count(event.rows, 'row')},"
-                f" {done}{failed} in {duration(event.seconds)}"
-            )
+            files = "" if event.rows and not event.source_files else f"{count(event.source_files, 'file')}, "
+            return f"{state}: {files}{count(event.rows, 'row')}, {done}{failed} in {duration(event.seconds)}"
         case events.SourceFailed():
             return f"failed: {event.error}"
         case _:

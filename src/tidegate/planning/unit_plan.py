@@ -113,7 +113,8 @@ class UnitPlan:
     ``grid`` names what identities depend on (watermark, kind of partition, beginning). ``run`` is the number that a run
     with this plan gets. ``runs`` are in the order in which they are carried out. ``stale`` are units that the state
     knows and the plan does not. ``job_cutoff`` is None where nothing was read so far. ``settles``: partitions are other
-    ones than before, and what was read in those is not read again.
+    ones than before, and what was read in those is not read again. ``notes`` are worth telling with every run,
+    ``remarks`` only explain the plan.
     """
 
     pipeline: str
@@ -132,6 +133,7 @@ class UnitPlan:
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     settles: bool = False
+    remarks: tuple[str, ...] = ()
 
     def works(self) -> Iterator[WorkUnit]:
         """The work units that run, in their order."""

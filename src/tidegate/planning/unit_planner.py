@@ -99,6 +99,7 @@ def plan_units(
         stale=tuple(unit for unit in known.entries if unit not in order),
         notes=tuple(notes),
         settles=settles,
+        remarks=tuple(_remarks(source, pieces)),
     )
 
 
@@ -255,11 +256,12 @@ def _notes(source: UnitSource, pieces: Cut) -> Iterator[str]:
             f"warning: the range is empty: it begins at {iso(pieces.start, zone)} and ends at {iso(pieces.end, zone)} "
             f"({source.timezone}); there is nothing to read"
         )
+
+
+def _remarks(source: UnitSource, pieces: Cut) -> Iterator[str]:
     if pieces.dropped is not None:
-        yield (
-            f"the partition from {iso(pieces.dropped.start, zone)} on is not full yet and is left out; "
-            "partial_partition: all would read it"
-        )
+        start = iso(pieces.dropped.start, zone_named(source.timezone))
+        yield f"the partition from {start} on is not full yet and is left out; partial_partition: all would read it"
     if not source.abstinent.is_zero:
         yield (
             "the abstinent period decides only whether a work unit runs again; it is then read from its high watermark "

@@ -83,7 +83,7 @@ def planned_units(place: UnitPlace, now: datetime, *, accept_new_partitions: boo
         input_version=plan.input_version,
         repeated=units.repeated,
         filtered=units.filtered,
-        notes=(*looked.opened.warnings, *plan.notes, *_input_notes(units), *_obstacles(plan)),
+        notes=(*looked.opened.warnings, *plan.notes, *plan.remarks, *_input_notes(units), *_obstacles(plan)),
     )
 
 
@@ -153,7 +153,7 @@ def _skipped(each: SkippedUnits) -> SkippedWork:
 def _input_notes(units: Units) -> Iterator[str]:
     if units.filtered:
         rows = count(units.filtered, "row")
-        yield f"{rows} of the secondary input made no unit: they do not pass its filters, or lack a value in its fields"
+        yield f"{rows} of the secondary input made no unit: not passed by its filters, or without a value in its fields"
     if units.repeated:
         yield f"{count(units.repeated, 'row')} of the secondary input gave a unit that was there already"
 
@@ -163,7 +163,7 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield "there are no units, so nothing runs"
     if plan.stale:
         stale = count(len(plan.stale), "unit")
-        yield f"{stale} that were read before are not there any more; they go on where they were if they come back"
+        yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
 
 
 def unit_status(place: UnitPlace, now: datetime) -> SourceStatus:

@@ -441,6 +441,10 @@ def test_all_problems_of_a_file_are_told_at_once(problems: Problems) -> None:
         (INPUT | {"path": "/s"}, "source: {{id}} is used nowhere, so that every unit reads the same"),
         ({"path": "/s", "watermark": f"[{TIME}, {{name: id, type: unit, units: 'a, b'}}]"}, "{{id}} is used nowhere"),
         (
+            {"params": None, "replace": "unit", "work_unit": "{partition: daily}"},
+            "source: the range is used nowhere",
+        ),
+        (
             {"params": None},
             "source: the range is used nowhere, so that every range reads the same; give 'time_column', or params with "
             "'watermark'",
@@ -471,6 +475,7 @@ def test_what_has_no_effect_is_noticed(loaded: Load, source: dict[str, str | Non
     [
         {"path": "/s", "watermark": f"[{TIME}, {{name: id, type: unit, units: a}}]"},
         {"params": None, "time_column": "at"},
+        {"params": None, "work_unit": "{partition: none}", "replace": "unit"},
         {"params": None, "path": None, "connection": None, "type": "python", "function": "a:b"},
     ],
 )

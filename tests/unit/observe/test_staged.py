@@ -23,6 +23,11 @@ def test_a_pass_that_staged_counts_units_instead_of_commits() -> None:
     assert sentence(finished) == "Active: 4 files, 60 rows, 2 staged units in 1.5 s"
 
 
+def test_a_pass_over_rows_without_files_does_not_speak_of_files() -> None:
+    finished = SourceFinished("orders", "api", "Active", "b", 0, 60, 0, 1, 1.5)
+    assert sentence(finished) == "Active: 60 rows, 1 commit in 1.5 s"
+
+
 def test_the_report_of_a_run_says_what_is_waiting() -> None:
     source = SourceReport("events", "asia", "Active", "b", 4, 4096, 60, 0, staged=2)
     shown = repr(render_run(RunReport((source,), ok=True, seconds=1.5)))

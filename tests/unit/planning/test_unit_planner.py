@@ -80,7 +80,7 @@ def test_abstinent_one_day_after_01_15(now: str, expected: list[str]) -> None:
     plan = planned(source, now, after(source, "2020-01-15"))
     assert read(plan) == expected
     assert skipped(plan) == ({} if expected else {WhySkipped.ABSTINENT: 1})
-    assert "high watermark less the grace period" in plan.notes[0]
+    assert "high watermark less the grace period" in plan.remarks[0]
 
 
 def test_what_abstains_tells_from_when_on_it_may_run() -> None:
@@ -211,7 +211,8 @@ def test_an_empty_range_is_told() -> None:
 
 def test_a_last_partition_that_is_left_out_is_told() -> None:
     plan = planned(time_source("2020-02-20", "-", "daily"), "2020-02-21 10:00")
-    assert plan.notes == (
+    assert plan.notes == ()
+    assert plan.remarks == (
         "the partition from 2020-02-21 on is not full yet and is left out; partial_partition: all would read it",
     )
 

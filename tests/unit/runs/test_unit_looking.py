@@ -118,7 +118,7 @@ def test_units_that_vanished_are_told(tmp_path: Path) -> None:
     lake_of(tmp_path, "a", "b").run(FEBRUARY)
     plan = planned_units(lake_of(tmp_path, "a").place, MARCH)
     assert plan.stale == ("b",)
-    assert any("are not there any more" in note for note in plan.notes)
+    assert any("not there any more" in note for note in plan.notes)
 
 
 def test_a_status_counts_done_open_and_failed_work_units(tmp_path: Path) -> None:
