@@ -59,6 +59,7 @@ class _Answers(BaseHTTPRequestHandler):
     """A few records for whatever is asked."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     content = json.dumps([{"id": number, "body": f"answer {number}"} for number in range(RECORDS)]).encode()
 
     def do_GET(self) -> None:
