@@ -97,6 +97,7 @@ class SurveyLake:
     seen: list[Event] = field(default_factory=list)
     units: str = "a,b,c"
     begin: str = "2020-01-01"
+    transform: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
     lane: Callable[[], InProcessUnitLane] = InProcessUnitLane
 
@@ -139,6 +140,7 @@ class SurveyLake:
                 "responses": {
                     "source": source,
                     **({"schema": self.schema} if self.schema else {}),
+                    **({"transform": self.transform} if self.transform else {}),
                     "sink": {"table_uri": "lake/responses"},
                 }
             },

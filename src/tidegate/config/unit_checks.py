@@ -232,10 +232,6 @@ def _pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Pr
     if sink.text("format") == "parquet":
         text = "work units keep their positions in the log of a Delta table; set format: delta"
         yield problem(root, (*where, "sink", "format"), text)
-    for key in ("sql", "python"):
-        if pipeline.block("transform").get(key) is not None:
-            text = "is not for sources of work units; allowed: a pipeline of its own that reads the table"
-            yield problem(root, (*where, "transform", key), text)
     if pipeline.text("schema_evolution") == "overwrite":
         text = "overwrite takes the rows of other work units; allowed: merge, strict"
         yield problem(root, (*where, "schema_evolution"), text)

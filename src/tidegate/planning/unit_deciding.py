@@ -92,7 +92,7 @@ class Deciding:
         low = partition.start
         if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
             low = self._segment_start(partition, low, entry)
-        replaces = bool(within(entry.coverage + entry.left, low, partition.nominal_end))
+        replaces = _may_have_rows(entry, low, partition.nominal_end)
         return self._work(partition, low, self._top(partition, low, entry), WhyRun.FIRST, None, replaces, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
@@ -120,7 +120,8 @@ class Deciding:
         if is_wanted and end > cutoff:
             low = self._low(partition, own, entry)
             why = WhyRun.NEW if is_above_job else WhyRun.CATCH_UP
-            return number, self._work(partition, low, self._top(partition, low, entry), why, own, True, failures)
+            top, replaces = self._top(partition, low, entry), _may_have_rows(entry, low, nominal)
+            return number, self._work(partition, low, top, why, own, replaces, failures)
         if end > cutoff:
             return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
         if is_wanted and self._abstains and end > self.before_grace(own):
@@ -216,3 +217,8 @@ class Deciding:
 def failure_start(start: int, nominal_end: int | None) -> int:
     """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
     return 0 if nominal_end is None else start
+
+
+def _may_have_rows(entry: UnitEntry, low: int, end: int | None) -> bool:
+    """Whether rows that were read from ``low`` on may be in the table."""
+    return bool(within(entry.coverage + entry.left, low, end))

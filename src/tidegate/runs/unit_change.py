@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StorageError
@@ -55,7 +55,7 @@ class UnitChange:
                 scratch=self._below("fetched"),
                 now=self._plan.now,
                 place=None if straight else self._below("rows"),
-                table=self._opened.schema(),
+                table=self._opened.schema() if self._place.pipeline.transform is None else None,
             )
         )
         return Group(done.results, done.columns, done.partition_columns, straight)
@@ -104,8 +104,9 @@ class UnitChange:
         from tidegate.sink.batches import Batch
 
         opened, place = self._opened, self._place
+        is_transformed = bool(files) and place.pipeline.transform is not None
         batch = Batch(
-            place.pipeline,
+            place.pipeline if is_transformed else replace(place.pipeline, transform=None),
             place.source.rows,
             self._below("rows"),
             tuple(file.path for file in files),

@@ -315,11 +315,6 @@ def test_what_is_wrong_without_a_time_range(problems: Problems, source: dict[str
         ("", "delivery: staged", "p.delivery: staged, and its sources are no files; allowed: direct"),
         (
             "",
-            "transform: {sql: select 1}",
-            "transform.sql: is not for sources of work units; allowed: a pipeline of its own",
-        ),
-        (
-            "",
             "schema_evolution: overwrite",
             "schema_evolution: overwrite takes the rows of other work units; allowed: merge",
         ),
