@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.column_specs import ColumnSource, WatermarkMode
 from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
+from tidegate.runs.log_positions import log_positions
 from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.files import State
@@ -20,8 +21,6 @@ from tidegate.state.providers.copying import ProviderCopy, check_copy, debt, is_
 from tidegate.state.providers.opening import provider_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover
-from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.column_codec import decode, encode
@@ -115,22 +114,10 @@ def open_column_place(
         from tidegate.runs.parquet_place import open_parquet_place
 
         return open_parquet_place(project, pipeline, source, emit)
-    key = SourceKey(pipeline.name, source.name)
     table_store = open_store(pipeline.sink.table)
     provider = provider_of(project.state)
-    positions = PositionStore(
-        key,
-        Identity(COLUMN, source.uri, _cursor(source)),
-        pipeline.sink.table,
-        table_store,
-        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
-        search_commits=project.recovery_max_commits,
-        evolution=pipeline.schema.evolution,
-        properties=pipeline.sink.table_properties,
-        payers={WORK: WorkRemover(table_store).pay},
-        pace=pace or Pace(deadline_secs=project.commit_deadline_secs),
-        emit=emit,
-    )
+    identity = Identity(COLUMN, source.uri, _cursor(source))
+    positions = log_positions(project, pipeline, source.name, identity, table_store, emit, pace)
     positions = positions.paying({COPY: ProviderCopy(provider, positions.position).pay})
     return ColumnPlace(pipeline, source, table_store, positions, provider)
 

@@ -15,11 +15,12 @@ from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.column_place import ColumnPlace, open_column_place
+from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
 from tidegate.runs.telling import finished, told_once
-from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec, SinkFormat
+from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.pace import Pace
 
 Name = tuple[str, str]
@@ -50,7 +51,7 @@ class ColumnRunning:
             polls = self._polls.next(place.table_store, place.key)
             carried = _pass_of(place)(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
             carried.run()
-            self._care(pipeline, source, carried)
+            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
@@ -63,15 +64,6 @@ class ColumnRunning:
         if name not in self._places:
             self._places[name] = open_column_place(self.project, pipeline, source, self.emit, self.pace)
         return self._places[name]
-
-    def _care(self, pipeline: PipelineSpec, source: ColumnSource, carried: ColumnPass) -> None:
-        """What the table is due after the commits of a pass."""
-        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
-            return
-        from tidegate.runs.table_care import care_after
-
-        now = carried.opened.version
-        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
 
     def _told(
         self, name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float

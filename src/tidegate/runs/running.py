@@ -15,6 +15,7 @@ from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import FailedFile, RunReport, SourceReport
+from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.polls import Polls
@@ -22,7 +23,7 @@ from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
 from tidegate.runs.telling import finished, told_once, unknown_words
-from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
+from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import UnitSource
 
@@ -166,22 +167,13 @@ class Running:
             )
             carried.run()
             self._passes[name] = carried
-            self._care(pipeline, source, carried)
+            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = failure
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
-
-    def _care(self, pipeline: PipelineSpec, source: PathSource, carried: SourcePass) -> None:
-        """What the table is due after the commits of a pass."""
-        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
-            return
-        from tidegate.runs.table_care import care_after
-
-        now = carried.opened.version
-        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
 
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.observe.events import Emit, ignore
+from tidegate.runs.log_positions import log_positions
 from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec
 from tidegate.state.files import State
@@ -13,8 +14,6 @@ from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover
-from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
 from tidegate.unit_specs import UnitSource
@@ -76,17 +75,6 @@ def open_unit_place(
 ) -> UnitPlace:
     """Makes the clients; sends nothing yet."""
     table_store = open_store(pipeline.sink.table)
-    positions = PositionStore(
-        SourceKey(pipeline.name, source.name),
-        Identity(UNIT, source.uri, None),
-        pipeline.sink.table,
-        table_store,
-        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
-        search_commits=project.recovery_max_commits,
-        evolution=pipeline.schema.evolution,
-        properties=pipeline.sink.table_properties,
-        payers={WORK: WorkRemover(table_store).pay},
-        pace=pace or Pace(deadline_secs=project.commit_deadline_secs),
-        emit=emit,
-    )
+    identity = Identity(UNIT, source.uri, None)
+    positions = log_positions(project, pipeline, source.name, identity, table_store, emit, pace)
     return UnitPlace(pipeline, source, table_store, positions)

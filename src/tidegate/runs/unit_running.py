@@ -11,6 +11,7 @@ from tidegate.column_specs import HttpRead, JdbcRead
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.reports import SourceReport
+from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
@@ -19,7 +20,7 @@ from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_pass import UnitPass
 from tidegate.runs.unit_place import UnitPlace, open_unit_place
 from tidegate.runs.unit_waves import Breaker
-from tidegate.specs import Maintenance, PipelineSpec, ProjectSpec
+from tidegate.specs import PipelineSpec, ProjectSpec
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import FileRead, UnitSource
 from tidegate.watermarks.unit_state import watermark_text
@@ -61,7 +62,7 @@ class UnitRunning:
                 accept_new_partitions=self.accept_new_partitions,
             )
             carried.run()
-            self._care(pipeline, source, carried)
+            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
@@ -84,15 +85,6 @@ class UnitRunning:
         if name not in self._places:
             self._places[name] = open_unit_place(self.project, pipeline, source, self.emit, self.pace)
         return self._places[name]
-
-    def _care(self, pipeline: PipelineSpec, source: UnitSource, carried: UnitPass) -> None:
-        """What the table is due after the commits of a pass."""
-        if pipeline.sink.maintenance == Maintenance() or carried.opened is None or self.stop.is_set():
-            return
-        from tidegate.runs.table_care import care_after
-
-        now = carried.opened.version
-        care_after(pipeline, source.name, now - carried.totals.commits, now, self.emit)
 
     def _told(self, name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
         report = _report(name, carried, error, seconds)
