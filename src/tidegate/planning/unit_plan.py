@@ -1,6 +1,7 @@
 """The plan of a source that is followed by time ranges and units: which work units run, with which range, and why.
 
-All moments are milliseconds since 1970, all ranges half-open.
+All moments are milliseconds since 1970, all ranges half-open. What a plan may have a hundred thousand of is a named
+tuple, which is made faster than a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TimePartition:
+class TimePartition(NamedTuple):
     """``[start, end)`` of the range that is planned; ``nominal_end`` is where it will end once it is full.
 
     Without a nominal end it is never finished.
@@ -51,8 +52,7 @@ class WhySkipped(StrEnum):
     RETIRED = "retired"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkUnit:
+class WorkUnit(NamedTuple):
     """One work unit that runs, for ``[low, high)``.
 
     ``start`` is its partition's nominal start and, with ``unit``, its identity. ``before`` is its high watermark so
@@ -71,8 +71,7 @@ class WorkUnit:
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunGroup:
+class RunGroup(NamedTuple):
     """Work units of one partition that are decided alike; ``works`` gives them one by one."""
 
     units: tuple[str, ...]
@@ -80,9 +79,7 @@ class RunGroup:
 
     def works(self) -> Iterator[WorkUnit]:
         """Each of them."""
-        from dataclasses import replace
-
-        return (replace(self.pattern, unit=unit) for unit in self.units)
+        return (self.pattern._replace(unit=unit) for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)
