@@ -21,7 +21,7 @@ from tidegate.runs.polls import Polls
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.runs.telling import finished, told_once
+from tidegate.runs.telling import finished, told_once, unknown_told
 from tidegate.specs import Maintenance, PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import UnitSource
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.column_running import ColumnRunning
     from tidegate.runs.unit_running import UnitRunning
-
-SHOWN_UNKNOWN_FIELDS = 10
 
 Name = tuple[str, str]
 
@@ -203,7 +201,7 @@ class Running:
         report = _source_report(name, carried, error, seconds)
         if carried is not None and carried.totals.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
-            self.emit(events.Notice(*name, _unknown(carried.totals.unknown_fields, rescued)))
+            self.emit(events.Notice(*name, unknown_told(carried.totals.unknown_fields, rescued)))
         files = 0 if carried is None else carried.state_files
         self.emit(finished(report, failed=error is not None, state_files=files))
         return report
@@ -262,13 +260,3 @@ def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) 
 
 def _is_well(report: SourceReport) -> bool:
     return report.error is None and not (report.failed or report.failed_units or report.dead_files)
-
-
-def _unknown(counts: dict[str, int], rescued: str | None = None) -> str:
-    """Fields of the source that no column takes, most frequent first."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
-    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
-    if rescued is not None:
-        return f"fields and values that fit no column were kept in {rescued!r}: {shown}{more}"
-    return f"fields that the schema does not declare were left out: {shown}{more}"

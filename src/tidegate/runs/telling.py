@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.errors import TidegateError
 from tidegate.observe.events import SourceFinished
 from tidegate.reports import SourceReport
+
+SHOWN_UNKNOWN_FIELDS = 10
 
 
 def told_once(name: tuple[str, str], error: TidegateError) -> str:
@@ -28,3 +32,13 @@ def finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> Sou
         failed=failed,
         staged=report.staged,
     )
+
+
+def unknown_told(counts: Mapping[str, int], rescued: str | None = None) -> str:
+    """Fields of the source that no column takes, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
+    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
+    if rescued is not None:
+        return f"fields and values that fit no column were kept in {rescued!r}: {shown}{more}"
+    return f"fields that the schema does not declare were left out: {shown}{more}"

@@ -54,6 +54,7 @@ class UnitTotals:
     table_version: int | None = None
     failed: list[FailedUnit] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    unknown_fields: Counter[str] = field(default_factory=Counter)
 
 
 class UnitPass:
@@ -105,6 +106,8 @@ class UnitPass:
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         units = self._read_units(self._place.source)
         plan = self._planned(opened, units)
+        if plan.settles and not plan.count and opened.table_version >= 0:
+            return self._noted(opened, progressed(self.state, plan, []))
         if not plan.count:
             return opened if opened.state is None else self._place.positions.idle(opened, opened.state)
         with suppress(StorageError):
@@ -162,14 +165,8 @@ class UnitPass:
             failpoint("runs.read")
             outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
             self._told(outcomes)
-            for work, result in outcomes.done:
-                if result.left_out:
-                    self.totals.skipped["outside_range"] += result.left_out
-                    column = self._place.source.time_column or ""
-                    self._emit(
-                        events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column)
-                    )
             opened = self._committed(opened, plan, change, group, outcomes)
+            self._left_out(outcomes)
         finally:
             change.clean()
         return opened
@@ -209,8 +206,12 @@ class UnitPass:
         """What failed since the last commit is noted, where there is a table to note it in."""
         if not self._failed or opened.table_version < 0:
             return opened
-        state = progressed(self.state, plan, [], self._failed, {})
-        return self._saved(opened, Change(state=encoded(state), embedded=encoded(state)), state, 0)
+        return self._noted(opened, progressed(self.state, plan, [], self._failed))
+
+    def _noted(self, opened: Opened, state: UnitState) -> Opened:
+        """A state that comes without rows."""
+        document = encoded(state)
+        return self._saved(opened, Change(state=document, embedded=document), state, 0)
 
     def _told(self, outcomes: Outcomes) -> None:
         """Failures are counted and told, and not tried again by this run."""
@@ -225,6 +226,15 @@ class UnitPass:
                 self._fallen(work, outcome, reason, work.failures)
         if outcomes.done:
             self._breaker.note(failed=False)
+
+    def _left_out(self, outcomes: Outcomes) -> None:
+        """What of the rows is not in the table, once the others are."""
+        for work, result in outcomes.done:
+            self.totals.unknown_fields.update(result.unknown_fields)
+            if result.left_out:
+                self.totals.skipped["outside_range"] += result.left_out
+                column = self._place.source.time_column or ""
+                self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
 
     def _fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
         self._tried.add((work.unit, work.start))

@@ -14,7 +14,7 @@ from tidegate.reports import SourceReport
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import finished, told_once
+from tidegate.runs.telling import finished, told_once, unknown_told
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_pass import UnitPass
 from tidegate.runs.unit_place import UnitPlace, open_unit_place
@@ -96,6 +96,9 @@ class UnitRunning:
 
     def _told(self, name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
         report = _report(name, carried, error, seconds)
+        if report.unknown_fields:
+            rescued = self.project.pipeline(name[0]).schema.rescued
+            self.emit(events.Notice(*name, unknown_told(report.unknown_fields, rescued)))
         self.emit(finished(report, failed=error is not None))
         return report
 
@@ -122,4 +125,5 @@ def _report(name: Name, carried: UnitPass | None, error: TidegateError | None, s
         exit_code=code,
         work_units=totals.units,
         failed_units=tuple(totals.failed),
+        unknown_fields=dict(totals.unknown_fields.most_common()),
     )
