@@ -72,6 +72,11 @@ class ReplacedUnits:
         folder = Path(self.batch.work.uri.removeprefix("file://"))
         parts = [pq.read_table(folder / name, schema=self.batch.columns) for name in self.batch.files]
         rows = pa.concat_tables([self.batch.columns.empty_table(), *parts])
+        for column in table or ():
+            if column.name not in rows.column_names:
+                rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+        if table is not None:
+            rows = rows.select(table.names)
         delta.replace(base, " OR ".join(map(self._condition, self.replaced)), rows.to_reader(), note)
 
     def _condition(self, each: ReplacedUnit) -> str:

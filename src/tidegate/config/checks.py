@@ -17,7 +17,7 @@ from tidegate.config.schema_checks import schema_problems
 from tidegate.config.source_kinds import DOWNLOAD, is_prefix_of_files
 from tidegate.config.state_checks import state_problems
 from tidegate.config.tree import Block, Loc, Scalar, find
-from tidegate.config.unit_checks import unit_problems
+from tidegate.config.unit_checks import same_unit_column_problems, unit_problems
 from tidegate.config.unit_input_checks import order_problems
 from tidegate.config.words import WHOLE, declared_types, is_on, words
 from tidegate.schema.names import RESCUED
@@ -155,6 +155,7 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
         yield from _writer_problems(root, table, writers)
         yield from _overwrite_problems(root, names, writers)
         yield from _agreement_problems(root, names)
+        yield from same_unit_column_problems(root, names)
 
 
 def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:

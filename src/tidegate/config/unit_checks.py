@@ -5,7 +5,7 @@ Works on the tree, like ``checks``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.config.column_checks import pipeline_problems, table_or_query_problems
 from tidegate.config.http_checks import request_problems
@@ -211,6 +211,23 @@ def _made_column_problems(
         if merges and source.get(key) is not None:
             text = "means nothing with load_type merge_upsert, whose tables have no such column; remove it"
             yield problem(root, (*where, key), text)
+
+
+def same_unit_column_problems(root: Block, names: Sequence[str]) -> Iterator[Problem]:
+    """Sources of pipelines ``names``, all of one table, that would take rows of each other for their own."""
+    first: dict[str, str] = {}
+    for name in names:
+        pipeline = root.block("pipelines").block(name)
+        if pipeline.block("sink").text("load_type") == "merge_upsert":
+            continue
+        for source, block in pipeline.blocks("sources"):
+            if not is_of_units(block):
+                continue
+            column = str(block.text("unit_column") or UNIT_COLUMN)
+            title = first.setdefault(column.lower(), f"{name}/{source}")
+            if title != f"{name}/{source}":
+                text = f"{column!r} tells rows of work units of {title} too, in the same table; allowed: another name"
+                yield problem(root, ("pipelines", name, "sources", source, "unit_column"), text)
 
 
 _MADE = {"unit_column": UNIT_COLUMN, "segment_column": SEGMENT_COLUMN}

@@ -1,7 +1,8 @@
 """Who runs when more work units could run than may: those that never succeeded first, then the oldest.
 
-A work unit that failed waits longer after each failure, and half of the places are kept for units that succeeded
-before, so that broken ones starve nobody. Places that nobody else wants are given away.
+A work unit that failed waits longer after each failure, then comes after those that were tried longer ago or never.
+Half of the places, and a single one in every second run, are kept for units that succeeded before, so that broken ones
+starve nobody. Places that nobody else wants are given away.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ class Candidate(NamedTuple):
 
     @property
     def _waits_until(self) -> int:
-        return 0 if self.failure is None else self.failure.run + min(2**self.failure.count, LONGEST_WAIT)
+        return 0 if self.failure is None else self.last_tried + min(2**self.failure.count, LONGEST_WAIT)
+
+    @property
+    def last_tried(self) -> int:
+        """The run in which they failed for the last time."""
+        return 0 if self.failure is None else self.failure.run
 
     @property
     def urgency(self) -> tuple[bool, int, int, int]:
@@ -48,8 +54,9 @@ def capped(
     ready = [each for each in ordered if not each.waits(run)]
     proven = [each for each in ready if each.succeeded and each.failure is None]
     others = [each for each in ready if not (each.succeeded and each.failure is None)]
+    others.sort(key=lambda each: each.last_tried)
     places = _Places(cap)
-    proven_left = places.fill(proven, cap // 2)
+    proven_left = places.fill(proven, cap // 2 or 1 - run % 2)
     others_left = places.fill(others, cap)
     proven_left = places.fill(proven_left, cap)
     waiting_left = places.fill(sorted(waiting, key=lambda each: each._waits_until), cap)

@@ -106,6 +106,8 @@ class UnitPass:
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         units = self._read_units(self._place.source)
         plan = self._planned(opened, units)
+        if plan.settles and not plan.count and opened.table_version >= 0:
+            return self._noted(opened, progressed(self.state, plan, []))
         if not plan.count:
             return opened if opened.state is None else self._place.positions.idle(opened, opened.state)
         with suppress(StorageError):
@@ -163,21 +165,11 @@ class UnitPass:
             failpoint("runs.read")
             outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
             self._told(outcomes)
-            self._told_rows(outcomes)
             opened = self._committed(opened, plan, change, group, outcomes)
+            self._left_out(outcomes)
         finally:
             change.clean()
         return opened
-
-    def _told_rows(self, outcomes: Outcomes) -> None:
-        """What of the records that were read is not among the rows."""
-        column = self._place.source.time_column or ""
-        for work, result in outcomes.done:
-            self.totals.unknown_fields.update(result.unknown_fields)
-            if result.left_out:
-                self.totals.skipped["outside_range"] += result.left_out
-                reason = f"outside_range of {work.unit!r}"
-                self._emit(events.RowsLeftOut(*self._names, reason, result.left_out, column))
 
     def _committed(
         self, opened: Opened, plan: UnitPlan, change: UnitChange, group: Group, outcomes: Outcomes
@@ -214,8 +206,12 @@ class UnitPass:
         """What failed since the last commit is noted, where there is a table to note it in."""
         if not self._failed or opened.table_version < 0:
             return opened
-        state = progressed(self.state, plan, [], self._failed, {})
-        return self._saved(opened, Change(state=encoded(state), embedded=encoded(state)), state, 0)
+        return self._noted(opened, progressed(self.state, plan, [], self._failed))
+
+    def _noted(self, opened: Opened, state: UnitState) -> Opened:
+        """A state that comes without rows."""
+        document = encoded(state)
+        return self._saved(opened, Change(state=document, embedded=document), state, 0)
 
     def _told(self, outcomes: Outcomes) -> None:
         """Failures are counted and told, and not tried again by this run."""
@@ -230,6 +226,15 @@ class UnitPass:
                 self._fallen(work, outcome, reason, work.failures)
         if outcomes.done:
             self._breaker.note(failed=False)
+
+    def _left_out(self, outcomes: Outcomes) -> None:
+        """What of the rows is not in the table, once the others are."""
+        for work, result in outcomes.done:
+            self.totals.unknown_fields.update(result.unknown_fields)
+            if result.left_out:
+                self.totals.skipped["outside_range"] += result.left_out
+                column = self._place.source.time_column or ""
+                self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
 
     def _fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
         self._tried.add((work.unit, work.start))

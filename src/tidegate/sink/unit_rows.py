@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tidegate.errors import SchemaMismatch, SourceError
+from tidegate.schema.literals import written
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.decoder import Decoded
 from tidegate.sink.lines import LineTooLong
@@ -130,7 +131,7 @@ class _Rows:
                     yield decoded.batch
         except (SourceError, LineTooLong) as error:
             raise told_of(error, file) from error
-        self.unknown.update(format.unknown)
+        self.unknown.update({written(name): count for name, count in format.unknown.items() if count})
 
 
 def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:

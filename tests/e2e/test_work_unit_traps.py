@@ -1,0 +1,130 @@
+"""What could lose, double or misplace rows of work units, tried on a real server and a real table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+from servers.api import Answer, Asked
+from support.unit_lake import SurveyLake, survey_lake
+from tidegate import ConfigError, load
+from tidegate.observe import events
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[SurveyLake]:
+    with survey_lake(tmp_path, source_settings={"grace_period_days": 3}) as found:
+        yield found
+
+
+class TwoSources(SurveyLake):
+    """A second source of the same pipeline, whose units have the same names; ``second`` are keys of it."""
+
+    second: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def config(self) -> Path:
+        path = super().config
+        body = json.loads(path.read_text())
+        pipeline = body["pipelines"]["responses"]
+        source = pipeline.pop("source")
+        other = source | {"path": "/others/{{surveyId}}/responses"} | dict(self.second)
+        pipeline["sources"] = {"one": source, "two": other}
+        path.write_text(json.dumps(body))
+        return path
+
+
+def test_sources_of_one_table_never_replace_rows_of_each_other(lake: SurveyLake) -> None:
+    both = TwoSources(lake.root, lake.api, lake.source_settings, units="a")
+    at = "2020-02-20T00:00:00Z"
+    lake.api.routes["/others/a/responses"] = lambda asked: Answer(
+        {"data": [{"id": 1000, "at": at}] if asked.params["since"] <= at < asked.params["until"] else []}
+    )
+    both.arrive("a", "02-10", "02-20")
+    with pytest.raises(ConfigError, match="'_tidegate_unit' tells rows of work units of responses/one too"):
+        load(both.config)
+    both.second = {"unit_column": "other_unit"}
+    for now in ("02-21", "02-22", "02-23"):
+        assert both.run(now).ok
+        assert both.ids() == [0, 1, 1000]
+
+
+STRANGE = ["o'b", "a/b", "%41", "ü\u0301x", 'q"r', "{{x}}", "a b,c", "line\nbreak", "A", "a\\'b", "$x", "a?b#c", "-- ;"]
+
+
+def test_units_with_any_letters_are_read_and_replaced_by_themselves(lake: SurveyLake) -> None:
+    def answer(asked: Asked) -> Answer:
+        rows = lake.records[unquote(asked.path.split("/")[2])]
+        return Answer({"data": [row for row in rows if asked.params["since"] <= row["at"] < asked.params["until"]]})
+
+    for unit in STRANGE:
+        lake.records[unit] = []
+        lake.arrive(unit, "01-11", "02-19")
+        lake.api.routes[f"/surveys/{quote(unit, safe='')}/responses"] = answer
+    lake.units = ["a", *STRANGE]  # type: ignore[assignment]  # a list of units, as a file may have it
+    lake.arrive("a", "01-11", "02-19")
+    lake.ran("02-21")
+    for unit in STRANGE[::2]:
+        lake.arrive(unit, "02-20")
+    lake.ran("02-22")
+    lake.assert_exactly_once()
+
+
+def test_grace_periods_that_change_from_run_to_run_lose_and_double_nothing(lake: SurveyLake) -> None:
+    days = [f"0{month}-{day:02}" for month in (1, 2) for day in range(1, 29, 2)]
+    lake.arrive("a", *days)
+    lake.arrive("b", *days)
+    for day, grace in enumerate((0, 20, 1, 7, 0, 3, 1, 20, 3), 10):
+        lake.source_settings = {"grace_period_days": grace}
+        lake.broken = {"b"} if day % 3 == 0 else set()
+        lake.run(f"02-{day}")
+    lake.broken = set()
+    lake.ran("02-20")
+    lake.assert_exactly_once("02-20")
+
+
+def test_fields_that_no_column_takes_are_told(lake: SurveyLake) -> None:
+    lake.arrive("a", "02-10", "02-11")
+    for row in lake.records["a"]:
+        row["extra"] = {"deep": 5}
+    assert dict(lake.ran("02-21").unknown_fields) == {"extra": 2}
+    assert any("extra (2)" in each.text for each in lake.seen if isinstance(each, events.Notice))
+
+
+def test_partitions_that_were_accepted_stay_so_where_nothing_was_to_be_read(lake: SurveyLake) -> None:
+    lake.source_settings = {}
+    lake.arrive("a", "01-05")
+    lake.ran("02-01")
+    lake.work_unit = {"partition": "daily"}
+    assert lake.ran("02-01", accept=True).work_units == 0
+    lake.arrive("a", "02-01")
+    lake.ran("02-02")
+    lake.assert_exactly_once()
+
+
+def test_rows_that_vanish_are_taken_away_where_columns_are_inferred(lake: SurveyLake) -> None:
+    lake.schema = {}
+    lake.arrive("a", "02-10", "02-20")
+    lake.ran("02-21")
+    lake.records["a"].pop()
+    lake.ran("02-22")
+    lake.assert_exactly_once()
+
+
+def test_a_value_of_another_type_fails_its_unit_alone(lake: SurveyLake) -> None:
+    lake.schema = {}
+    for unit in "ab":
+        lake.arrive(unit, "02-10", "02-20")
+    lake.ran("02-21")
+    lake.records["a"].append({"id": "text", "at": "2020-02-20T01:00:00Z"})
+    lake.arrive("b", "02-21")
+    assert [each.unit for each in lake.run("02-22").sources[0].failed_units] == ["a"]
+    lake.records["a"].pop()
+    lake.ran("02-22")
+    lake.assert_exactly_once()
