@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -128,3 +129,35 @@ def test_a_value_of_another_type_fails_its_unit_alone(lake: SurveyLake) -> None:
     lake.records["a"].pop()
     lake.ran("02-22")
     lake.assert_exactly_once()
+
+
+def test_a_unit_that_fails_for_every_day_holds_up_no_other(lake: SurveyLake) -> None:
+    """Its days are the oldest that were never read: the breaker would open before anybody else had a turn."""
+    lake.source_settings = {}
+    lake.work_unit, lake.begin = {"partition": "daily", "breaker_failures": 9}, "2020-01-20"
+    lake.broken = {"a"}
+    for newest, now in pairwise(("01-31", "02-01", "02-02", "02-03")):
+        lake.arrive("b", newest)
+        report = lake.run(now).sources[0]
+        lake.assert_exactly_once()
+        assert {each.unit for each in report.failed_units} == {"a"}
+
+
+def test_a_unit_that_is_new_and_fails_holds_up_no_other(lake: SurveyLake) -> None:
+    lake.source_settings = {}
+    lake.work_unit, lake.begin = {"partition": "daily", "breaker_failures": 9}, "2020-01-20"
+    lake.units = "b,c"
+    lake.ran("02-01")
+    lake.units, lake.broken = "a,b,c", {"a"}
+    lake.arrive("b", "02-01")
+    assert lake.run("02-02").sources[0].work_units == 2
+    lake.assert_exactly_once()
+
+
+def test_a_source_that_fails_leaves_one_try_to_others_of_its_server(lake: SurveyLake) -> None:
+    both = TwoSources(lake.root, lake.api, {}, {"breaker_failures": 2}, units="a")
+    both.second = {"unit_column": "other_unit"}
+    both.broken = {"a"}
+    lake.api.routes["/others/a/responses"] = lambda asked: Answer({"data": []})
+    one, two = both.run("02-21").sources
+    assert (len(one.failed_units), two.work_units) == (2, 2)

@@ -87,6 +87,7 @@ class UnitPass:
         self._names = (place.pipeline.name, place.source.name)
         self._failed: list[tuple[WorkUnit, str]] = []
         self._tried: set[tuple[str, int]] = set()
+        self._failing: set[str] = set()
 
     def run(self) -> None:
         """Raises what stopped it; then what was committed is durable and complete, and the rest is as it was."""
@@ -141,7 +142,9 @@ class UnitPass:
         self._lane.prepare()
         work = self._place.source.work
         works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
-        waves = Waves(works, 1 if work.pacing_seconds else work.group_units, work.group_seconds)
+        self._failing |= {unit for unit, _ in self.state.failures} if self.state else set()
+        most = 1 if work.pacing_seconds else work.group_units
+        waves = Waves(works, most, work.group_seconds, failing=self._failing)
         started = -work.pacing_seconds
         while not self._breaker.is_open:
             if self._stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
@@ -218,6 +221,7 @@ class UnitPass:
         for work, reason in outcomes.failed:
             failed = FailedUnit(work.unit, _shown(work.start), reason, work.failures + 1)
             self.totals.failed.append(failed)
+            self._failing.add(work.unit)
             self._fallen(work, "failed", reason, work.failures + 1)
             self._breaker.note(failed=True)
         for outcome, fallen in (("retired", outcomes.retired_works), ("thin", outcomes.thin)):

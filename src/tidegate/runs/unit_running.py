@@ -78,7 +78,9 @@ class UnitRunning:
         """One for all sources of a connection; a source without one has its own."""
         read = source.read.http if isinstance(source.read, FileRead) else source.read
         named = read.connection if isinstance(read, HttpRead | JdbcRead) else ""
-        return self._breakers.setdefault(named or source.uri, Breaker(source.work.breaker_failures))
+        breaker = self._breakers.setdefault(named or source.uri, Breaker(source.work.breaker_failures))
+        breaker.begin()
+        return breaker
 
     def _place(self, pipeline: PipelineSpec, source: UnitSource) -> UnitPlace:
         name = (pipeline.name, source.name)

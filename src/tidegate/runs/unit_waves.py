@@ -1,13 +1,14 @@
 """Work units in the order of their plan, cut into waves: what is read together and committed together.
 
 A wave is as large as can be read in the time that a group has, by how long the waves before took. Units of which rows
-may be in the table and units of which none are do not share one: they are committed in different ways.
+may be in the table and units of which none are do not share one: they are committed in different ways. Units that fail
+come last, so that they hold up no other when the breaker opens.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from tidegate.planning.unit_plan import WorkUnit
 
@@ -16,10 +17,17 @@ GROWTH = 8
 
 
 class Waves:
-    """Gives the next wave; :meth:`took` tells it how long one took."""
+    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added."""
 
-    def __init__(self, works: Iterator[WorkUnit], most: int, seconds: float, first: int = FIRST) -> None:
-        self._works = works
+    def __init__(
+        self,
+        works: Iterable[WorkUnit],
+        most: int,
+        seconds: float,
+        first: int = FIRST,
+        failing: Collection[str] = (),
+    ) -> None:
+        self._works = _failing_last(works, failing)
         self._most = most
         self._seconds = seconds
         self._size = min(first, most)
@@ -50,6 +58,17 @@ class Waves:
         return max(self._waiting.values(), key=len)
 
 
+def _failing_last(works: Iterable[WorkUnit], failing: Collection[str]) -> Iterator[WorkUnit]:
+    """Work units in their order, but those of failing units behind all others, who failed less first."""
+    put_off = []
+    for work in works:
+        if work.unit in failing:
+            put_off.append(work)
+        else:
+            yield work
+    yield from sorted(put_off, key=lambda work: work.failures)
+
+
 class Breaker:
     """Opens after so many failures in a row: then nothing more is asked of that server in this run."""
 
@@ -66,6 +85,11 @@ class Breaker:
     def left(self) -> int | None:
         """How many more may fail before it opens; None while nothing fails."""
         return self._limit - self._streak if self._limit and self._streak else None
+
+    def begin(self) -> None:
+        """Another source begins: where it is open, one more failure is enough, and a success closes it."""
+        if self.is_open:
+            self._streak = self._limit - 1
 
     def note(self, *, failed: bool) -> None:
         """Count one work unit."""

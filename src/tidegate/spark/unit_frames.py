@@ -82,24 +82,30 @@ class _Carrying:
         )
 
     def _prepare(self, number: int, work: UnitWork) -> None:
-        """The frames of one work unit, and their columns beside those of the others."""
+        """The frames of one work unit, and their columns beside those of the table and of the others."""
         import pyarrow as pa
 
+        columns = self.columns
         try:
             segments = self.frames.segments(work)
             for each in segments:
                 found = with_own(
                     columns_of(each.rows, f"{self.wave.source.name}: unit {work.unit!r}"), self.wave.source
                 )
-                self.columns = found if self.columns is None else pa.unify_schemas([self.columns, found])
-            self.ready[number] = segments
-        except pa.ArrowInvalid as error:
+                row_task(self.wave.pipeline, self.wave.source.rows, found, self.wave.table)
+                columns = found if columns is None else pa.unify_schemas([columns, found])
+            self.ready[number], self.columns = segments, columns
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             self.done[number] = UnitFailure(
                 f"unit {work.unit!r} has other columns than the units before it: {error}",
                 "declare the columns in the schema, or cast them",
             )
         except TidegateError as error:
             self.done[number] = UnitFailure(error.problem, error.remedy)
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem = self.frames.problem(error)
+            self.done[number] = UnitFailure(problem.problem, problem.remedy)
 
     def _task(self, columns: pa.Schema) -> RowTask:
         wave = self.wave

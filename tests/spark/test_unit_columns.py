@@ -1,0 +1,47 @@
+"""Work units of a function whose columns are not those of the others: only they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tidegate.column_specs import FunctionRead
+from tidegate.schema.types import TIMESTAMP
+from tidegate.sources.unit_request import UnitRequest
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork
+from tidegate.spark.unit_waves import carry_out
+from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.unit_specs import UnitSource
+from tidegate.watermarks.calendar import DAY, EPOCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+OWN = [("_tidegate_unit", pa.string()), ("_tidegate_segment", TIMESTAMP)]
+KINDS = {"text": "'x'", "list": "array(1)", "number": "1"}
+
+
+def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
+    """One row, whose only column is of the kind that the unit is called by."""
+    if request.unit == "refused":
+        return session.range(1).selectExpr("no_such_column as value")
+    return session.range(1).selectExpr(f"{KINDS[request.unit]} as value")
+
+
+@pytest.mark.parametrize("table", [pa.schema([*OWN, ("value", pa.int32())]), None])
+def test_only_units_with_other_columns_fail(spark: SparkSession, tmp_path: Path, table: pa.Schema | None) -> None:
+    source = UnitSource("calls", FunctionRead(f"{__name__}:answers"))
+    place = Location((tmp_path / "table").as_uri())
+    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(place), unit_sources=(source,))
+    units = ("text", "list", "refused", "number") if table is not None else ("number", "text", "list", "refused")
+    works = tuple(UnitWork(unit, 0, ((0, DAY),)) for unit in units)
+    wave = UnitWave(pipeline, source, works, Location((tmp_path / "scratch").as_uri()), EPOCH, table=table)
+    results = dict(zip(units, carry_out(spark, wave, lambda: False).results, strict=True))
+    assert [unit for unit, result in results.items() if not isinstance(result, UnitFailure)] == ["number"]
+    told = [result.problem for result in results.values() if isinstance(result, UnitFailure)]
+    assert sum("value" in each for each in told) == 2
