@@ -19,6 +19,19 @@ def unit_notices(root: Block, where: tuple[str, ...], source: Block) -> Iterator
     for key in _OF_TIME if not followed else ():
         if source.get(key) is not None:
             yield f"{path_of(root, (*where, key))} means nothing without a datetime watermark"
+    provider = root.block("state").text("provider")
+    if provider in ("file", "sql"):
+        yield f"{path_of(root, where)}: the state provider {provider} gets no copy of positions of work units"
+    sink = root.block("pipelines").block(where[1]).block("sink")
+    if (
+        sink.text("load_type") == "merge_upsert"
+        and source.get("time_column") is None
+        and not words(sink.get("tie_break"))
+    ):
+        yield (
+            f"{path_of(root, where)}: of rows with equal merge_keys the one that is read last stays, also where it is "
+            "older; give 'time_column', or sink.tie_break"
+        )
     work = source.block("work_unit")
     if work.get("min_records_after") is not None and not str(work.text("min_records") or "0").strip("0"):
         yield f"{path_of(root, (*where, 'work_unit', 'min_records_after'))} means nothing without min_records"

@@ -114,11 +114,7 @@ class UnitChange:
             rows,
             group.partition_columns,
         )
-        frame = (
-            self._lane.load(batch, None, chunk=False)
-            if place.source.replace is Replace.MERGE_KEYS
-            else self._lane.replace_units(batch, place.source, replaced)
-        )
+        frame = self._lane.replace_units(batch, place.source, replaced)
         self._owed = True
         return Change(
             state=state,

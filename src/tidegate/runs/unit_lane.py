@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.runs.lanes import WaitingFrame
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.unit_specs import UnitSource
-from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
     from tidegate.sink.batches import Batch
@@ -28,7 +27,4 @@ class UnitLane(Protocol):
         """
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
-        """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
-
-    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
-        """Rows of a work area, to be written by the load strategy of their pipeline."""
+        """Rows of a work area, to take the place of those of ``replaced``, or with equal keys, in one commit."""

@@ -6,9 +6,11 @@ with :meth:`Strategy.first`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.spark.frames import quoted
 from tidegate.spark.loading.keys import Keys, Survey, equal_keys, inserted, updated
 from tidegate.spark.loading.target import Target
 from tidegate.spark.loading.windows import Guard, TableWindow
@@ -129,10 +131,12 @@ class _Keyed(Plain):
 class Upsert(_Keyed):
     """Rows whose key the table has take the place of what it has, the others are added.
 
-    ``chunk`` is the window of a replay: what the table has later than that is newer than the rows, and stays.
+    ``chunk`` is the window of a replay: what the table has later than that is newer than the rows, and stays. So does
+    what is greater in ``newer``, columns that are compared in their order, where rows do not come in the order of time.
     """
 
     chunk: TableWindow | None = None
+    newer: tuple[str, ...] = ()
 
     def first(self, rows: DataFrame) -> DataFrame:
         return self.once(rows)[0]
@@ -140,7 +144,7 @@ class Upsert(_Keyed):
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
         rows, survey = self.once(rows)
-        later = None if self.chunk is None else self.chunk.later(target.columns)
+        later = _greater_in_table(self.newer) if self.chunk is None else self.chunk.later(target.columns)
         called = {} if self.chunk is None or later is None else _renamed(self.chunk)
         matched = "WHEN MATCHED" if later is None else f"WHEN MATCHED AND NOT coalesce({later}, false)"
         others = [name for name in rows.columns if name not in self.keys.names]
@@ -148,6 +152,15 @@ class Upsert(_Keyed):
         insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
         same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
         target.merge(rows.withColumnsRenamed(called), same, *update, insert)
+
+
+def _greater_in_table(columns: Sequence[str]) -> str | None:
+    """The condition that the table has the newer row, told by the first of ``columns`` in which both differ."""
+    condition = ""
+    for name in reversed(columns):
+        one, other = (f"{side}.{quoted(name)}" for side in "ts")
+        condition = f"{one} > {other}" + (f" OR ({one} = {other} AND ({condition}))" if condition else "")
+    return condition or None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from tidegate.sink.batches import Batch
 from tidegate.sink.unit_replacing import ReplacedUnit
 from tidegate.sources.units.variables import moment_of
 from tidegate.spark.loading.frames import LoadFrame
-from tidegate.spark.loading.strategies import Plain
+from tidegate.spark.loading.keys import Keys
+from tidegate.spark.loading.strategies import Plain, Upsert
 from tidegate.spark.loading.target import Target
 from tidegate.unit_specs import Replace, UnitSource
 from tidegate.watermarks.dialects import Dialect, literal, quoted
@@ -33,8 +34,17 @@ _COMPARISONS = 200
 
 
 def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> LoadFrame:
-    """The rows of ``batch``, waiting to take the place of those of ``replaced``; to be added where that is empty."""
-    return LoadFrame(session, batch, ReplaceUnits(source, tuple(replaced), f"{batch.pipeline.name}/{source.name}"))
+    """The rows of ``batch``, waiting to take the place of those of ``replaced``; to be added where that is empty.
+
+    Where keys tell rows apart they take the place of those with equal keys, but of none that is newer: work units are
+    read again, and after others, in any order.
+    """
+    owner = f"{batch.pipeline.name}/{source.name}"
+    if source.replace is not Replace.MERGE_KEYS:
+        return LoadFrame(session, batch, ReplaceUnits(source, tuple(replaced), owner))
+    load, time = batch.pipeline.sink.load, () if source.time_column is None else (source.time_column,)
+    keys = Keys(load.merge_keys, owner, time, tie_break=load.tie_break)
+    return LoadFrame(session, batch, Upsert(keys, newer=(*time, *load.tie_break)))
 
 
 @dataclass(frozen=True)
