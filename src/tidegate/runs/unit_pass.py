@@ -40,6 +40,9 @@ from tidegate.watermarks.units import Units
 TRIES_AGAINST_OTHERS = 50
 """Each of them is lost to another run that has committed work units of the same plan, so that fewer are left."""
 
+MOST_COMMITS = 1000
+"""About so many for a partition of all units: each has the state of all of them, so groups grow with their number."""
+
 ReadUnits = Callable[[UnitSource], Units]
 
 
@@ -143,7 +146,7 @@ class UnitPass:
         work = self._place.source.work
         works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
         self._failing |= {unit for unit, _ in self.state.failures} if self.state else set()
-        most = 1 if work.pacing_seconds else work.group_units
+        most = 1 if work.pacing_seconds else max(work.group_units, len(plan.units) // MOST_COMMITS)
         waves = Waves(works, most, work.group_seconds, failing=self._failing)
         started = -work.pacing_seconds
         while not self._breaker.is_open:
