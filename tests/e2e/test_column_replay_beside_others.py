@@ -69,7 +69,7 @@ def lake(tmp_path: Path) -> ColumnLake:
 
 @pytest.mark.parametrize("save", [True, False])
 def test_a_chunk_does_not_delete_what_production_appended_after_it_was_read(lake: ColumnLake, save: bool) -> None:
-    assert lake.replay(1, 4, save=save, lane=Overtaken(lake, times=1)).ok
+    assert lake.replay(1, 3 if save else 4, save=save, lane=Overtaken(lake, times=1)).ok
     assert lake.run().ok
     assert lake.ids() == [1, 2, 3]
 

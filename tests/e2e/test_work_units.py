@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.unit_lake import SurveyLake, survey_lake
+from support.unit_lake import SurveyLake, day, survey_lake
 from tidegate.observe import events
+from tidegate.runs.running import Running
 from tidegate.runs.unit_place import open_unit_place
 from tidegate.watermarks.unit_state import UnitState
 
@@ -156,3 +158,28 @@ def test_fields_that_no_column_takes_are_told(lake: SurveyLake) -> None:
     lake.records["a"].append({"id": 1, "at": "2020-01-05T00:00:00Z", "mood": "good"})
     assert lake.ran("02-21").unknown_fields == {"mood": 1}
     assert any("mood (1)" in each.text for each in lake.seen if isinstance(each, events.Notice))
+
+
+def test_a_run_that_is_told_to_stop_ends_after_the_group_under_way(lake: SurveyLake) -> None:
+    lake.work_unit = {"group_units": 2}
+    lake.arrive("a", "01-05", "02-20")
+    lake.arrive("c", "01-06")
+    stop = threading.Event()
+
+    def stopping(event: events.Event) -> None:
+        if isinstance(event, events.WorkUnitsFinished):
+            stop.set()
+
+    project = lake.project
+    report = Running(project, lake.lane(), 1, stopping, stop, clock=lambda: day("02-21")).once(project.pipelines)
+    assert (report.ok, report.sources[0].work_units, report.sources[0].error) == (False, 2, None)
+    assert lake.ran("02-21").work_units >= 4
+    lake.assert_exactly_once()
+
+
+def test_starts_are_apart_where_the_server_wants_that(lake: SurveyLake) -> None:
+    lake.work_unit = {"pacing_seconds": 0.01}
+    lake.arrive("b", "01-05")
+    first = lake.ran("02-21")
+    assert (first.work_units, first.commits, len(lake.api.asked)) == (6, 6, 12)
+    lake.assert_exactly_once()
