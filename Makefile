@@ -17,6 +17,9 @@ demo: setup ## a first run on generated files: ingest, add late and new files, i
 test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faults, docs
 	scripts/test.sh
 
+test-long: setup ## the same tests with every case of the long matrices (hours)
+	TIDEGATE_LONG=1 scripts/test.sh
+
 unit: setup ## unit tests and laws, in seconds, no Spark
 	$(PYTEST) tests/unit tests/laws
 
@@ -47,4 +50,4 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: help setup demo test unit lint format bench bench-quick chaos clean
+.PHONY: help setup demo test test-long unit lint format bench bench-quick chaos clean

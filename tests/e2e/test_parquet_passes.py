@@ -12,6 +12,7 @@ import pytest
 
 from faults.racing import ENVIRONMENT
 from faults.test_column_kills import WORKER, work
+from support.long_runs import chosen
 from support.parquet_lake import ParquetLake
 from tidegate import plan, recover, reset_watermark, set_watermark, show_watermarks, status
 from tidegate import watermark_history as history
@@ -127,7 +128,10 @@ def test_what_needs_a_log_says_so(lake: ParquetLake) -> None:
         history(lake.config, "orders")
 
 
-@pytest.mark.parametrize("place", KILLS)
+@pytest.mark.parametrize(
+    "place",
+    chosen(KILLS, "runs.read", "state.swap.marked", "state.swap.file", "state.swap.removed", "state.provider.before"),
+)
 def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, place: str) -> None:
     lake = ParquetLake(tmp_path)
     lake.arrive({"id": 1}, {"id": 2})

@@ -14,6 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from support.lake import Lake
+from support.long_runs import chosen
 
 PLACES = (
     "state.document.after",
@@ -80,7 +81,7 @@ ADOPT = ("adopt", "--yes", "--quiet-for", "0")
 RECOVER = ("recover", "--accept", "mirror")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", chosen(PLACES, "state.commit.before", "state.commit.after"))
 def test_an_adoption_that_was_killed_is_finished_by_the_next(lake: Lake, place: str) -> None:
     left_by_blizzard(lake)
     assert finish(start(lake, *ADOPT, failpoints=f"{place}=kill"))[0] == -9
@@ -92,7 +93,7 @@ def test_an_adoption_that_was_killed_is_finished_by_the_next(lake: Lake, place: 
     lake.assert_exactly_once()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", chosen(PLACES, "state.commit.before", "state.commit.after"))
 def test_a_recovery_that_was_killed_is_finished_by_the_next(lake: Lake, place: str) -> None:
     lost(lake)
     assert finish(start(lake, *RECOVER, failpoints=f"{place}=kill"))[0] == -9

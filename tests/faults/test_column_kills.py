@@ -12,6 +12,7 @@ import pytest
 
 from faults.racing import ENVIRONMENT
 from support.column_lake import ColumnLake
+from support.long_runs import chosen
 from tidegate import show_watermarks
 
 WORKER = Path(__file__).with_name("column_worker.py")
@@ -42,7 +43,9 @@ def work(lake: ColumnLake, failpoints: str = "") -> int:
     return subprocess.run([sys.executable, str(WORKER), str(lake.config)], env=environment, check=False).returncode
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", chosen(PLACES, "runs.read", "state.commit.before", "state.commit.after", "runs.commit.after")
+)
 def test_a_kill_loses_and_doubles_nothing(tmp_path: Path, place: str) -> None:
     lake = ColumnLake(tmp_path)
     lake.arrive({"id": 1}, {"id": 2})

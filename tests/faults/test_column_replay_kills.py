@@ -11,6 +11,7 @@ import pytest
 
 from faults.racing import ENVIRONMENT
 from support.column_lake import ColumnLake
+from support.long_runs import chosen
 from tidegate import show_watermarks
 from tidegate.replay_reports import ColumnReplayReport
 
@@ -46,9 +47,9 @@ def skipped(report: ColumnReplayReport) -> int:
 @pytest.mark.parametrize(
     ("place", "done"),
     [
-        *((place, {1}) for place in BEFORE),
-        *((place, {2}) for place in AFTER),
-        *((place, {1, 2}) for place in ANYWHERE),
+        *((place, {1}) for place in chosen(BEFORE, "runs.read", "state.commit.before")),
+        *((place, {2}) for place in chosen(AFTER, "state.commit.after", "runs.commit.after")),
+        *((place, {1, 2}) for place in chosen(ANYWHERE, "state.won.before")),
     ],
     ids=str,
 )
@@ -66,7 +67,7 @@ def test_a_killed_replay_goes_on_with_the_rest(tmp_path: Path, place: str, done:
     assert show_watermarks(lake.config, "orders")[0].value == '{"id": 70}'
 
 
-@pytest.mark.parametrize("place", SAVING)
+@pytest.mark.parametrize("place", chosen(SAVING, "state.commit.before", "state.commit.after"))
 @pytest.mark.parametrize("time", [3, 4], ids=["with the watermark", "with the record"])
 def test_a_run_after_a_killed_replay_that_saves_doubles_nothing(tmp_path: Path, place: str, time: int) -> None:
     lake = lake_of(tmp_path)

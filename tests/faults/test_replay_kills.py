@@ -13,6 +13,7 @@ import pytest
 
 from faults.replay_worker import replay
 from support.lake import Lake, assert_same
+from support.long_runs import chosen
 
 WORKER = Path(__file__).with_name("replay_worker.py")
 PATTERN = "date=2026-01-28/hour=11/[12].ndjson.gz"
@@ -55,7 +56,9 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", chosen(PLACES, "runs.read", "state.commit.before", "state.commit.after", "state.won.before")
+)
 def test_a_killed_replay_leaves_all_old_rows_or_all_new_ones_and_can_be_repeated(lake: Lake, place: str) -> None:
     assert work(lake, f"{place}=kill") == KILLED, f"the failpoint {place} was not reached"
     assert_same(lake.ids(), NEW if PLACES.index(place) >= DURABLE_FROM else OLD)

@@ -13,6 +13,7 @@ import pytest
 
 from faults.racing import ENVIRONMENT
 from servers.api import Answer, Asked
+from support.long_runs import chosen
 from support.unit_lake import SurveyLake, survey_lake
 
 WORKER = Path(__file__).with_name("unit_worker.py")
@@ -49,7 +50,10 @@ def work(lake: SurveyLake, now: str, failpoints: str = "") -> int:
     return start(lake, now, failpoints).wait(timeout=120)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    chosen(PLACES, "sink.upload.after", "runs.read", "state.commit.before", "state.commit.after", "state.debt.before"),
+)
 def test_a_kill_loses_and_doubles_nothing(lake: SurveyLake, place: str) -> None:
     """On the first run in its second group, on the next one, which replaces rows, in the first."""
     if place not in ("runs.planned", "state.debt.before"):

@@ -147,9 +147,10 @@ def test_more_grace_never_removes_a_work_unit_nor_moves_a_low_bound_forward(
     source = taken(world, source, [replace(step, cap=None) for step in taken_steps])
     wider = replace(source, grace=Span(source.grace.days + more.days, source.grace.elapsed + more.elapsed))
     now = BEGIN + timedelta(days=3, hours=sum(step.hours for step in taken_steps))
-    less, greater = (ranges(world.plan(each, now, UNITS, False)) for each in (source, wider))
-    assert less.keys() <= greater.keys()
-    assert all(greater[key][0] <= low for key, (low, _) in less.items())
+    with refused("read in part"):
+        less, greater = (ranges(world.plan(each, now, UNITS, False)) for each in (source, wider))
+        assert less.keys() <= greater.keys()
+        assert all(greater[key][0] <= low for key, (low, _) in less.items())
 
 
 @settings(max_examples=50, deadline=None)
@@ -161,10 +162,11 @@ def test_more_abstinence_never_adds_a_work_unit_that_was_read(
     source = taken(world, source, [replace(step, cap=None) for step in taken_steps])
     longer = Span(source.abstinent.days + more.days, source.abstinent.elapsed + more.elapsed)
     now = BEGIN + timedelta(days=3, hours=sum(step.hours for step in taken_steps))
-    less, greater = (
-        ranges(world.plan(each, now, UNITS, False)) for each in (source, replace(source, abstinent=longer))
-    )
-    assert {key for key, (_, before) in greater.items() if before is not None} <= less.keys()
+    with refused("read in part"):
+        less, greater = (
+            ranges(world.plan(each, now, UNITS, False)) for each in (source, replace(source, abstinent=longer))
+        )
+        assert {key for key, (_, before) in greater.items() if before is not None} <= less.keys()
 
 
 @settings(max_examples=60, deadline=None)

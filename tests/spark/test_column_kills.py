@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,15 @@ def started(lake: ColumnLake, failpoint: str = "") -> Iterator[subprocess.Popen[
         process.wait()
 
 
+def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
+    """Until it has sent itself to sleep; fails if it ends before."""
+    while process.poll() is None:
+        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the process ended with {process.returncode}")
+
+
 def positions(lake: ColumnLake) -> list[int]:
     """The positions of the source in the table's log, in order."""
     log = DeltaLog(open_store(Location(absolute("lake/orders", lake.root))))
@@ -93,13 +103,17 @@ def test_a_kill_of_any_strategy_loses_and_doubles_nothing(
 def test_processes_that_merge_the_same_rows_at_once_leave_each_of_them_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """One has read them and sleeps, while the other reads and merges them, too."""
     lake = lake_of(tmp_path, "merge_upsert")
     lake.arrive(*(row(number, number % 5) for number in range(20)))
     go(lake)
     lake.rows = [row(number, 5, "changed") for number in range(10, 30)]
     lake.save()
-    with started(lake) as one, started(lake) as other:
-        assert (one.wait(timeout=300), other.wait(timeout=300)) == (0, 0)
+    with started(lake, "runs.read=stop") as other:
+        wait_until_stopped(other)
+        go(lake)
+        other.send_signal(signal.SIGCONT)
+        assert other.wait(timeout=300) == 0
     assert table(lake) == [(number, "new" if number < 10 else "changed") for number in range(30)]
     assert positions(lake) == list(range(1, len(positions(lake)) + 1))
 

@@ -15,6 +15,7 @@ import pytest
 import tidegate
 from spark.frame_tables import FEATURES, create, rows
 from support.lake import FIELDS, Lake
+from support.long_runs import chosen
 from tidegate import failpoints
 from tidegate.failpoints import InjectedFailure
 from tidegate.observe.events import CommitContested, Committed
@@ -145,7 +146,7 @@ def test_a_lost_answer_a_rival_and_a_new_column_change_nothing(spark: SparkSessi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["state.commit.before", "state.commit.after"])
+@pytest.mark.parametrize("place", chosen(["state.commit.before", "state.commit.after"], "state.commit.after"))
 def test_a_killed_process_is_taken_up_by_the_next(spark: SparkSession, lake: Lake, place: str) -> None:
     create(spark, lake, "rowTracking")
     done = subprocess.run(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import tidegate
 from support.lake import Lake, assert_same
+from support.long_runs import chosen
 from tidegate.runs.forking import kill_session
 
 if TYPE_CHECKING:
@@ -32,19 +34,18 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def test_a_kill_between_write_and_commit_neither_loses_nor_doubles(lake: Lake) -> None:
+def test_a_kill_between_write_and_commit_neither_loses_nor_doubles(lake: Lake, spark: SparkSession) -> None:
     env = {**os.environ, "TIDEGATE_FAILPOINTS": "runs.commit.before=kill"}
     run = [*TIDEGATE, "run", str(lake.config)]
     killed = subprocess.run(run, env=env, capture_output=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert list((lake.root / "lake/events").glob("*.parquet")), "rows were to be written before the kill"
     assert lake.ids() == []
-    again = subprocess.run(run, capture_output=True, timeout=120)
-    assert again.returncode == 0, again.stderr
+    assert tidegate.run(lake.config).ok
     lake.assert_exactly_once()
 
 
-def test_sigterm_ends_a_continuous_run_cleanly(lake: Lake) -> None:
+def test_sigterm_ends_a_continuous_run_cleanly(lake: Lake, spark: SparkSession) -> None:
     run = subprocess.Popen([*TIDEGATE, "run", str(lake.config), "--continuous"], stderr=subprocess.PIPE)
     try:
         wait_until(lambda: len(lake.ids()) == 60)
@@ -55,20 +56,20 @@ def test_sigterm_ends_a_continuous_run_cleanly(lake: Lake) -> None:
         run.kill()
     assert run.returncode == 0, told
     assert b"Traceback" not in told
-    assert subprocess.run([*TIDEGATE, "run", str(lake.config)], capture_output=True, timeout=120).returncode == 0
+    assert tidegate.run(lake.config).ok
     lake.assert_exactly_once()
 
 
 def test_whole_trees_killed_at_any_moment_lose_and_double_nothing_for_a_spark_stream(
     lake: Lake, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Driver, Java and Python workers die at once: while tasks write, and right after a commit."""
+    """Driver, Java and Python workers die at once: right after a commit; with ``TIDEGATE_LONG=1`` before one, too."""
     run = [*TIDEGATE, "run", str(lake.config)]
     moments: tuple[tuple[str, Callable[[], object]], ...] = (
         ("runs.read=stop", lambda: list((lake.root / "lake/events").glob("*.parquet"))),
         ("runs.commit.after=stop", lake.ids),
     )
-    for failpoint, reached in moments:
+    for failpoint, reached in chosen(moments, moments[1]):
         lake.arrive(f"date=2026-01-28/hour=13/{len(lake.expected)}.ndjson.gz")
         tree = subprocess.Popen(run, env={**os.environ, "TIDEGATE_FAILPOINTS": failpoint}, start_new_session=True)
         try:
@@ -79,7 +80,7 @@ def test_whole_trees_killed_at_any_moment_lose_and_double_nothing_for_a_spark_st
     stream = follow(spark, lake, tmp_path)
     assert_same(stream(), lake.ids())
     lake.arrive("date=2026-01-28/hour=12/0a.ndjson.gz")
-    assert subprocess.run(run, capture_output=True, timeout=120).returncode == 0
+    assert tidegate.run(lake.config).ok
     lake.assert_exactly_once()
     assert_same(stream(), lake.expected)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.lake import Lake
+from support.long_runs import chosen
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -22,11 +23,13 @@ assert second.ok and second.sources[0].state == "Idle", second
 """
 
 
-@pytest.mark.parametrize(
-    "spark", [{"master": "local-cluster[2,1,1024]"}, {"remote": "local"}], ids=["local-cluster", "connect"]
-)
-def test_a_run_gives_the_same_on_every_kind_of_session(tmp_path: Path, spark: dict[str, str]) -> None:
-    lake = Lake(tmp_path, settings={"spark": spark})
+SESSIONS = {"local-cluster": {"master": "local-cluster[2,1,1024]"}, "connect": {"remote": "local"}}
+"""A cluster is also what ``test_spark_faults`` runs on."""
+
+
+@pytest.mark.parametrize("kind", chosen(list(SESSIONS), "connect"))
+def test_a_run_gives_the_same_on_every_kind_of_session(tmp_path: Path, kind: str) -> None:
+    lake = Lake(tmp_path, settings={"spark": SESSIONS[kind]})
     for number in range(6):
         lake.arrive(f"date=2026-01-28/hour=12/{number}.ndjson.gz")
     done = subprocess.run(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark.unit_tables import DAY, UnitTable
+from support.long_runs import LONG
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.sink.unit_replacing import ReplacedUnit
 from tidegate.spark.loading.units import ReplaceUnits
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 VALUE = {"v": pa.int64()}
+UNITS = 150 if LONG else 30
 HOSTILE = ("a'; DROP TABLE x --", 'a" OR `v` > 0', "back\\slash\\' OR true", "数 💧\n${v}", "")
 
 
@@ -39,18 +41,18 @@ def test_only_the_segments_that_are_read_again_give_way(spark: SparkSession, tmp
     assert [each["version"] for each in table.actions("txn")] == [2]
 
 
-def test_a_hundred_units_look_at_their_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_many_units_look_at_their_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
     """Files that hold more than what is replaced are divided, unit by unit; a unit without rows is emptied."""
     table = UnitTable(spark, tmp_path, {"t": pa.timestamp("us", "UTC")}, replace=Replace.TIME_COLUMN, time_column="t")
     days = [datetime(1970, 1, day, 12, tzinfo=UTC) for day in (1, 2, 3)]
-    table.append({f"unit-{number:03}": [(0, day) for day in days] for number in range(150)})
-    again = [f"unit-{number:03}" for number in range(150) if number % 3]
+    table.append({f"unit-{number:03}": [(0, day) for day in days] for number in range(UNITS)})
+    again = [f"unit-{number:03}" for number in range(UNITS) if number % 3]
     replaced = [(unit, 1, 2 + number % 2) for number, unit in enumerate(again)]
     given = tuple(ReplacedUnit(unit, low * DAY, high * DAY) for unit, low, high in replaced)
     condition = ReplaceUnits(table.source, given, "").condition(table.columns)
     alone = spark.newSession()
     alone.conf.set("spark.sql.files.openCostInBytes", "128m")
-    assert alone.read.format("delta").load(str(table.path)).where(condition).rdd.getNumPartitions() == 100
+    assert alone.read.format("delta").load(str(table.path)).where(condition).rdd.getNumPartitions() == len(again)
     table.replace({unit: [(1, days[1])] for unit in again[1:]}, *replaced)
     units = table.units_of_files()
     assert all(least == greatest for least, greatest in units.values())
@@ -58,7 +60,7 @@ def test_a_hundred_units_look_at_their_own_files_only(spark: SparkSession, tmp_p
     found = table.rows("_tidegate_unit", "day(t)")
     assert [day for unit, day in found if unit == again[0]] == [1, 3]
     assert [day for unit, day in found if unit == again[1]] == [1, 2]
-    assert len(found) == 450 - 1 - 50
+    assert len(found) == 3 * UNITS - 1 - len(again) // 2
 
 
 def test_nothing_came_and_the_rows_go_all_the_same(spark: SparkSession, tmp_path: Path) -> None:

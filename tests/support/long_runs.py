@@ -1,0 +1,17 @@
+"""How much of a matrix is run: with ``TIDEGATE_LONG=1`` (``make test-long``) all of it, else what tells the most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LONG = bool(os.environ.get("TIDEGATE_LONG"))
+
+
+def chosen(every: Sequence[T], *some: T) -> list[T]:
+    """All cases in a long run, else ``some`` of them, which must be among them."""
+    assert set(some) <= set(every)
+    return list(every if LONG else some)
