@@ -16,10 +16,13 @@ NAMES = (
     "memory",
     "decode",
     "writer",
+    "formats",
     "staging",
+    "delivery",
     "jdbc",
     "merge",
     "delta_increment",
+    "unit_planning",
     "units",
     "commands",
 )
