@@ -18,6 +18,7 @@ import pytest
 from faults.racing import polling
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
+from support.long_runs import chosen
 from support.s3_lake import KEY, PATIENCE, S3Lake
 from tidegate import RunReport
 from tidegate.state.status import read_recorded
@@ -134,7 +135,9 @@ def completed(lake: S3Lake) -> None:
     lake.assert_exactly_once()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", chosen(KINDS, LISTING, UPLOAD, DOCUMENT, COMMIT, LOG, STATE, CHECKPOINT), ids=lambda kind: kind.name
+)
 def test_faults_of_one_kind_of_request_lose_and_double_nothing(lake: S3Lake, kind: Kind) -> None:
     lake.sink_settings = {"delta_checkpoint_interval": kind.checkpoint_interval}
     lake.arrive("000.ndjson")
@@ -168,7 +171,7 @@ def test_a_table_that_was_loaded_and_then_cannot_be_asked_is_a_clean_failure(lak
     completed(lake)
 
 
-@pytest.mark.parametrize("fault", SENDING)
+@pytest.mark.parametrize("fault", chosen(SENDING, Fault.LOST, Fault.PRECONDITION, Fault.RESET_SENDING))
 def test_a_fault_of_the_commit_that_makes_the_table_loses_and_doubles_nothing(lake: S3Lake, fault: Fault) -> None:
     lake.arrive("000.ndjson")
     suffered(lake, COMMIT.rule(fault, times=1))
