@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-beside=(tests/spark tests/model tests/laws)
+beside=(tests/spark tests/model tests/laws tests/contract tests/state)
 log=$(mktemp)
 .venv/bin/python -m pytest "${beside[@]}" >"$log" 2>&1 &
 spark=$!
