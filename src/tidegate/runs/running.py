@@ -22,7 +22,7 @@ from tidegate.runs.polls import Polls
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.runs.telling import finished, told_once, unknown_words
+from tidegate.runs.telling import finished, not_begun, told_once, unknown_words
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import UnitSource
@@ -200,13 +200,12 @@ class Running:
 
 
 def _source_report(name: Name, carried: SourcePass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-    told = None if error is None else told_once(name, error)
-    code = 0 if error is None else error.exit_code
+    nothing = not_begun(name, error, seconds)
     if carried is None:
-        return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+        return nothing
     totals = carried.totals
-    return SourceReport(
-        *name,
+    return replace(
+        nothing,
         state=type(carried.state.watermark).__name__,
         watermark=carried.state.value,
         files=totals.files,
@@ -217,9 +216,6 @@ def _source_report(name: Name, carried: SourcePass | None, error: TidegateError 
         failed=tuple(FailedFile(path, each.reason, each.attempts) for path, each in carried.failed),
         skipped=totals.skipped,
         table_version=totals.table_version,
-        error=told,
-        seconds=seconds,
-        exit_code=code,
         bad_records=totals.bad_records,
         dead_files=totals.dead_files,
         unknown_fields=dict(Counter(totals.unknown_fields).most_common()),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
 
 from tidegate.errors import TidegateError
 from tidegate.observe.events import SourceFinished
@@ -14,6 +16,41 @@ SHOWN_UNKNOWN_FIELDS = 10
 def told_once(name: tuple[str, str], error: TidegateError) -> str:
     """The error without the name of the source in front: that is told beside it."""
     return str(error).removeprefix(f"{'/'.join(name)}: ")
+
+
+class RowTotals(Protocol):
+    """What a pass that has no files has done."""
+
+    rows: int
+    commits: int
+    table_version: int | None
+
+
+def not_begun(name: tuple[str, str], error: TidegateError | None, seconds: float) -> SourceReport:
+    """The report of a source that could not even be opened."""
+    told = None if error is None else told_once(name, error)
+    code = 0 if error is None else error.exit_code
+    return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+
+
+def rows_report(
+    name: tuple[str, str],
+    totals: RowTotals,
+    watermark: str | None,
+    error: TidegateError | None,
+    seconds: float,
+    *,
+    is_first: bool,
+) -> SourceReport:
+    """The report of a pass over a source that has no files; ``is_first``: nothing of it was ever committed."""
+    return replace(
+        not_begun(name, error, seconds),
+        state="Active" if totals.commits else "Initial" if is_first else "Idle",
+        watermark=watermark,
+        rows=totals.rows,
+        commits=totals.commits,
+        table_version=totals.table_version,
+    )
 
 
 def finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> SourceFinished:

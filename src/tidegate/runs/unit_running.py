@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from tidegate.column_specs import HttpRead, JdbcRead
@@ -15,7 +15,7 @@ from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import finished, told_once, unknown_words
+from tidegate.runs.telling import finished, not_begun, rows_report, told_once, unknown_words
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_pass import UnitPass
 from tidegate.runs.unit_place import UnitPlace, open_unit_place
@@ -97,25 +97,12 @@ class UnitRunning:
 
 
 def _report(name: Name, carried: UnitPass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-    told = None if error is None else told_once(name, error)
-    code = 0 if error is None else error.exit_code
     if carried is None:
-        return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
-    totals = carried.totals
-    idle = "Initial" if carried.state is None else "Idle"
-    return SourceReport(
-        *name,
-        state="Active" if totals.commits else idle,
-        watermark=watermark_text(carried.state),
-        files=0,
-        bytes=0,
-        rows=totals.rows,
-        commits=totals.commits,
+        return not_begun(name, error, seconds)
+    watermark, totals = watermark_text(carried.state), carried.totals
+    return replace(
+        rows_report(name, totals, watermark, error, seconds, is_first=carried.state is None),
         skipped=tuple(sorted(totals.skipped.items())),
-        table_version=totals.table_version,
-        error=told,
-        seconds=seconds,
-        exit_code=code,
         work_units=totals.units,
         failed_units=tuple(totals.failed),
         unknown_fields=dict(totals.unknown_fields.most_common()),
