@@ -83,12 +83,9 @@ def test_columns_are_inferred(tmp_path: Path, format: str) -> None:
     assert lake.run().ok
     assert lake.rows("select * from t order by id") == rows
     told = [event.text for event in lake.seen if isinstance(event, Notice)]
-    assert [line.partition(" (")[0] for line in told] == [
-        "inferred id: int64",
-        "inferred share: float64",
-        "inferred ok: boolean",
-        "inferred name: string",
-    ]
+    (line,) = told
+    for words in ("inferred 4 columns from", "id: int64", "share: float64", "ok: boolean", "name: string"):
+        assert words in line
 
 
 @pytest.mark.parametrize("format", OTHERS)

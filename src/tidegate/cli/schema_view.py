@@ -54,7 +54,8 @@ def render_inference_end(report: SchemaInference, *, update: bool) -> Page:
     if not update:
         return ()
     if report.applied:
-        text = f"{count(len(report.new), 'field')} added to the remembered schema; the next run writes them"
+        added = f"{count(len(report.new), 'field')} added to the remembered schema"
+        text = f"{added if report.new else 'the schema is remembered'}; the next run writes it"
         return (Gap(), Line(Cell(text, Style.GOOD)))
     return (Gap(), Line(Cell("nothing was changed" if report.new else "there is no new field", Style.DIM)))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidegate.config.problems import Problem, problem
 from tidegate.config.tree import Block, Items, Loc, Node, Scalar, find
-from tidegate.schema.names import name_problem
+from tidegate.schema.names import MOST_LEVELS, name_problem
 
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")
@@ -59,6 +59,10 @@ def _element(root: Block, at: Loc, element: Node) -> Iterator[Problem]:
     if kind is None:
         return
     needs = _NEEDS.get(kind, ())
+    if needs and sum(part in _CHILDREN for part in at) == MOST_LEVELS + 1:
+        yield problem(
+            root, at, f"a {kind} {MOST_LEVELS + 1} levels deep; a table has at most {MOST_LEVELS}; declare it as json"
+        )
     for key in needs:
         if not block.get(key):
             yield problem(root, at, f"a {kind} needs {' and '.join(needs)}; {key!r} is missing")

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.errors import ObjectExists, ObjectMissing, ReplacesTable, StateError
+from tidegate.errors import ReplacesTable, SourceError
 from tidegate.observe.events import Emit, Notice
 from tidegate.planning.plan import FileSlice, Plan
 from tidegate.runs.place import Place
-from tidegate.schema.infer import Inference, agreeing, look
+from tidegate.schema.infer import Inference, agreeing
 from tidegate.schema.types import field_specs
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
-from tidegate.sink.sampling import SAMPLED_LINES, first_lines, spread, without_lines
+from tidegate.sink.sampling import SAMPLED_LINES, Sampler, spread
 from tidegate.sink.task import ReadTask, read_task
 from tidegate.specs import FieldSpec, PathSource, PipelineSpec
 from tidegate.state.fitting import check_partition_types, check_partitioning, costs_rows
+from tidegate.state.inferred_schema import InferredSchema
 from tidegate.state.opened import Opened
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Fields to decode, and the table's columns as this pipeline writes them."""
+    """Fields to decode, and the table's columns as this pipeline writes them.
+
+    ``inferred`` is how the fields came about, if they were just inferred and nothing remembers them yet.
+    """
 
     fields: tuple[FieldSpec, ...]
     existing: pa.Schema | None
     table: pa.Schema
     partition_columns: tuple[str, ...]
+    inferred: Inference | None = None
 
     def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None, run: str = "") -> ReadTask:
         """The task that reads units of ``source`` into these columns; ``run`` names the run in dead letters."""
@@ -38,8 +42,21 @@ class Columns:
 
 def resolve_columns(place: Place, opened: Opened, plan: Plan, emit: Emit) -> Columns:
     """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
-    fields = _inferred(place, opened.schema(), plan, emit)
-    return columns_of(place, opened, fields)
+    known = known_fields(place, opened.schema())
+    if known is not None:
+        return columns_of(place, opened, known)
+    found = _sampled(place, plan)
+    columns = columns_of(place, opened, found.fields)
+    if not columns.table.names:
+        raise SourceError(
+            f"{place.key}: no sampled record has a field, so there are no columns for a table",
+            "wait for records that have fields, or declare schema.fields",
+        )
+    emit(Notice(place.pipeline.name, place.source.name, f"inferred {found.summary()}"))
+    if place.positions.staged:
+        agreed = InferredSchema(place.table_store, place.pipeline.name).remember(found)
+        return columns_of(place, opened, agreed.fields)
+    return replace(columns, inferred=found)
 
 
 def declared_columns(place: Place, opened: Opened) -> Columns | None:
@@ -88,22 +105,6 @@ def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tupl
     return whole, Partitioning(by, table_schema(fields, None)).columns
 
 
-def schema_path(pipeline: str) -> str:
-    """Where an inferred schema is remembered, relative to the table."""
-    return f"_tidegate/{pipeline}/schema.json"
-
-
-def _inferred(place: Place, existing: pa.Schema | None, plan: Plan, emit: Emit) -> tuple[FieldSpec, ...]:
-    """What is known, else what a sample of the plan's files says."""
-    known = known_fields(place, existing)
-    if known is not None:
-        return known
-    found = _sampled(place, plan)
-    for line in found.describe():
-        emit(Notice(place.pipeline.name, place.source.name, f"inferred {line}"))
-    return _remember(place, found).fields
-
-
 def known_fields(place: Place, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
     """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
     if place.pipeline.schema.fields:
@@ -111,10 +112,11 @@ def known_fields(place: Place, existing: pa.Schema | None) -> tuple[FieldSpec, .
     remembered = read_remembered(place)
     if remembered is not None:
         return remembered.fields
-    return None if existing is None else _of_table(place.pipeline, existing)
+    return None if existing is None else fields_of_table(place.pipeline, existing)
 
 
-def _of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
+def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
+    """The fields that the columns of a table stand for, without those that the pipeline adds."""
     by = pipeline.sink.partition_by
     made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
     others = {*made, *METADATA_COLUMNS, pipeline.schema.rescued}
@@ -122,29 +124,8 @@ def _of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, .
 
 
 def read_remembered(place: Place) -> Inference | None:
-    """What was inferred and stored beside the table by the first run; None where nothing was."""
-    path = schema_path(place.pipeline.name)
-    try:
-        content = place.table_store.get(path)
-    except ObjectMissing:
-        return None
-    try:
-        return Inference.from_json(json.loads(content))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{place.table_store.location.uri}/{path} is damaged ({error!r})",
-            "remove it to infer the columns anew, or declare schema.fields",
-        ) from error
-
-
-def _remember(place: Place, found: Inference) -> Inference:
-    """Of several writers that infer at once, the first decides for all."""
-    content = json.dumps(found.to_json(), indent=2).encode()
-    try:
-        place.table_store.put_if_absent(schema_path(place.pipeline.name), content)
-    except ObjectExists:
-        return read_remembered(place) or found
-    return found
+    """What was inferred and stored beside the table after the first commit; None where nothing was."""
+    return InferredSchema(place.table_store, place.pipeline.name).read()
 
 
 def _sampled(place: Place, plan: Plan) -> Inference:
@@ -156,13 +137,10 @@ def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:
     """What the first ``lines`` of each of these files say, with what is in the way of it."""
     by = place.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
-    found = without_lines(place.source_store, place.source, slices, lines, keys)
-    if found is not None:
-        return found
     schema = place.pipeline.schema
-    return look(
-        (first_lines(place.source_store, place.source, each, lines) for each in slices),
-        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+    return Sampler(place.source_store, place.source, lines).infer(
+        slices,
         forbidden=keys,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         rescued=schema.rescued is not None,
     )

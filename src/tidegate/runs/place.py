@@ -19,6 +19,8 @@ from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, Tracking
 from tidegate.state.dead_letters import KIND, DeadLetterTable
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
+from tidegate.state.inferred_schema import KIND as SCHEMA
+from tidegate.state.inferred_schema import InferredSchema
 from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.remembered import RememberedPaths
@@ -123,7 +125,11 @@ def open_place(
         evolution=pipeline.schema.evolution,
         properties=pipeline.sink.table_properties,
         mirror_legacy=source.mirror_legacy,
-        payers={KIND: letters.pay, WORK: WorkRemover(table_store).pay},
+        payers={
+            KIND: letters.pay,
+            WORK: WorkRemover(table_store).pay,
+            SCHEMA: InferredSchema(table_store, pipeline.name).pay,
+        },
         pace=pace,
         emit=emit,
     )

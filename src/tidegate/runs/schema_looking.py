@@ -10,20 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.errors import ReplacesTable, SourceError, TidegateError
+from tidegate.errors import ReplacesTable, SourceError, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.planning.plan import FileSlice
 from tidegate.runs.columns import (
+    fields_of_table,
     known_fields,
     read_remembered,
     sample,
-    schema_path,
     whole_columns,
     with_rescued,
 )
 from tidegate.runs.place import FILES_PER_PLAN, Place
 from tidegate.schema.evolution import Difference, Kind, differences
-from tidegate.schema.infer import FieldReport, Inference
+from tidegate.schema.infer import FieldReport, Inference, agreeing
 from tidegate.schema.merging import merged_fields
 from tidegate.schema.names import field_to_json
 from tidegate.schema.types import arrow_schema, paths_of
@@ -38,6 +38,7 @@ from tidegate.schema_reports import (
 from tidegate.sink.sampling import spread
 from tidegate.specs import FieldSpec
 from tidegate.state.fitting import costs_rows
+from tidegate.state.inferred_schema import InferredSchema
 
 Confirm = Callable[[SchemaInference], bool]
 
@@ -53,28 +54,48 @@ _TRANSFORMED = "the pipeline has a transform: the table takes the columns of its
 
 def inferred(place: Place, now: datetime, lines: int) -> SchemaInference:
     """What the first ``lines`` of each of some files say, old files and new ones alike."""
-    return _reported(place, _looked(place, now, lines))
+    return _reported(place, _looked(place, now, lines), read_remembered(place))
 
 
 def updated(place: Place, now: datetime, lines: int, confirm: Confirm) -> SchemaInference:
-    """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees."""
-    before = read_remembered(place)
-    if before is None:
+    """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees.
+
+    Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
+    """
+    if place.pipeline.schema.fields:
         raise TidegateError(
-            f"{place.pipeline.name}: no inferred schema is remembered that could be added to",
-            "it is written by the first run without schema.fields; declared fields are changed in the configuration",
+            f"{place.pipeline.name}: schema.fields are declared, so no inferred schema is used",
+            "change the declared fields in the configuration",
         )
+    memory = InferredSchema(place.table_store, place.pipeline.name)
     found, files = _looked(place, now, lines)
-    report = _reported(place, (found, files))
-    if not report.new:
+    before = _kept(place, memory)
+    report = _reported(place, (found, files), before)
+    if not report.new and before is not None:
         return report
-    if report.problems:
-        raise SourceError("the sampled records do not agree: " + "; ".join(report.problems), "declare schema.fields")
+    agreeing(found)
+    whole_columns(place.pipeline, with_rescued(place.pipeline, found.fields))
     if not confirm(report):
         return report
-    after = replace(before, fields=merged_fields(before.fields, found.fields), report=found.report)
-    place.table_store.put(schema_path(place.pipeline.name), json.dumps(after.to_json(), indent=2).encode())
+    if before is None:
+        memory.replace(found)
+    else:
+        memory.replace(replace(before, fields=merged_fields(before.fields, found.fields), report=found.report))
     return replace(report, applied=True)
+
+
+def _kept(place: Place, memory: InferredSchema) -> Inference | None:
+    """The columns that new ones are added to: those remembered or, where these are lost, the table's."""
+    table = place.positions.table_schema()
+    if table is None:
+        return None
+    try:
+        remembered = memory.read()
+    except StateError:
+        remembered = None
+    if remembered is not None or place.pipeline.transform is not None:
+        return remembered
+    return Inference(fields_of_table(place.pipeline, table), (), 0)
 
 
 def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
@@ -86,9 +107,8 @@ def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
     return sample(place, chosen, lines), len(chosen)
 
 
-def _reported(place: Place, looked: tuple[Inference, int]) -> SchemaInference:
+def _reported(place: Place, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
     found, files = looked
-    remembered = read_remembered(place)
     known = {} if remembered is None else dict(paths_of(arrow_schema(remembered.fields)))
     ours = dict(paths_of(arrow_schema(found.fields)))
     return SchemaInference(

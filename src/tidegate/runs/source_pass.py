@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.failpoints import failpoint
@@ -25,8 +26,10 @@ from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.staged_steps import step_json
 from tidegate.runs.tracking import SourceState, Step
 from tidegate.runs.wave_numbers import kinds_of, wave_finished
+from tidegate.schema.infer import Inference
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.state import inferred_schema
 from tidegate.state.files import Change, Coverage
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
@@ -88,6 +91,7 @@ class SourcePass:
         self._run = uuid7()
         self._limits = Limits(place)
         self._frames: FrameWork | None = None
+        self._inferred: Inference | None = None
 
     def run(self) -> None:
         """Raises what stopped it; everything committed until then stays."""
@@ -188,6 +192,7 @@ class SourcePass:
     def _carry_out(self, opened: Opened, plan: Plan) -> tuple[Opened, bool, bool]:
         """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
         columns = resolve_columns(self._place, as_read(self._place, opened), plan, self._emit)
+        self._inferred = columns.inferred
         left: tuple[Unit, ...] = plan.units
         changed = False
         while left and not self._stop.is_set():
@@ -276,7 +281,7 @@ class SourcePass:
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
             dead_letter_files=letters.files,
-            debts=letters.debts(self._place, opened),
+            debts=(*letters.debts(self._place, opened), *self._schema_debts()),
             letters=letters.count,
             action=self.action,
             step=step_json(self.state, plan, outcomes) if plan and staged else None,
@@ -293,10 +298,15 @@ class SourcePass:
                 frames.drop()
             raise
         failpoint("runs.commit.after")
+        self._inferred = None
         before, self.state = self.state, written
         self._count(change, results, after)
         self._tell_step(before, step)
         return after
+
+    def _schema_debts(self) -> tuple[dict[str, Any], ...]:
+        """Inferred columns are remembered after the first commit that was written with them."""
+        return () if self._inferred is None else (inferred_schema.debt(self._inferred),)
 
     def _count(self, change: Change, results: Sequence[UnitResult], after: Opened) -> None:
         totals = self.totals

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_UNFIT = frozenset(" ,;{}()\n\t=")
+from tidegate.schema.infer import forbidden_name
+from tidegate.schema.names import fit_name, name_problem
+
+DECLARE_OTHERS = (
+    "declare schema.fields with the columns you want: columns that are not declared are left out and counted"
+)
+"""What helps against names that a table cannot have."""
+
+
+def table_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a file's columns become: a name that a table cannot have is written with underscores.
+
+    It stays as it is where another column has the name that it would get.
+
+    >>> table_names(["Order Date", "total (EUR)", "a b", "a_b"])
+    ('Order_Date', 'total_EUR', 'a b', 'a_b')
+    """
+    taken = {name.lower() for name in names}
+    found = []
+    for name in names:
+        better = fit_name(name)
+        if better and better.lower() not in taken:
+            taken.add(better.lower())
+            name = better
+        found.append(name)
+    return tuple(found)
 
 
 def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
     """What is wrong with the names of a file's columns, a sentence each; ``forbidden`` ones come from the path.
 
-    >>> unusable(["id", "ID", "a b"], ())
-    ["'ID' differs from another column only in upper and lower case", "'a b' cannot be the name of a column"]
+    >>> unusable(["id", "ID", ""], ())
+    ["'ID' differs from another column only in upper and lower case", "'' is empty; give it a name"]
     """
     first = {name.lower(): name for name in reversed(names)}
     problems = []
@@ -19,7 +44,7 @@ def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
         if first[name.lower()] != name:
             problems.append(f"{name!r} differs from another column only in upper and lower case")
         if name in forbidden:
-            problems.append(f"{name!r} is also a partition column that comes from the path")
-        if not name or _UNFIT & set(name):
-            problems.append(f"{name!r} cannot be the name of a column")
+            problems.append(forbidden_name(name))
+        if wrong := name_problem(name, rescue=False):
+            problems.append(f"{name!r} {wrong}")
     return problems

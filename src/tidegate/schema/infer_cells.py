@@ -1,7 +1,8 @@
 """Columns from samples of text cells, as CSV has them: the narrowest type that takes every cell, and a report.
 
-Whole numbers become ``int64``, other numbers ``float64``, ``true`` and ``false`` ``boolean``; anything else, a number
-with leading zeros and a mixture included, stays ``string``, which takes every cell.
+Whole numbers become ``int64``, beyond 64 bits ``decimal(20,0)``, other numbers ``float64``, ``true`` and ``false``
+``boolean``; anything else, a number with leading zeros, one that no number type holds exactly and a mixture included,
+stays ``string``, which takes every cell.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
-from tidegate.schema.column_names import unusable
-from tidegate.schema.infer import FieldReport, Inference
+from tidegate.schema.column_names import DECLARE_OTHERS, unusable
+from tidegate.schema.infer import NUMBERS, FieldReport, Inference, number_kind, number_type
 from tidegate.schema.literals import shortened
 from tidegate.specs import FieldSpec
 
 Row = Mapping[str, str | None]
 """The cells of one record by column, None for null."""
 
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_LONG = re.compile(r"[0-9]{16}|[eE][+-]?[0-9]{3}")
+"""Numbers that must be looked at one by one: sixteen digits in a row, or an exponent of three."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -45,8 +48,9 @@ class _Column:
         kinds = set(self.kinds)
         if not kinds:
             return "string", "never had a value; taken for text"
-        if kinds <= {"integer", "number"}:
-            return ("float64" if "number" in kinds else "int64"), ""
+        if kinds <= NUMBERS:
+            number = number_type(kinds)
+            return number or "string", "" if number else "no number type holds all values exactly; kept as text"
         if kinds == {"boolean"}:
             return "boolean", ""
         mixed = " and ".join(f"{kind} ({self.examples[kind]})" for kind, _ in self.kinds.most_common())
@@ -54,23 +58,24 @@ class _Column:
 
 
 def cell_kind(cell: str) -> str:
-    """What the text of a cell looks like: ``integer``, ``number``, ``boolean`` or ``string``."""
-    if _INTEGER.fullmatch(cell):
-        return "integer"
+    """What the text of a cell looks like: a kind of number, ``boolean`` or ``string``."""
     if _NUMBER.fullmatch(cell):
-        return "number"
+        return number_kind(cell)
     return "boolean" if cell.lower() in ("true", "false") else "string"
 
 
 def examples_of(cells: pa.Array) -> dict[str, str]:
     """A cell of each kind that a column of texts has."""
     filled = cells.drop_null()
-    whole, number = (pc.match_substring_regex(filled, f"^(?:{each.pattern})$") for each in (_INTEGER, _NUMBER))
+    number = pc.match_substring_regex(filled, f"^(?:{_NUMBER.pattern})$")
+    whole = pc.match_substring_regex(filled, f"^(?:{_INTEGER.pattern})$")
     truth = pc.is_in(pc.ascii_lower(filled), pa.array(["true", "false"], filled.type))
-    other = pc.invert(pc.or_(pc.or_(whole, number), truth))
-    masks = (whole, pc.and_not(number, whole), truth, other)
+    plain = pc.and_not(number, pc.match_substring_regex(filled, _LONG.pattern))
+    other = pc.invert(pc.or_(number, truth))
+    masks = (pc.and_(plain, whole), pc.and_not(plain, whole), truth, other)
     places = (pc.index(mask, True).as_py() for mask in masks)
-    found = (filled[place].as_py() for place in places if place >= 0)
+    found = [filled[place].as_py() for place in places if place >= 0]
+    found += filled.filter(pc.and_not(number, plain)).unique().to_pylist()
     return {cell_kind(cell): cell for cell in found}
 
 
@@ -86,7 +91,7 @@ def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbid
     if not records:
         raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
     if problems := unusable(list(columns), forbidden):
-        raise SourceError("the columns cannot be used: " + "; ".join(problems), "declare schema.fields")
+        raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
     fields, report = [], []
     for name, column in columns.items():
         kind, note = column.type()

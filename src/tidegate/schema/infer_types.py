@@ -1,21 +1,23 @@
 """Columns from files that have types of their own: what holds the columns of all of them, and a report.
 
 Whole numbers of up to 32 bits become ``int32``, larger ones ``int64``, columns that are ``int32`` here and ``int64``
-there the wider of them. Every column may be null: a later file need not have it.
+there the wider of them. A column whose type no table has (a map whose keys are no texts, an interval, what is nested
+too deep) is kept as ``json`` text. Every column may be null: a later file need not have it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tidegate.errors import SourceError
-from tidegate.schema.column_names import unusable
+from tidegate.errors import SourceError, TableError
+from tidegate.schema.column_names import DECLARE_OTHERS, unusable
 from tidegate.schema.infer import FieldReport, Inference
-from tidegate.schema.types import TIMESTAMP, field_specs, plain, type_name
+from tidegate.schema.names import problems
+from tidegate.schema.types import TIMESTAMP, field_specs, plain
 from tidegate.specs import FieldSpec
 
 _WIDER = ("int32", "int64", "float64")
@@ -46,31 +48,33 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
     for path, schema, count in files:
         records += count
         for each in schema:
-            found = _declared(each, path)
+            found = _declared(each)
             columns.setdefault(each.name, _Column(found)).add(found, each.type, count, path)
     if not columns:
-        raise SourceError("no file to infer a schema from", "declare schema.fields, or wait for data")
-    problems = unusable(list(columns), forbidden)
-    problems += [column.clash for column in columns.values() if column.clash]
-    if problems:
-        raise SourceError("the files do not agree: " + "; ".join(problems), "declare schema.fields")
+        raise SourceError("no file has a column to infer a schema from", "declare schema.fields, or wait for data")
+    wrong = unusable(list(columns), forbidden)
+    wrong += [column.clash for column in columns.values() if column.clash]
+    if wrong:
+        raise SourceError("no columns can be inferred from the files: " + "; ".join(wrong), DECLARE_OTHERS)
     report = [
-        FieldReport(name, column.found.type, records, column.records, dict(column.kinds), "from the files' own schema")
+        FieldReport(name, column.found.type, records, column.records, dict(column.kinds), _note(column.found))
         for name, column in columns.items()
     ]
     return Inference(tuple(column.found for column in columns.values()), tuple(report), records)
 
 
-def _declared(each: pa.Field, path: str) -> FieldSpec:
-    kind = _widened(each.type)
+def _note(found: FieldSpec) -> str:
+    kept = "; no table has its type, it is kept as JSON text" if found.type == "json" else ""
+    return f"from the files' own schema{kept}"
+
+
+def _declared(each: pa.Field) -> FieldSpec:
+    """The column that holds what a file has; ``json`` where no other type does."""
     try:
-        (found,) = field_specs(pa.schema([pa.field(each.name, kind)]))
-    except Exception as error:
-        raise SourceError(
-            f"{path}: column {each.name!r} is {type_name(each.type)}, for which there is no column type",
-            "declare schema.fields without it, or as string with coerce_conflicts_to_utf8",
-        ) from error
-    return found
+        (found,) = field_specs(pa.schema([pa.field(each.name, _widened(each.type))]))
+    except TableError:
+        return FieldSpec(each.name, "json")
+    return FieldSpec(each.name, "json") if any(problems((replace(found, name="column"),))) else found
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:

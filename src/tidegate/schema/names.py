@@ -25,6 +25,13 @@ SCALARS = (
 )
 CONTAINERS = ("struct", "list", "map")
 
+MOST_LEVELS = 32
+"""How deep structs, lists and maps may lie inside each other, the column itself counted.
+
+What is nested deeper can be written, and then not every reader can open it again: pyarrow refuses Parquet files from
+about 46 nested lists on, the Delta library tables from about 41 nested structs on.
+"""
+
 UNFIT = " ,;{}()\n\t="
 """Characters that neither Parquet nor a Delta table without column mapping has in a name."""
 
@@ -53,8 +60,10 @@ def decimal_of(type_name: str) -> tuple[int, int] | None:
     return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
 
 
-def name_problem(name: str, *, nested: bool = False) -> str | None:
+def name_problem(name: str, *, nested: bool = False, rescue: bool = True) -> str | None:
     """Why no column can have this name, and what to do; None for a good one. Fields of structs may use more.
+
+    ``rescue`` says whether ``schema.rescued`` would help.
 
     >>> name_problem("user name")
     "holds ' ', which a table cannot have in a name; write the field as 'user_name', or keep it with schema.rescued"
@@ -63,9 +72,9 @@ def name_problem(name: str, *, nested: bool = False) -> str | None:
         return "is empty; give it a name"
     wrong = next((letter for letter in UNFIT if letter in name), None)
     if wrong is not None:
-        better = re.sub(f"[{re.escape(UNFIT)}]+", "_", name).strip("_")
-        instead = f"write the field as {better!r}, or keep" if better else "keep"
-        return f"holds {wrong!r}, which a table cannot have in a name; {instead} it with schema.rescued"
+        better = fit_name(name)
+        ways = [f"write the field as {better!r}"] * bool(better) + ["keep it with schema.rescued"] * rescue
+        return f"holds {wrong!r}, which a table cannot have in a name; {', or '.join(ways) or 'rename it'}"
     if nested:
         return None
     if name.lower() in CHANGE_COLUMNS:
@@ -73,6 +82,15 @@ def name_problem(name: str, *, nested: bool = False) -> str | None:
     if name.lower() in MADE_COLUMNS:
         return f"is a column that sink.metadata_columns adds; write the field as {name.lstrip('_')!r}"
     return None
+
+
+def fit_name(name: str) -> str:
+    """``name`` with an underscore for what a table cannot have in a name; empty where nothing is left.
+
+    >>> fit_name("total (EUR)")
+    'total_EUR'
+    """
+    return re.sub(f"[{re.escape(UNFIT)}]+", "_", name).strip("_") if set(UNFIT) & set(name) else name
 
 
 def problems(fields: Iterable[FieldSpec], where: str = "") -> Iterator[str]:
@@ -87,6 +105,21 @@ def problems(fields: Iterable[FieldSpec], where: str = "") -> Iterator[str]:
             yield f"{path}: declared twice (as {twin!r}); columns differ in more than upper and lower case"
         seen[field.name.lower()] = field.name
         yield from _type_problems(field, path)
+        if not where and (found := levels(field)) > MOST_LEVELS:
+            yield (
+                f"{path}: nested {found} levels deep; a table that can be read again has at most {MOST_LEVELS}: "
+                "declare an inner field as json"
+            )
+
+
+def levels(field: FieldSpec) -> int:
+    """How deep a column is nested: 0 for a scalar.
+
+    >>> levels(FieldSpec("tags", "list", items=FieldSpec("element", "string")))
+    1
+    """
+    inner = [*field.fields, *(child for child in (field.items, field.keys, field.values) if child is not None)]
+    return 1 + max(map(levels, inner)) if inner else 0
 
 
 def _type_problems(field: FieldSpec, path: str) -> Iterator[str]:

@@ -16,13 +16,13 @@ from tidegate.column_specs import TableFormat, TableRead
 from tidegate.errors import SourceError
 from tidegate.planning.discovery import accepts
 from tidegate.planning.plan import FileSlice
-from tidegate.schema.infer import Inference, agreeing, look
+from tidegate.schema.infer import agreeing
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.fetching import Fetcher
 from tidegate.sink.formats.opening import open_format
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask
-from tidegate.sink.sampling import SAMPLED_LINES, first_lines, spread, without_lines
+from tidegate.sink.sampling import Sampler, spread
 from tidegate.sources.files.discovery import check_location
 from tidegate.sources.files.everything import list_everything
 from tidegate.specs import FieldSpec, Format, PathSource, SchemaSpec
@@ -47,14 +47,8 @@ def listed(source: PathSource) -> tuple[FileSlice, ...]:
 
 def inferred(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
     """The columns that the first records of some files have."""
-    store = open_store(source.location)
-    some = spread(slices)
-    found: Inference | None = without_lines(store, source, some, SAMPLED_LINES, ())
-    if found is None:
-        found = look(
-            (first_lines(store, source, each, SAMPLED_LINES) for each in some),
-            coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
-        )
+    sampler = Sampler(open_store(source.location), source)
+    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
     return agreeing(found).fields
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from tidegate.column_specs import TableRead
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.planning.plan import FileSlice
+from tidegate.schema.column_names import table_names
 from tidegate.sink.decoder import Decoder
 from tidegate.sink.fetching import Fetcher
 from tidegate.specs import FieldSpec, PathSource, SchemaSpec
@@ -115,7 +116,9 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[tuple[Any, ..
 
 
 def _names(row: Sequence[Any], path: str) -> list[str | None]:
-    names = [None if value is None else str(value).strip() for value in row]
+    given = [None if value is None else str(value).strip() for value in row]
+    fitted = iter(table_names([name for name in given if name is not None]))
+    names = [None if name is None else next(fitted) for name in given]
     twice = [name for name in names if name is not None and names.count(name) > 1]
     if twice:
         raise SourceError(f"{path}: the first row has {twice[0]!r} twice", "give each column a name of its own")

@@ -100,7 +100,7 @@ def test_nothing_to_infer_from_is_an_error() -> None:
     ("record", "words"),
     [
         ({"id": 1, "ID": 2}, "differ only in upper and lower case"),
-        ({"date": "x"}, "partition column"),
+        ({"date": "x"}, "also the key of sink.partition_by"),
         ({"a b": 1}, "holds ' ', which a table cannot have in a name; write the field as 'a_b'"),
     ],
 )
@@ -109,8 +109,16 @@ def test_names_that_a_table_cannot_have_are_refused(record: dict[str, object], w
         infer(sample(record), forbidden=("date",))
 
 
-def test_whole_numbers_beyond_64_bits_are_numbers() -> None:
-    assert types(infer(sample({"a": 2**63}))) == {"a": "float64"}
+def test_whole_numbers_beyond_64_bits_keep_their_digits() -> None:
+    assert types(infer(sample({"a": 2**63}))) == {"a": "decimal(20,0)"}
+    assert types(infer(sample({"a": 10**20}))) == {"a": "json"}
+
+
+def test_whole_numbers_that_a_float_would_round_are_text_beside_fractions() -> None:
+    assert types(infer(sample({"a": 2**53}, {"a": 1.5}))) == {"a": "float64"}
+    found = infer(sample({"a": 2**53 + 1}, {"a": 1.5}))
+    assert types(found) == {"a": "json"}
+    assert "9007199254740993" in found.report[0].note
 
 
 JSON = st.recursive(

@@ -17,6 +17,7 @@ import pyarrow.csv as pv
 
 from tidegate.errors import SourceError
 from tidegate.planning.plan import FileSlice
+from tidegate.schema.column_names import table_names
 from tidegate.schema.literals import Pairs
 from tidegate.sink.careful import BadLine
 from tidegate.sink.decoder import Decoded, Rejected
@@ -231,7 +232,7 @@ class CsvFormat:
 def header_of(
     block: Block, dialect: Dialect, options: CsvOptions, path: str
 ) -> tuple[Block, tuple[str, ...] | None, bytes]:
-    """The block behind the header, the names it gives and the header as written.
+    """The block behind the header, the names it gives to the table's columns and the header as written.
 
     The names are None where the block is blank, and empty where files have no header and the configuration names no
     columns. Raises :class:`SourceError` for a header that cannot be read.
@@ -244,7 +245,7 @@ def header_of(
         if not _without_end(header):
             continue
         try:
-            names = tuple(cell.decode() for cell, _ in dialect.cells(_without_end(header)))
+            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))])
         except (BadLine, UnicodeDecodeError) as error:
             raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
         return block.without(number + 1), names, _without_end(header) + b"\n"

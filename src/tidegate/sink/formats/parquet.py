@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 from uuid import UUID
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import SourceError
 from tidegate.planning.plan import FileSlice
+from tidegate.schema.column_names import table_names
 from tidegate.schema.types import plain
 from tidegate.sink.decoder import Decoded
 from tidegate.sink.formats.columnar import ColumnarFormat
@@ -36,9 +37,12 @@ class ParquetFormat(ColumnarFormat):
             schema = own_schema(file)
             unknown = self._fitting.unknown(schema, each.path)
             check_start(each, file.metadata.num_rows)
-            wanted = [field.name for field in self._fields if field.name in schema.names]
-            for batch in _batches(file, wanted, each.start_record):
-                yield self._decode(_plain(batch), unknown)
+            declared = {field.name for field in self._fields}
+            wanted = {
+                own: name for own, name in zip(file.schema_arrow.names, schema.names, strict=True) if name in declared
+            }
+            for batch in _batches(file, list(wanted), each.start_record):
+                yield self._decode(_plain(batch, wanted), unknown)
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{each.path}: not a whole Parquet file ({error})", "write the file again") from error
 
@@ -53,8 +57,10 @@ def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
 
 
 def own_schema(file: pq.ParquetFile) -> pa.Schema:
-    """The columns of a file in plain types."""
-    return pa.schema([pa.field(each.name, _plain_type(each.type), each.nullable) for each in file.schema_arrow])
+    """The columns of a file in plain types, under the names that they have in a table."""
+    own = file.schema_arrow
+    names = zip(table_names(own.names), own, strict=True)
+    return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
 
 
 def _batches(file: pq.ParquetFile, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
@@ -76,9 +82,9 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
     return max(min(_ROWS, _BATCH_BYTES // row), 1)
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     arrays = [_plain_array(array) for array in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    return pa.RecordBatch.from_arrays(arrays, names=[names[own] for own in batch.schema.names])
 
 
 def _plain_array(array: pa.Array) -> pa.Array:
@@ -98,6 +104,8 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.string() if kind == pa.uuid() else _plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _plain_type(kind.value_type)
+    if pa.types.is_time(kind):
+        return pa.string()
     if pa.types.is_fixed_size_list(kind):
         return plain(pa.list_(kind.value_field))
     return plain(kind)

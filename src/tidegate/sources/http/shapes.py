@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.schema.infer import MOST_KEYS
+from tidegate.schema.infer import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
 
 
@@ -50,7 +50,7 @@ class Shapes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, Literal):
-        return "whole" if value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63 else "number"
+        return number_kind(value)
     return type(value).__name__
 
 
