@@ -118,6 +118,19 @@ def plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, plain(field.type), nullable=field.nullable)
 
 
+def levels(kind: pa.DataType) -> int:
+    """How deep structs, lists and maps lie inside each other in a type: 0 for a scalar.
+
+    >>> levels(pa.list_(pa.struct([("a", pa.int64())])))
+    2
+    """
+    if pa.types.is_map(kind):
+        return 1 + max(levels(kind.key_type), levels(kind.item_type))
+    if not pa.types.is_nested(kind):
+        return 0
+    return 1 + max((levels(kind.field(number).type) for number in range(kind.num_fields)), default=0)
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """:func:`plain` for every column, without metadata."""
     return pa.schema([plain_field(field) for field in schema])

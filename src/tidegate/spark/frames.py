@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
 from tidegate.schema.evolution import as_required
+from tidegate.schema.names import MOST_LEVELS
+from tidegate.schema.types import levels
 from tidegate.sink.work_rows import WorkRows
 from tidegate.spark.arrow_lane import cause
 from tidegate.spark.functions import load_function
@@ -121,11 +123,18 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
                 f"{made_by} gives {each.name!r}, a variant, which no lane writes", "cast it, or keep the text"
             )
     try:
-        return to_arrow_schema(frame.schema, timezone="UTC")
+        columns = to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
         raise SchemaMismatch(
             f"{made_by} gives a type that no table can hold ({telling_line(error)})", "cast it"
         ) from error
+    if deep := [(each.name, found) for each in columns if (found := levels(each.type)) > MOST_LEVELS]:
+        raise SchemaMismatch(
+            f"{made_by} gives the column {deep[0][0]!r} with {deep[0][1]} levels inside each other; a table that can "
+            f"be read again has at most {MOST_LEVELS}",
+            "keep an inner part as text, such as: to_json(...)",
+        )
+    return columns
 
 
 def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> DataFrame:

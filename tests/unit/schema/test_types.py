@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import TableError, TidegateError
-from tidegate.schema.names import field_from_json, field_to_json, problems
-from tidegate.schema.types import TIMESTAMP, arrow_schema, field_specs, plain_schema
+from tidegate.schema.names import field_from_json, field_to_json, levels, problems
+from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, field_specs, plain_schema
+from tidegate.schema.types import levels as arrow_levels
 from tidegate.specs import FieldSpec
 
 SCALARS = st.sampled_from(
@@ -133,3 +134,10 @@ def test_physical_variants_of_arrow_are_the_same_columns() -> None:
 def test_a_type_outside_the_list_is_named() -> None:
     with pytest.raises(TableError, match=r"column 'a' has the type int8"):
         field_specs(pa.schema([("a", pa.int8())]))
+
+
+def test_both_forms_of_a_column_have_the_same_depth() -> None:
+    text = FieldSpec("element", "string")
+    inner = FieldSpec("element", "map", keys=FieldSpec("key", "string"), values=FieldSpec("value", "list", items=text))
+    field = FieldSpec("a", "struct", fields=(FieldSpec("b", "list", items=inner), FieldSpec("c", "int64")))
+    assert levels(field) == arrow_levels(arrow_type(field)) == 4
