@@ -207,10 +207,6 @@ class CarefulReader:
 
     def _string(self, value: Any, path: str) -> str:
         if isinstance(value, str) and not isinstance(value, Literal):
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise BadLine(f"{path!r} holds half a surrogate pair, which is not a character") from error
             return value
         if self._coerce:
             return compact(value)
