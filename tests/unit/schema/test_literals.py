@@ -20,13 +20,20 @@ HALVES = [
     (rb'{"a":[{"b":"\\\udbff"}]}', r"\udbff"),
     (rb'"\ud83d\n\ude00"', r"\ud83d"),
 ]
-WHOLE = [rb'"\ud83d\ude00"', rb'"\\ud800"', rb'"\\\\uDFAA"', rb'"\uD840\uDC00\u00e9"', rb'"\ue000\ud7ff"', b'"\xf0\x9f\x98\x80"']
+WHOLE = [
+    rb'"\ud83d\ude00"',
+    rb'"\\ud800"',
+    rb'"\\\\uDFAA"',
+    rb'"\uD840\uDC00\u00e9"',
+    rb'"\ue000\ud7ff"',
+    b'"\xf0\x9f\x98\x80"',
+]
 
 
 @pytest.mark.parametrize(("text", "escape"), HALVES)
 def test_half_a_surrogate_pair_is_refused_wherever_it_stands(text: bytes, escape: str) -> None:
     assert half_pair(text) == escape
-    with pytest.raises(NotJson, match="not Unicode: .* is half a surrogate pair"):
+    with pytest.raises(NotJson, match=r"not Unicode: .* is half a surrogate pair"):
         parse(text)
 
 
