@@ -130,7 +130,7 @@ def stopwatch(places: dict[str, tuple[object, str]]) -> Iterator[dict[str, float
 def steps(root: Path) -> None:
     """Where the time of one file goes."""
     places = {
-        "lines are whole objects": (decoder, "neat_lines"),
+        "lines are objects": (decoder, "objects"),
         "parse": (decoder.Decoder, "_parsed"),
         "proof by counting": (decoder, "verify"),
         "exact types": (decoder.Decoder, "_settled"),

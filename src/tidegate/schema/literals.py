@@ -1,10 +1,25 @@
-"""JSON read exactly: numbers as they were written, objects as the pairs they hold; and compact text."""
+"""JSON read exactly: numbers as they were written, objects as the pairs they hold; and compact text.
+
+The grammar is RFC 8259, with the two bounds that it leaves to whoever reads: values are nested at most :data:`DEEPEST`
+levels deep, and texts and keys are Unicode, so half a surrogate pair is refused wherever it stands.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, NoReturn
+
+DEEPEST = 200
+"""Levels of objects and arrays that a record may have, itself included; native parsers end the process far above."""
+
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|[^u])")
+_OPENING = ord("[")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 class Literal(str):
@@ -31,15 +46,64 @@ _DECODER = json.JSONDecoder(parse_int=Literal, parse_float=Literal, parse_consta
 
 
 def parse(line: bytes) -> Any:
-    """The one JSON value that ``line`` holds; raises :class:`NotJson`."""
+    """The one JSON value that ``line`` holds; raises :class:`NotJson`.
+
+    Everything that comes out can be written: no text in it holds half a surrogate pair, and it is at most
+    :data:`DEEPEST` levels deep.
+    """
+    if (levels := depth(line)) > DEEPEST:
+        raise NotJson(f"nested too deeply: {levels} levels, at most {DEEPEST} are read")
     try:
-        return _DECODER.decode(line.decode("utf-8"))
+        value = _DECODER.decode(line.decode("utf-8"))
+        if (half := half_pair(line)) is not None:
+            raise NotJson(f"not Unicode: {half} is half a surrogate pair")
+        return value
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8 at byte {error.start + 1}") from error
     except json.JSONDecodeError as error:
         raise NotJson(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     except RecursionError as error:
         raise NotJson("not readable: nested too deeply") from error
+
+
+def depth(line: bytes) -> int:
+    """How many levels of objects and arrays ``line`` opens inside each other; 0 where it has too few to matter.
+
+    >>> depth(b"[" * 300 + b'"]]]"'), depth(b'{"a":[1,2]}')
+    (300, 0)
+    """
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        return 0
+    left = _TEXT.sub(b"", line).translate(_ONE_KIND, _NO_BRACKETS)
+    for level in range(DEEPEST + 1):
+        if not left:
+            return level
+        left = left.replace(b"[]", b"")
+    steps = (1 if byte == _OPENING else -1 for byte in _TEXT.sub(b"", line).translate(_ONE_KIND, _NO_BRACKETS))
+    return max(accumulate(steps), default=0)
+
+
+def half_pair(line: bytes) -> str | None:
+    """The first escape in a JSON text that is half a surrogate pair, or None.
+
+    >>> half_pair(rb'{"a": "\\uD83D\\uDE00 \\\\ud800"}'), half_pair(rb'["\\uDFAA"]')
+    (None, '\\\\uDFAA')
+    """
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return None
+    begun: re.Match[bytes] | None = None
+    for found in _ESCAPE.finditer(line):
+        code = int(found[1], 16) if found[1] else 0
+        follows = begun is not None and begun.end() == found.start()
+        if 0xDC00 <= code <= 0xDFFF and follows:
+            begun = None
+            continue
+        if begun is not None:
+            break
+        if 0xDC00 <= code <= 0xDFFF:
+            return found[0].decode()
+        begun = found if 0xD800 <= code <= 0xDBFF else None
+    return None if begun is None else begun[0].decode()
 
 
 def kind_of(value: Any) -> str:

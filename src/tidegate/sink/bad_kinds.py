@@ -12,6 +12,7 @@ _NOT_CSV = re.compile(
 _SIGNS = (
     ("not JSON", "not_json"),
     ("not UTF-8", "not_json"),
+    ("not Unicode", "not_json"),
     ("not readable", "not_json"),
     ("nested too deeply", "not_json"),
     ("required ", "missing"),

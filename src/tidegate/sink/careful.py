@@ -46,7 +46,7 @@ class BadLine(Exception):
 
 
 class CarefulReader:
-    """Reads lines one by one. ``unknown`` counts fields with a value that the schema does not have, by path.
+    """Reads lines one by one; fields that the schema does not have are left out.
 
     ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued``
     names a column for what fits no other, as JSON text by path: unknown fields, and values that do not fit a column
@@ -71,7 +71,6 @@ class CarefulReader:
         self._forbidden = frozenset(forbidden)
         self._filled = filled
         self._record = self._object(fields)
-        self.unknown: Counter[str] = Counter()
 
     def read(self, line: bytes) -> dict[str, Any]:
         """The record as Python values by column; raises :class:`BadLine`."""
@@ -150,10 +149,7 @@ class CarefulReader:
         return convert
 
     def _leave_out(self, path: str, value: Any) -> None:
-        if value is None:
-            return
-        self.unknown[path] += 1
-        if self._rescued is not None:
+        if value is not None and self._rescued is not None:
             self._left.append((path, value))
 
     def _forgiving(self, field: FieldSpec) -> Convert:
@@ -207,10 +203,6 @@ class CarefulReader:
 
     def _string(self, value: Any, path: str) -> str:
         if isinstance(value, str) and not isinstance(value, Literal):
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise BadLine(f"{path!r} holds half a surrogate pair, which is not a character") from error
             return value
         if self._coerce:
             return compact(value)

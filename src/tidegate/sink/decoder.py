@@ -1,10 +1,10 @@
 """Blocks of lines to record batches with the declared columns: fast, and precise where something is odd.
 
-Three ways, in this order: the vectorised parser plus the proof by counting
-(:mod:`~tidegate.sink.accounting`); where that leaves something unexplained, Arrow's own parser, which is
-stricter and slower and tells unknown fields from repeated ones; where that fails too, the same again for a
-few hundred lines at a time, and line by line for those that still fail. A line that ends up bad is given back
-with its number and reason.
+First the grammar (:mod:`~tidegate.sink.grammar`): no parser sees a line that is not JSON. Then three ways, in this
+order: the vectorised parser plus the proof by counting (:mod:`~tidegate.sink.accounting`); where that leaves something
+unexplained, Arrow's own parser, which is stricter and slower and tells unknown fields from repeated ones; where that
+fails too, the same again for a few hundred lines at a time, and line by line for those that still fail. A line that
+ends up bad is given back with its number and reason.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ import pyarrow.compute as pc
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.accounting import verify
 from tidegate.sink.careful import BadLine, CarefulReader
-from tidegate.sink.lines import neat_lines, sampled_lines
+from tidegate.sink.grammar import are_objects, objects
 from tidegate.sink.mending import Mender
 from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
 from tidegate.sink.relaxed import Suspicious, relaxed_field, settled
+from tidegate.sink.undeclared import Undeclared
 from tidegate.specs import FieldSpec, Numbers
 
 ROWS_PER_STEP = 1024
 """Rows the parser builds at a time; more fall out of the processor's cache and cost up to half more."""
 
 _GROUP = 256
-_SAMPLED_LINES = 32
+_LOOKED_AT = 64
 _PROBE_EVERY = 32
 _PUNCTUATION = set('":,\\')
 
@@ -62,7 +63,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class _Lines:
-    """A block on the slow way: its lines, which of them are ``filled``, and what has become of them.
+    """A block on the slow way: its lines, which of them are ``filled`` with an object, and what has become of them.
 
     ``mended`` has the filled lines rewritten, or nothing.
     """
@@ -77,6 +78,7 @@ class _Lines:
     def decoded(self, schema: pa.Schema) -> Decoded:
         """All groups together."""
         whole = pa.Table.from_batches(self.batches, schema)
+        self.rejected.sort(key=lambda each: each.offset)
         offsets = None if len(self.kept) == len(self.found) else np.array(self.kept, np.int64)
         return Decoded(one_batch(whole, len(self.kept)), len(self.found), offsets, tuple(self.rejected))
 
@@ -87,9 +89,8 @@ class Decoder:
     ``rescued`` is that one of ``fields``, a text, which takes what fits no other: no line has it by itself. Blocks in
     which nothing is to be rescued are read as fast as ever.
 
-    ``unknown`` names fields with a value that the schema does not have, by path. Blocks read line by line are
-    counted exactly; for the others the count is that of a sample of lines, multiplied up, and none at all is
-    exact.
+    ``unknown`` names every field with a value that the schema does not have, by path, with how often records had it;
+    with ``rescued`` also the values that did not fit.
     """
 
     def __init__(
@@ -113,12 +114,15 @@ class Decoder:
         self._rows_per_step = min(rows_per_step, ROWS_PER_STEP)
         barred = [pa.field(name, pa.null()) for name in forbidden]
         self._relaxed = pa.schema([*(relaxed_field(each, numbers) for each in fields), *barred])
+        self._asked = self._relaxed
+        self._bending = pa.schema([*(relaxed_field(each, numbers, bends=True) for each in fields), *barred])
         self._parse_options = strict_options(fields, barred)
         self._careful = CarefulReader(
             known, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled, rescued=rescued
         )
         self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
         kinds = set(_types(fields))
+        self._undeclared = Undeclared(known, forbidden)
         self._mender = Mender(known, coerce=coerce, kept=forbidden, rescued=rescued)
         self._can_mend = coerce or rescued is not None or bool(kinds & {"json", "map"})
         self._mends_always = "json" in kinds
@@ -130,7 +134,7 @@ class Decoder:
         """The records of ``block``, which ends with a newline."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        lines = None if self._mends_first() else neat_lines(block)
+        lines = None if self._mends_first() else objects(block)
         if lines is not None:
             try:
                 return Decoded(self._fast(block, lines, mended=False), lines)
@@ -143,28 +147,27 @@ class Decoder:
         return self._mends_always or bool(self._mended % _PROBE_EVERY)
 
     def _fast(self, block: bytes, lines: int, *, mended: bool) -> pa.RecordBatch:
-        """All lines at once, or :class:`Suspicious`; ``block`` is neat and has that many lines."""
-        survives = b"\\" not in block or MISHANDLED.search(block) is None
+        """All lines at once, or :class:`Suspicious`; each of them is an object."""
+        survives = (b"\\" not in block or MISHANDLED.search(block) is None) and self._countable
         if self._rescued is not None:
             return self._complete(block, lines, mended=mended, survives=survives)
-        if not self._strict:
-            if not survives:
-                raise Suspicious("an escape that the parser does not survive")
-            batch = self._settled(self._parsed(block, lines))
-            self._sample(block, lines)
+        proven = self._proven(block, lines) if survives else None
+        if proven is None and survives and self._learns_from_some(block, lines):
+            proven = self._proven(block, lines)
+        if proven is not None:
+            batch = self._settled(proven)
+            self._count(self._undeclared.count(proven))
             return batch
-        batch = self._proven(block, lines) if survives and self._countable else None
-        if batch is not None:
-            return self._settled(batch)
-        batch = self._settled(parse_strictly(block, lines, self._parse_options))
-        self._sample(block, lines)
+        if self._strict:
+            batch = self._settled(parse_strictly(block, lines, self._parse_options))
+        else:
+            batch = self._settled(self._parsed(block, lines, self._bending, survives=survives))
+        self._look(block.split(b"\n")[:-1])
         return batch
 
     def _complete(self, block: bytes, lines: int, *, mended: bool, survives: bool) -> pa.RecordBatch:
         """The same where nothing may be left out: every character is explained, or :class:`Suspicious`."""
-        if not (survives and self._countable):
-            raise Suspicious("cannot be counted")
-        batch = self._parsed(block, lines)
+        batch = self._parsed(block, lines, self._relaxed, survives=survives)
         verify(block, batch)
         if not mended and batch.column(self._rescued).null_count < lines:
             raise Suspicious("a field with the name of the column for what fits no other")
@@ -172,20 +175,28 @@ class Decoder:
 
     def _proven(self, block: bytes, lines: int) -> pa.RecordBatch | None:
         """What the fast parser gives, if nothing else stands in the block; not tried where it failed lately."""
-        if self._unexplained % _PROBE_EVERY:
+        if self._unexplained % _PROBE_EVERY or not self._undeclared.are_columns:
             self._unexplained += 1
             return None
-        batch = self._parsed(block, lines)
         try:
-            verify(block, batch)
+            batch = self._parsed(block, lines, self._asked, survives=True)
+        except Suspicious:
+            if self._strict and self._asked is self._relaxed:
+                raise
+            self._unexplained += 1
+            return None
+        try:
+            verify(block, batch, quoted_numbers=not self._strict)
         except Suspicious:
             self._unexplained += 1
             return None
         self._unexplained = 0
         return batch
 
-    def _parsed(self, block: bytes, lines: int) -> pa.RecordBatch:
-        return parse_quickly(block, lines, self._relaxed, self._rows_per_step)
+    def _parsed(self, block: bytes, lines: int, columns: pa.Schema, *, survives: bool) -> pa.RecordBatch:
+        if not survives:
+            raise Suspicious("not for the quick parser")
+        return parse_quickly(block, lines, columns, self._rows_per_step)
 
     def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [settled(batch.column(index), each) for index, each in enumerate(self._fields)]
@@ -197,7 +208,7 @@ class Decoder:
     def _slow(self, block: bytes) -> Decoded:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
         found.pop()
-        lines = _Lines(found, [offset for offset, line in enumerate(found) if line])
+        lines = self._well_formed(found)
         if self._can_mend and not self._mends_few:
             self._mend(lines, 0, len(lines.filled))
             self._mended += 1
@@ -208,11 +219,25 @@ class Decoder:
                     self._line_by_line(lines, start, end)
         return lines.decoded(self.schema)
 
+    def _well_formed(self, found: list[bytes]) -> _Lines:
+        """The lines, of which those are filled that are objects; blank ones are skipped, others rejected."""
+        lines = _Lines(found, [])
+        filled = [offset for offset, line in enumerate(found) if line]
+        for offset, good in zip(filled, are_objects([found[offset] for offset in filled]), strict=True):
+            try:
+                if not good:
+                    self._careful.read(found[offset])
+                lines.filled.append(offset)
+            except BadLine as bad:
+                lines.rejected.append(Rejected(offset, str(bad), found[offset]))
+        return lines
+
     def _mend(self, lines: _Lines, start: int, end: int) -> None:
         """Rewrite some of the lines."""
         lines.mended = lines.mended or [b""] * len(lines.filled)
         lines.mended[start:end] = [self._mender.mend(lines.found[offset]) for offset in lines.filled[start:end]]
         self._count(self._mender.unknown)
+        self._mender.unknown.clear()
 
     def _mended_group(self, lines: _Lines, start: int, end: int) -> bool:
         """Where only some lines need it: the same lines rewritten."""
@@ -227,8 +252,6 @@ class Decoder:
         mended = mended if any(mended) else []
         chosen = mended or [lines.found[offset] for offset in lines.filled[start:end]]
         joined = b"\n".join([*chosen, b""])
-        if neat_lines(joined) != end - start:
-            return False
         try:
             lines.batches.append(self._fast(joined, end - start, mended=bool(mended)))
         except Suspicious:
@@ -238,55 +261,51 @@ class Decoder:
 
     def _line_by_line(self, lines: _Lines, start: int, end: int) -> None:
         records: list[dict[str, Any]] = []
-        for number in range(start, end):
-            offset = lines.filled[number]
+        read: list[bytes] = []
+        for offset in lines.filled[start:end]:
+            line = lines.found[offset]
             try:
-                records.append(self._careful.read(lines.found[offset]))
+                records.append(self._careful.read(line))
+                self._count(self._careful.misfits)
+                lines.kept.append(offset)
+                read.append(line)
             except BadLine as bad:
-                alone = self._alone(lines.mended[number] if lines.mended else lines.found[offset])
-                if alone is None:
-                    lines.rejected.append(Rejected(offset, str(bad), lines.found[offset]))
-                    continue
-                lines.batches += [self._batch(records), alone]
-                records = []
-            lines.kept.append(offset)
-        lines.batches.append(self._batch(records))
-        if lines.mended:
-            self._careful.unknown.clear()
-        self._count(self._careful.unknown)
-        self._count(self._careful.misfits)
+                lines.rejected.append(Rejected(offset, str(bad), line))
+                if lines.mended:
+                    self._uncount(line)
+            self._careful.misfits.clear()
+        lines.batches.append(pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(self.schema)))))
+        if not lines.mended:
+            self._look(read)
 
-    def _alone(self, line: bytes) -> pa.RecordBatch | None:
-        """A line that only the fast parser takes for a record, such as one with the number 01.
+    def _look(self, lines: list[bytes]) -> None:
+        """Count the undeclared fields of lines, and learn them."""
+        self._count(self._learned(lines)[0])
 
-        In a block without anything odd it would have passed, and neighbours must not decide.
-        """
-        line += b"\n"
-        exact = self._strict or self._rescued is not None
-        if neat_lines(line) != 1 or MISHANDLED.search(line) or (exact and not self._countable):
-            return None
-        try:
-            batch = self._parsed(line, 1)
-            if exact:
-                verify(line, batch)
-            return self._settled(batch)
-        except Suspicious:
-            return None
+    def _learns_from_some(self, block: bytes, lines: int) -> bool:
+        """Whether some lines of a block that could not be proven teach undeclared fields; nothing is counted."""
+        if self._unexplained != 1:
+            return False
+        return self._learned(block.split(b"\n")[: lines : max(lines // _LOOKED_AT, 1)])[1]
 
-    def _batch(self, records: list[dict[str, Any]]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(self.schema))))
+    def _learned(self, lines: list[bytes]) -> tuple[Counter[str], bool]:
+        """The undeclared fields of lines; the fast parser is asked for those that are new from now on."""
+        names, is_new = self._undeclared.look(lines)
+        if is_new and self._undeclared.are_columns:
+            self._asked = self._undeclared.columns(self._relaxed)
+            self._unexplained = 0
+        return names, is_new and self._undeclared.are_columns
 
-    def _sample(self, block: bytes, lines: int) -> None:
-        """Count the unknown fields of some lines, for all of them."""
-        chosen = sampled_lines(block, lines, _SAMPLED_LINES)
-        for line in chosen:
-            self._mender.mend(line)
-        self._count(self._mender.unknown, lines / len(chosen))
+    def _count(self, names: Counter[str]) -> None:
+        self.unknown.update(names)
 
-    def _count(self, unknown: Counter[str], weight: float = 1.0) -> None:
-        for name, count in unknown.items():
-            self.unknown[name] += round(count * weight)
-        unknown.clear()
+    def _uncount(self, line: bytes) -> None:
+        """Take back what rewriting a line has counted: it is no record."""
+        self._mender.mend(line)
+        for name, count in self._mender.unknown.items():
+            self.unknown[name] -= count
+        self.unknown += Counter()
+        self._mender.unknown.clear()
 
 
 def _names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:

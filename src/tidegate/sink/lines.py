@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from tidegate.errors import SourceError
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
 
-_OPEN, _CLOSE, _NEWLINE, _SPACE = 123, 125, 10, 32
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -81,29 +78,3 @@ def _without_lines(block: bytes, count: int) -> bytes:
     for _ in range(count):
         start = block.index(b"\n", start) + 1
     return block[start:]
-
-
-def neat_lines(block: bytes) -> int | None:
-    """How many lines there are if each is ``{…}`` without control characters; else None."""
-    content = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(content < _SPACE)
-    neat = (
-        len(ends)
-        and content[0] == _OPEN
-        and ends[0] > 0
-        and bool((content[ends] == _NEWLINE).all())
-        and bool((content[ends - 1] == _CLOSE).all())
-        and bool((content[ends[:-1] + 1] == _OPEN).all())
-    )
-    return len(ends) if neat else None
-
-
-def sampled_lines(block: bytes, lines: int, wanted: int) -> list[bytes]:
-    """About ``wanted`` lines spread over a block; all of them if there are no more."""
-    if lines <= wanted:
-        return block.split(b"\n")[:-1]
-    found = {}
-    for place in range(0, len(block), max(len(block) // wanted, 1)):
-        start = block.rfind(b"\n", 0, place) + 1
-        found[start] = block[start : block.index(b"\n", start)]
-    return list(found.values())

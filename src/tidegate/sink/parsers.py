@@ -1,6 +1,6 @@
 """The two vectorised parsers: a quick one that forgives and bends, and Arrow's own, which is strict and slower.
 
-Both read a block whose lines are known to look like objects (:func:`~tidegate.sink.lines.neat_lines`), and both raise
+Both read a block whose lines are known to be objects (:func:`~tidegate.sink.grammar.objects`), and both raise
 :class:`Suspicious` unless they find exactly one record per line.
 """
 

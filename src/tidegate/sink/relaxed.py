@@ -43,16 +43,16 @@ class Suspicious(Exception):
     """Something in a block may not be a record of the schema; only a slower look can tell."""
 
 
-def relaxed_type(field: FieldSpec, numbers: Numbers) -> pa.DataType:
-    """The type to ask the parser for."""
+def relaxed_type(field: FieldSpec, numbers: Numbers, *, bends: bool = False) -> pa.DataType:
+    """The type to ask the parser for; where it ``bends``, numbers may become moments."""
     if field.type == "struct":
-        return pa.struct([relaxed_field(child, numbers) for child in field.fields])
+        return pa.struct([relaxed_field(child, numbers, bends=bends) for child in field.fields])
     if field.type == "list" and field.items is not None:
-        return pa.list_(pa.field("element", relaxed_type(field.items, numbers), field.items.nullable))
+        return pa.list_(pa.field("element", relaxed_type(field.items, numbers, bends=bends), field.items.nullable))
     if field.type == "map" and field.values is not None:
-        value = pa.field("value", relaxed_type(field.values, numbers), field.values.nullable)
+        value = pa.field("value", relaxed_type(field.values, numbers, bends=bends), field.values.nullable)
         return pa.map_(pa.string(), value)
-    if field.type == "binary" or (numbers is Numbers.STRICT and field.type in _TEXTS):
+    if field.type == "binary" or (field.type in _TEXTS and not bends):
         return pa.string()
     if numbers is Numbers.STRICT and field.type in _INTEGERS:
         return INTEGER
@@ -62,9 +62,9 @@ def relaxed_type(field: FieldSpec, numbers: Numbers) -> pa.DataType:
     return arrow_type(field)
 
 
-def relaxed_field(field: FieldSpec, numbers: Numbers) -> pa.Field:
+def relaxed_field(field: FieldSpec, numbers: Numbers, *, bends: bool = False) -> pa.Field:
     """The field to ask the parser for."""
-    return pa.field(field.name, relaxed_type(field, numbers), field.nullable)
+    return pa.field(field.name, relaxed_type(field, numbers, bends=bends), field.nullable)
 
 
 def _wide_decimal(precision: int, scale: int) -> pa.DataType:
@@ -98,6 +98,8 @@ def _settled_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         if pa.types.is_temporal(kind):
             return texts.in_calendar(array)
+        if pa.types.is_decimal(kind):
+            array.validate(full=True)  # Arrow's parser lets one digit too many pass
         return _finite(array) if pa.types.is_floating(kind) else array
     if name in _INTEGERS and pa.types.is_decimal(array.type):
         return _integers(array, *_INTEGERS[name])

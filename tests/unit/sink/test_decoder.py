@@ -134,6 +134,7 @@ def test_odd_but_right_values_are_kept(line: bytes, value: dict[str, object]) ->
         (b'{"g":1e300}', "too large for float32"),
         (b'{"n":1.239}', "more than 2 digits behind the point"),
         (b'{"n":100000000}', "too large for decimal(10,2)"),
+        (b'{"n":100000000,"zz":1}', "too large for decimal(10,2)"),
         (b'{"w":0.00001}', "more than 4 digits behind the point"),
         (b'{"t":1706450400}', "a number (1706450400) does not fit a timestamp column"),
         (b'{"t":"soon"}', "is not an ISO 8601 moment"),

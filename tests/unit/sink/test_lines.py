@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import SourceError
 from tidegate.sink import lines as lines_module
-from tidegate.sink.lines import LineTooLong, blocks, sampled_lines, skip
+from tidegate.sink.lines import LineTooLong, blocks, skip
 
 CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
 
@@ -42,15 +42,3 @@ def test_a_line_that_never_ends_is_an_error_before_memory_is_full(monkeypatch: p
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 1000)
     with pytest.raises(LineTooLong):
         list(blocks((b"x" * 100 for _ in range(1_000_000)), block_bytes=200))
-
-
-@given(
-    st.lists(st.binary(max_size=9).map(lambda data: data.replace(b"\n", b"x")), min_size=1, max_size=40),
-    st.integers(1, 9),
-)
-def test_sampled_lines_are_lines_of_the_block(lines: list[bytes], wanted: int) -> None:
-    found = sampled_lines(b"\n".join(lines) + b"\n", len(lines), wanted)
-    assert found
-    assert set(found) <= set(lines)
-    if len(lines) <= wanted:
-        assert found == lines

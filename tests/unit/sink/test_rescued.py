@@ -94,8 +94,11 @@ def test_what_cannot_be_a_row_stays_a_bad_record(line: bytes, reason: str) -> No
     assert reason in found.rejected[0].reason
 
 
-def test_half_a_surrogate_pair_is_kept_as_its_escape() -> None:
-    assert decoded(b'{"id":1,"more":"\\ud800"}')["left"] == '{"more":"\\ud800"}'
+@pytest.mark.parametrize("line", [b'{"id":1,"more":"\\ud800"}', b'{"id":1,"x\\udfaa":1}', b'{"id":1,"s":"\\ud800"}'])
+def test_half_a_surrogate_pair_is_a_bad_record(line: bytes) -> None:
+    found = rescuing().decode(line + b"\n" + GOOD + b"\n")
+    assert found.batch.num_rows == 1
+    assert "is half a surrogate pair" in found.rejected[0].reason
 
 
 def test_lenient_numbers_are_bent_and_the_rest_is_rescued() -> None:

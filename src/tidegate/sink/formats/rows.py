@@ -101,7 +101,6 @@ class RowDecoder:
                 records = []
             kept.append(number)
         batches.append(self._batch(records))
-        self._careful.unknown.clear()
 
     def _alone(self, rows: Rows, number: int) -> pa.RecordBatch | None:
         """A row that JSON has no words for; in a block it would have passed, and neighbours must not decide."""
