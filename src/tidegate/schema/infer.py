@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.errors import SourceError
-from tidegate.schema.literals import Literal, NotJson, Pairs, is_unicode, parse, shortened
+from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
 from tidegate.schema.names import MOST_LEVELS, field_from_json, field_to_json, name_problem
 from tidegate.specs import FieldSpec
 
@@ -34,7 +34,6 @@ SHOWN = 10
 NUMBERS = frozenset({"integer", "long integer", "large integer", "number", "inexact number"})
 """The kinds of numbers, by what can hold them: see :func:`number_kind`."""
 
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _LARGE = re.compile(r"-?[0-9]{1,20}")
 _SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
 
@@ -263,9 +262,7 @@ def _record(line: bytes) -> Pairs | None:
         value = parse(line.strip().removeprefix(b"\xef\xbb\xbf"))
     except NotJson:
         return None
-    if not isinstance(value, Pairs) or (_HALF_PAIR.search(line) and not is_unicode(value)):
-        return None
-    return value
+    return value if isinstance(value, Pairs) else None
 
 
 _TOO_DEEP = f"more than {MOST_LEVELS} levels deep; kept as text"

@@ -164,19 +164,6 @@ def written(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def is_unicode(value: Any) -> bool:
-    """Whether every text in ``value``, keys included, can be written; half a surrogate pair cannot.
-
-    >>> is_unicode(parse(b'{"a":"\\\\udc00"}'))
-    False
-    """
-    try:
-        compact(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def shortened(value: Any, limit: int = 60) -> str:
     """``value`` as it is shown in a message; half a surrogate pair, which no file can hold, as its escape."""
     text = written(compact(value))
