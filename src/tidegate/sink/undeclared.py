@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from tidegate.schema.literals import Literal, Pairs, parse
+from tidegate.schema.literals import Literal, NotJson, Pairs, parse
 from tidegate.specs import FieldSpec
 
 MOST_SHAPES = 2000
@@ -87,15 +87,14 @@ class Undeclared:
         self._look = self._struct(fields, ())
 
     def look(self, lines: Iterable[bytes]) -> tuple[Counter[str], bool]:
-        """The names in lines that are JSON objects, with their counts; and whether something was learned from them."""
+        """The names in lines, with their counts, and whether something was learned; what is not JSON has none."""
         names: Counter[str] = Counter()
         before = self._learned
         for line in lines:
             try:
-                value = orjson.loads(line)
-            except orjson.JSONDecodeError:  # a number beyond every double
-                value = parse(line)
-            self._look(value, names)
+                self._look(_value(line), names)
+            except NotJson:
+                continue
         learned = self._learned > before
         if learned:
             found = [shape for shapes in self._shapes.values() for shape in shapes.values()]
@@ -177,6 +176,13 @@ class Undeclared:
                     deeper(item, names)
 
         return look
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:  # perhaps a number beyond every double
+        return parse(line)
 
 
 def _each(look: Look | None, kind: type[list[Any]] | type[dict[str, Any]]) -> Look | None:
