@@ -1,10 +1,11 @@
 """Named places where a process can be made to die, to fail or to lose an answer: for tests, and for ``chaos``.
 
 ``TIDEGATE_FAILPOINTS="state.commit.before=kill, sink.upload.after=raise@3"`` switches them on: ``kill`` sends this
-process SIGKILL, ``raise`` raises :class:`InjectedFailure`, ``lose`` raises :class:`LostResponse`, ``stop`` sends
-SIGSTOP, ``sleep:SECONDS`` waits. ``@n`` means the nth time the place is reached, ``%p`` each time with chance ``p``
-(``TIDEGATE_FAILPOINTS_SEED`` makes it repeatable); ``*`` is every place. Without the variable a failpoint is one
-look at an empty dictionary.
+process SIGKILL, ``crash`` SIGSEGV, ``raise`` raises :class:`InjectedFailure`, ``lose`` raises :class:`LostResponse`,
+``exhaust`` raises :class:`MemoryError`, ``stop`` sends SIGSTOP, ``sleep:SECONDS`` waits. ``@n`` means the nth time the
+place is reached, ``%p`` each time with chance ``p`` (``TIDEGATE_FAILPOINTS_SEED`` makes it repeatable), ``~TEXT`` only
+with a file whose path contains the text; ``*`` is every place. Without the variable a failpoint is one look at an
+empty dictionary.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ VARIABLE = "TIDEGATE_FAILPOINTS"
 SEED_VARIABLE = "TIDEGATE_FAILPOINTS_SEED"
 EVERY = "*"
 WAYS = ("kill", "raise", "lose")
+_OTHER_WAYS = ("stop", "crash", "exhaust")
 
 PLACES: dict[str, str] = {
     "runs.planned": "the plan is made, nothing is read",
+    "sink.file.before": "in a task: a file is about to be opened; its path is what `~TEXT` is compared with",
     "sink.rows.before": "in a task: rows are decoded, and not handed to the writer",
     "sink.upload.before": "in a task: a Parquet file is complete, and not in the store",
     "sink.upload.after": "in a task: it is in the store, and nobody knows of it",
@@ -96,6 +99,20 @@ class LostResponse(StorageUnavailable):
     """Raised by a failpoint that was told to lose an answer: what came before it has happened all the same."""
 
 
+class _Rules:
+    """The rules of one place, each for files whose path contains a text; the first to act does."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, Rule]] = []
+
+    def add(self, about: str, rule: Rule) -> None:
+        self._rules.append((about, rule))
+
+    def __call__(self, name: str, path: str = "") -> str | None:
+        actions = (rule(name) for about, rule in self._rules if about in path)
+        return next((action for action in actions if action is not None), None)
+
+
 class _Nth:
     """Acts the nth time it is asked."""
 
@@ -117,17 +134,20 @@ class _Chance:
 
 
 def _parse(text: str, seed: str) -> dict[str, Rule]:
-    rules: dict[str, Rule] = {}
+    rules: dict[str, _Rules] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, action = (part.strip() for part in item.partition("="))
+        action, _, about = action.partition("~")
         action, _, share = action.partition("%")
         action, _, nth = action.partition("@")
-        if action not in (*WAYS, "stop") and not action.startswith("sleep:"):
-            raise ValueError(f"{VARIABLE}: {item!r} is not NAME=kill|raise|lose|stop|sleep:SECONDS[@N|%P]")
+        if action not in (*WAYS, *_OTHER_WAYS) and not action.startswith("sleep:"):
+            known = "|".join((*WAYS, *_OTHER_WAYS))
+            raise ValueError(f"{VARIABLE}: {item!r} is not NAME={known}|sleep:SECONDS[@N|%P][~TEXT]")
         if name != EVERY and name not in PLACES:
             raise ValueError(f"{VARIABLE}: there is no failpoint {name!r}; there are: {', '.join(PLACES)}")
-        rules[name] = _Chance(action, float(share), seed) if share else _Nth(action, int(nth or 1))
-    return rules
+        rule: Rule = _Chance(action, float(share), seed) if share else _Nth(action, int(nth or 1))
+        rules.setdefault(name, _Rules()).add(about, rule)
+    return dict(rules)
 
 
 _armed = _parse(os.environ.get(VARIABLE, ""), os.environ.get(SEED_VARIABLE, ""))
@@ -146,12 +166,12 @@ def arm_by(rule: Rule) -> None:
     _armed[EVERY] = rule
 
 
-def failpoint(name: str) -> None:
-    """Do nothing, unless ``name`` is armed."""
+def failpoint(name: str, path: str = "") -> None:
+    """Do nothing, unless ``name`` is armed; ``path`` is the file that it is about, where it is about one."""
     if not _armed:
         return
     rule = _armed.get(name) or _armed.get(EVERY)
-    action = rule(name) if rule is not None else None
+    action = None if rule is None else rule(name, path) if isinstance(rule, _Rules) else rule(name)
     if action is not None:
         _act(name, action)
 
@@ -160,6 +180,10 @@ def _act(name: str, action: str) -> None:
     match action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "exhaust":
+            raise MemoryError(name)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "raise":

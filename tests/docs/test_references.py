@@ -27,7 +27,7 @@ EVENTS = [
 USED_FAILPOINTS = {
     place
     for module in SOURCE.rglob("*.py")
-    for place in re.findall(r'\bfailpoint\("([a-z_.]+)"\)', module.read_text(encoding="utf-8"))
+    for place in re.findall(r'\bfailpoint\("([a-z_.]+)"[,)]', module.read_text(encoding="utf-8"))
 }
 
 

@@ -43,7 +43,7 @@ MATRIX = {
     "K1": Row(
         "rows in memory, nothing uploaded",
         False,
-        ("runs.planned", "sink.rows.before", "sink.upload.before"),
+        ("runs.planned", "sink.file.before", "sink.rows.before", "sink.upload.before"),
     ),
     "K2": Row(
         "Parquet uploaded, nothing recorded",

@@ -91,7 +91,7 @@ def test_a_rule_decides_everywhere_until_something_else_is_armed() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"{PLACE}=explode", "not NAME=kill|raise|lose|stop|sleep:SECONDS"),
+        (f"{PLACE}=explode", "not NAME=kill|raise|lose|stop|crash|exhaust|sleep:SECONDS"),
         ("state.comit.after=kill", "no failpoint 'state.comit.after'"),
     ],
 )
@@ -103,7 +103,20 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(text: str, told: st
     assert reached(1) == [1]
 
 
-@pytest.mark.parametrize(("way", "code"), [("kill", -signal.SIGKILL), ("raise", 1), ("lose", 1), ("sleep:0", 0)])
+def test_a_text_chooses_the_files_and_a_place_may_have_several_rules() -> None:
+    arm("sink.file.before=raise~bad, sink.file.before=exhaust~worse")
+    failpoint("sink.file.before", "date=1/good.ndjson")
+    failpoint("sink.file.before")
+    with pytest.raises(MemoryError):
+        failpoint("sink.file.before", "date=1/worse.ndjson")
+    with pytest.raises(InjectedFailure):
+        failpoint("sink.file.before", "date=1/bad.ndjson")
+    failpoint("sink.file.before", "date=1/bad.ndjson")
+
+
+@pytest.mark.parametrize(
+    ("way", "code"), [("kill", -signal.SIGKILL), ("crash", -signal.SIGSEGV), ("raise", 1), ("lose", 1), ("sleep:0", 0)]
+)
 def test_the_variable_arms_a_process(way: str, code: int) -> None:
     program = f"from tidegate.failpoints import failpoint; failpoint({PLACE!r})"
     env = {**os.environ, failpoints.VARIABLE: f"{PLACE}={way}"}

@@ -16,8 +16,18 @@ from tidegate.errors import SourceError
 from tidegate.specs import Compression
 
 _PLAIN_READ = 1024 * 1024
-_FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 16 * 1024}
-"""Compressed bytes per step: what a step gives is held in memory, as a rule ten times as much."""
+_FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}
+"""Compressed bytes that are read at once."""
+
+LARGEST_PIECE = 4 * 1024 * 1024
+"""Plain bytes that a step gives at most, whatever they were compressed from; zstd gives whole steps, see below."""
+
+_ZSTD_STEP = 1024
+"""Compressed bytes per step of zstd, whose library has no bound on what a step gives: four bytes may become 128 KiB,
+so this is at most 32 MiB."""
+
+LARGEST_WINDOW = 128 * 1024 * 1024
+"""The most memory that a zstd frame may ask for to look back into."""
 
 _MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
 _ENDINGS = {
@@ -28,7 +38,7 @@ _ENDINGS = {
 }
 _DECOMPRESSORS: dict[Compression, Callable[[], Any]] = {
     Compression.GZIP: lambda: isal_zlib.decompressobj(31),
-    Compression.ZSTD: lambda: zstandard.ZstdDecompressor().decompressobj(),
+    Compression.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj(),
 }
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub names an instance
 
@@ -64,6 +74,7 @@ def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[b
 def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
     """Every member or frame, one after the other; zeros behind a gzip member are padding."""
     new = _DECOMPRESSORS[compression]
+    step = _zstd_step if compression is Compression.ZSTD else _gzip_step
     member = new()
     members = 0
     try:
@@ -75,13 +86,30 @@ def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) 
                     if not rest:
                         break
                     member, members = new(), members + 1
-                yield member.decompress(rest)
-                rest = member.unused_data if member.eof else b""
+                plain, rest = step(member, rest)
+                yield plain
     except (_IsalError, zstandard.ZstdError) as error:
-        where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
-        raise SourceError(f"{path}: not valid {compression}, {where} ({error})", "write the file again") from error
+        raise SourceError(f"{path}: {_broken(compression, members, str(error))}", "write the file again") from error
     if not member.eof:
         raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
+
+
+def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    """Some plain bytes, and what is left of ``fed``."""
+    plain = member.decompress(fed, LARGEST_PIECE)
+    return plain, member.unused_data if member.eof else member.unconsumed_tail
+
+
+def _zstd_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    plain = member.decompress(fed[:_ZSTD_STEP])
+    return plain, (member.unused_data if member.eof else b"") + fed[_ZSTD_STEP:]
+
+
+def _broken(compression: Compression, members: int, error: str) -> str:
+    if "too much memory" in error:
+        return f"its zstd frames look back further than {LARGEST_WINDOW // 2**20} MiB, which is the limit"
+    where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
+    return f"not valid {compression}, {where} ({error})"
 
 
 def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:

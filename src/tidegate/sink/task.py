@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
 from tidegate.planning.plan import Unit
+from tidegate.schema.literals import written
 from tidegate.sink.allocation import keep_memory
 from tidegate.sink.read_task import HELD_BYTES, ReadTask, read_task
 from tidegate.sink.results import UnitResult
 from tidegate.sink.walk import Walk
 from tidegate.storage.opening import open_store
-from tidegate.watermarks.outcomes import NotReached
+from tidegate.watermarks.outcomes import NotReached, Refused
 
 __all__ = ["HELD_BYTES", "ReadTask", "UnitResult", "read_task", "read_unit", "read_units"]
 
@@ -25,20 +26,42 @@ __all__ = ["HELD_BYTES", "ReadTask", "UnitResult", "read_task", "read_unit", "re
 def read_units(task: ReadTask, units: Iterable[Unit]) -> Iterator[UnitResult]:
     """Read units one after the other; past the deadline only the first is begun, the others are not reached.
 
-    A unit that its storage fails is given as a failure, so that the others count.
+    A unit that its storage fails is given as a failure, so that the others count. Where memory runs out, the files of
+    the unit are read one by one, and only those are refused for which it runs out again.
     """
     for position, unit in enumerate(units):
         if position and task.deadline is not None and time.time() >= task.deadline:
             yield UnitResult(unit.number, tuple(NotReached(each.path) for each in unit.slices))
         else:
-            yield _read_or_failed(task, unit)
+            yield from _results(task, unit)
 
 
-def _read_or_failed(task: ReadTask, unit: Unit) -> UnitResult:
+def _results(task: ReadTask, unit: Unit) -> Iterator[UnitResult]:
+    problem = ""
     try:
-        return read_unit(task, unit)
+        result = read_unit(task, unit)
     except StorageError as error:
-        return UnitResult.of_failure(unit, error)
+        result = UnitResult.of_failure(unit, error)
+    except BaseException as error:
+        problem = _breakdown(error)
+        if not problem or not unit.files:
+            raise
+    if not problem:
+        yield result
+    elif unit.files > 1:
+        yield from read_units(task, [Unit(unit.number, (each,)) for each in unit.slices])
+    else:
+        (each,) = unit.slices
+        yield UnitResult(unit.number, (Refused(each.path, each.size, each.etag, written(problem)),))
+
+
+def _breakdown(error: BaseException) -> str:
+    """What went wrong below Python, where an error says that; else nothing."""
+    if isinstance(error, MemoryError):
+        return f"memory ran out while it was read ({error or 'no more is said'})"
+    if type(error).__name__ == "PanicException":
+        return f"native code panicked while it was read ({error})"
+    return ""
 
 
 def read_unit(task: ReadTask, unit: Unit) -> UnitResult:

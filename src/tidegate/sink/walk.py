@@ -19,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError
+from tidegate.failpoints import failpoint
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.literals import written
 from tidegate.schema.types import arrow_schema
@@ -116,6 +117,7 @@ class Walk:
         return self._task.deadline is not None and time.time() >= self._task.deadline
 
     def _opened(self, each: FileSlice) -> BinaryIO:
+        failpoint("sink.file.before", each.path)
         with _denials():
             return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
 

@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.sink.work_rows import WorkRows
 from tidegate.sources.reading import Reader
 from tidegate.specs import SchemaSpec, SparkSpec
+from tidegate.watermarks.outcomes import Refused
 from tidegate.watermarks.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -39,6 +41,39 @@ if TYPE_CHECKING:
     from tidegate.unit_specs import UnitSource
 
 _POLL_SECONDS = 0.25
+_ENDED = "Python worker exited unexpectedly"
+_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
+_FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV, segmentation fault",
+    "Aborted": "SIGABRT, aborted",
+    "Bus error": "SIGBUS, bus error",
+    "Illegal instruction": "SIGILL, illegal instruction",
+    "Floating point exception": "SIGFPE, floating point exception",
+}
+
+_Slots = Sequence[Sequence[Unit]]
+
+
+class WorkerEnded(TidegateError):
+    """A process that ran a task ended in the middle of it; ``how`` says as much as is known of that."""
+
+    def __init__(self, how: str, *, executor_lost: bool = False) -> None:
+        super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
+        self.how = how
+        self.executor_lost = executor_lost
+
+
+def worker_ended(error: Exception) -> WorkerEnded | None:
+    """What ended the worker, where Spark gave up for that; None where it was something else."""
+    text = str(error)
+    if _ENDED in text:
+        fatal = _FATAL.search(text)
+        if fatal is None:
+            return WorkerEnded("killed or gone without a word, most often for want of memory")
+        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
+    lost = _LOST.search(text)
+    return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
 
 
 class SparkArrowLane:
@@ -88,8 +123,63 @@ class SparkArrowLane:
     ) -> tuple[UnitResult, ...]:
         """Read every unit; one task per slot, which takes its units one after the other.
 
+        A file that ends the worker that reads it (a crash in native code, the memory limit, a signal) is refused, and
+        the others are read. What failed before is read in a job of its own, so that it takes no other along.
+
         Raises :class:`TidegateError` when Spark gave up on a task or the run was stopped; then nothing counts.
         """
+        now = _lasting(task)
+        fresh, failed_before = _apart(slots)
+        results = self._read(now, fresh, progress) if fresh else ()
+        return (*results, *(self._read(now, failed_before, progress) if failed_before else ()))
+
+    def _read(
+        self, task: Callable[[], ReadTask], slots: _Slots, progress: Callable[[int], None]
+    ) -> tuple[UnitResult, ...]:
+        """Read every unit; where that ends a worker, find out which files it is about."""
+        try:
+            return self._job(task(), slots, progress)
+        except WorkerEnded as ended:
+            self._check_workers(task())
+            return tuple(self._apart_from_what_ended(task, slots, ended))
+
+    def _apart_from_what_ended(
+        self, task: Callable[[], ReadTask], slots: _Slots, ended: WorkerEnded
+    ) -> Iterator[UnitResult]:
+        """The units of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
+        lone = _lone(slots)
+        if lone is not None:
+            yield self._blamed(task, lone, ended)
+            return
+        for half in _halves(slots):
+            try:
+                yield from self._job(task(), half, _ignore)
+            except WorkerEnded as again:
+                yield from self._apart_from_what_ended(task, half, again)
+
+    def _blamed(self, task: Callable[[], ReadTask], unit: Unit, ended: WorkerEnded) -> UnitResult:
+        """The result of a unit whose only file ended a worker; a lost executor must be lost a second time for that."""
+        if ended.executor_lost:
+            try:
+                (result,) = self._job(task(), ((unit,),), _ignore)
+                return result
+            except WorkerEnded as again:
+                ended = again
+        (each,) = unit.slices
+        return UnitResult(unit.number, (Refused(each.path, each.size, each.etag, f"ended the worker ({ended.how})"),))
+
+    def _check_workers(self, task: ReadTask) -> None:
+        """Raise where a worker ends that reads no file at all: then no file is to blame."""
+        try:
+            self._job(task, ((Unit(0, ()),),), _ignore)
+        except WorkerEnded as ended:
+            raise TidegateError(
+                f"Spark gave up on a task: Python workers end before they read a file ({ended.how})",
+                "nothing was committed; look at the memory of the machine, and at the Python packages of its workers",
+            ) from ended
+
+    def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[UnitResult, ...]:
+        """One job; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in a task."""
         session = self.session()
         payload = zlib.compress(pickle.dumps((task, [list(slot) for slot in slots])), level=1)
         frame = session.range(0, len(slots), 1, len(slots)).mapInArrow(_Reader(payload), "result string")
@@ -99,6 +189,9 @@ class SparkArrowLane:
         except Exception as error:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
+            ended = worker_ended(error)
+            if ended is not None:
+                raise ended from error
             raise TidegateError(
                 f"Spark gave up on a task: {cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
@@ -207,6 +300,47 @@ class _Reader:
                     yield pa.record_batch({"result": [result]})
 
 
+def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
+    """The units without the files that have failed before, and these, each by itself."""
+    fresh = [[unit for unit in map(_fresh, slot) if unit.slices] for slot in slots]
+    failed = [[Unit(unit.number, (each,))] for slot in slots for unit in slot for each in unit.slices if each.attempts]
+    return [slot for slot in fresh if slot], failed
+
+
+def _fresh(unit: Unit) -> Unit:
+    return Unit(unit.number, tuple(each for each in unit.slices if not each.attempts))
+
+
+def _halves(slots: _Slots) -> tuple[_Slots, ...]:
+    """The same in two jobs: half of the tasks, of the only task's units, or of the only unit's files."""
+    if len(slots) > 1:
+        return slots[: len(slots) // 2], slots[len(slots) // 2 :]
+    (units,) = slots
+    if len(units) > 1:
+        return (units[: len(units) // 2],), (units[len(units) // 2 :],)
+    (unit,) = units
+    half = unit.files // 2
+    return ((Unit(unit.number, unit.slices[:half]),),), ((Unit(unit.number, unit.slices[half:]),),)
+
+
+def _lone(slots: _Slots) -> Unit | None:
+    """The only unit, if it has one file only."""
+    units = [unit for slot in slots for unit in slot]
+    return units[0] if len(units) == 1 and units[0].files == 1 else None
+
+
+def _lasting(task: ReadTask) -> Callable[[], ReadTask]:
+    """The task with as much time as it has now, whenever it is asked for."""
+    if task.deadline is None:
+        return lambda: task
+    seconds = task.deadline - time.time()
+    return lambda: replace(task, deadline=time.time() + seconds)
+
+
+def _ignore(done: int) -> None:
+    """Nobody follows the progress of a job that only finds something out."""
+
+
 def _results(task: ReadTask, units: Sequence[Unit]) -> Iterator[str]:
     """One JSON text per unit; an error of ours travels as a value, so that the driver knows it by its class."""
     from tidegate.sink.task import read_units
@@ -247,7 +381,7 @@ def _cancel(session: Any) -> None:
 def cause(error: Exception) -> str:
     """The telling part of Spark's long message: what ended a worker, or the last Python exception."""
     text = str(error)
-    if "Python worker exited unexpectedly" in text:
+    if _ENDED in text:
         return "a Python worker died (out of memory, or killed)"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]

@@ -34,6 +34,8 @@ _DEFAULTS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",

@@ -78,12 +78,16 @@ class Jobs:
     stopped: Callable[[], bool]
 
     def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
-        """An outcome for each item; raises where none of them could be tried."""
+        """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
         try:
             return self._job(work, needs, dealt(items, shares))
         except Exception as error:
             self._raise_if_stopped(error)
-            problem = _given_up(error)
+            problem, ended = _given_up(error)
+        if ended:
+            self._check_workers(work, needs)
+        if len(items) == 1 and ended:
+            return {items[0][0]: UnitFailure(problem.problem, problem.remedy)}
         found: dict[int, Any] = {}
         lost = 0
         for item in items if len(items) > 1 else ():
@@ -91,12 +95,21 @@ class Jobs:
                 found |= self._job(work, needs, [[item]])
             except Exception as error:
                 self._raise_if_stopped(error)
-                problem = _given_up(error)
+                problem, ended = _given_up(error)
                 found[item[0]] = UnitFailure(problem.problem, problem.remedy)
-                lost += 1
+                lost += not ended
         if lost == len(found):
             raise problem
         return found
+
+    def _check_workers(self, work: Work, needs: object) -> None:
+        """Raise where a worker ends that has nothing to do: then no work unit is to blame."""
+        try:
+            self._job(work, needs, [[]])
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem, _ = _given_up(error)
+            raise problem from error
 
     def _job(self, work: Work, needs: object, shares: list[list[Item]]) -> dict[int, Any]:
         numbers = self.session.range(0, len(shares), 1, len(shares))
@@ -127,12 +140,14 @@ def _write_share(task: WriteTask, fetched: Sequence[tuple[int, Fetched]]) -> Ite
         yield number, write(task, each)
 
 
-def _given_up(error: Exception) -> TidegateError:
-    from tidegate.spark.arrow_lane import cause
+def _given_up(error: Exception) -> tuple[TidegateError, bool]:
+    """What Spark gave up for, and whether that is that a worker ended."""
+    from tidegate.spark.arrow_lane import cause, worker_ended
 
-    return TidegateError(
-        f"Spark gave up on a task: {cause(error)}", "nothing of this work unit is kept; it runs again next time"
-    )
+    ended = worker_ended(error)
+    problem = cause(error) if ended is None else f"it ended the worker ({ended.how})"
+    remedy = "nothing of this work unit is kept; it runs again next time"
+    return TidegateError(f"Spark gave up on a task: {problem}", remedy), ended is not None
 
 
 def _result(outcome: object) -> UnitWritten | UnitFailure:

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from tidegate.errors import ObjectChanged, SourceError
-from tidegate.sink.decompression import chunks, compression_of
+from tidegate.sink.decompression import LARGEST_PIECE, chunks, compression_of
 from tidegate.specs import Compression
 
 TEXT = b"".join(b'{"id":%d,"v":"%x"}\n' % (number, number * 7919) for number in range(50_000))
@@ -106,7 +106,32 @@ def test_another_compression_than_declared_is_named(data: bytes, path: str, decl
 
 def test_memory_stays_bounded_while_a_highly_compressed_file_is_read() -> None:
     pieces = chunks(io.BytesIO(gzip.compress(bytes(300 * 1024 * 1024))), "zeros.gz", Compression.AUTO)
-    assert max(len(piece) for piece in pieces) < 200 * 1024 * 1024
+    assert max(len(piece) for piece in pieces) <= LARGEST_PIECE
+
+
+def zstd_of_repeats(blocks: int, window: int = 0x38) -> bytes:
+    """A frame whose blocks of four bytes each stand for 128 KiB of the same byte; the window byte says 128 KiB."""
+    block = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
+    last = (0 << 3 | 0 << 1 | 1).to_bytes(3, "little")
+    return b"\x28\xb5\x2f\xfd" + bytes([0x00, window]) + block * blocks + last
+
+
+def test_a_few_bytes_of_zstd_are_never_hundreds_of_megabytes_at_once() -> None:
+    bomb = zstd_of_repeats(4000)
+    assert len(bomb) < 17_000
+    sizes = [len(piece) for piece in chunks(io.BytesIO(bomb), "bomb.zst", Compression.AUTO)]
+    assert sum(sizes) == 4000 * 128 * 1024
+    assert max(sizes) <= 32 * 1024 * 1024
+
+
+def test_a_zstd_frame_that_wants_more_memory_than_the_limit_is_refused() -> None:
+    with pytest.raises(SourceError, match=r"bomb\.zst: its zstd frames look back further than 128 MiB"):
+        plain(zstd_of_repeats(1, window=0xA0), "bomb.zst")
+
+
+def test_what_a_zstd_file_says_is_to_be_skipped_is_skipped() -> None:
+    skippable = b"\x50\x2a\x4d\x18" + (3_000).to_bytes(4, "little") + bytes(3_000)
+    assert plain(ZSTD + skippable + ZSTD + skippable, "a.zst") == TEXT + TEXT
 
 
 class ChangesUnderway(io.RawIOBase):

@@ -16,6 +16,7 @@ from tidegate.spark.unit_tasks import Item, Jobs, dealt, fetch_slots
 from tidegate.unit_specs import FileFormat, FileRead, UnitSource
 
 DEAD = "dead"
+ENDED = "Spark gave up on a task: it ended the worker (killed or gone without a word, most often for want of memory)"
 
 
 class Session:
@@ -45,6 +46,18 @@ def act(needs: str, items: Sequence[Item]) -> Iterator[Item]:
         yield number, f"{needs} {item}"
 
 
+def ends(needs: str, items: Sequence[Item]) -> Iterator[Item]:
+    """Ends the worker whatever there is to do."""
+    raise RuntimeError("Python worker exited unexpectedly (crashed): Fatal Python error: Aborted\n")
+    yield
+
+
+def fails(needs: str, items: Sequence[Item]) -> Iterator[Item]:
+    """Fails, and the worker lives."""
+    raise RuntimeError("ModuleNotFoundError: no module")
+    yield
+
+
 def jobs(session: Session, *, stopped: bool = False) -> Jobs:
     return Jobs(session, lambda: stopped)  # type: ignore[arg-type]  # as much of a session as is used
 
@@ -61,17 +74,25 @@ def test_a_unit_that_ends_its_worker_fails_alone() -> None:
     session = Session()
     done = jobs(session).done(act, "read", [(0, "a"), (1, DEAD), (2, "c")], 2)
     assert (done[0], done[2]) == ("read a", "read c")
-    assert done[1] == UnitFailure(
-        "Spark gave up on a task: a Python worker died (out of memory, or killed)",
-        "nothing of this work unit is kept; it runs again next time",
-    )
-    assert session.jobs == [2, 1, 1, 1]
+    assert done[1] == UnitFailure(ENDED, "nothing of this work unit is kept; it runs again next time")
+    assert session.jobs == [2, 1, 1, 1, 1], "one job tells whether workers live at all"
 
 
 @pytest.mark.parametrize("items", [[(0, DEAD)], [(0, DEAD), (1, DEAD)]])
+def test_so_does_the_only_one_and_so_do_all(items: list[Item]) -> None:
+    done = jobs(Session()).done(act, "read", items, 2)
+    assert {each.problem for each in done.values()} == {ENDED}
+
+
+def test_where_workers_end_without_anything_to_do_the_wave_fails() -> None:
+    with pytest.raises(TidegateError, match=r"Spark gave up on a task: it ended the worker \(SIGABRT, aborted\)"):
+        jobs(Session()).done(ends, "read", [(0, "a"), (1, "b")], 2)
+
+
+@pytest.mark.parametrize("items", [[(0, "a")], [(0, "a"), (1, "b")]])
 def test_where_none_could_be_tried_the_wave_fails(items: list[Item]) -> None:
     with pytest.raises(TidegateError, match="Spark gave up on a task"):
-        jobs(Session()).done(act, "read", items, 2)
+        jobs(Session()).done(fails, "read", items, 2)
 
 
 def test_a_stopped_run_tries_nothing_again() -> None:

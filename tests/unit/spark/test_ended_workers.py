@@ -1,0 +1,186 @@
+"""Which files are blamed where workers end; Spark is a function here that knows which files end a worker."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.lake import Lake
+from tidegate.errors import RunStopped, TidegateError
+from tidegate.planning.plan import FileSlice, Unit
+from tidegate.sink.read_task import ReadTask
+from tidegate.spark import arrow_lane
+from tidegate.spark.arrow_lane import SparkArrowLane, worker_ended
+from tidegate.specs import FieldSpec, Location, SparkSpec
+from tidegate.watermarks.outcomes import Covered, Refused
+
+ENDED = "Python worker exited unexpectedly (crashed): Fatal Python error: Bus error\n"
+LOST = "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Command exited with code 137"
+AWAY = "ExecutorLostFailure (executor 3 exited unrelated to the running tasks) Reason: Node was drained"
+
+
+class Cluster:
+    """A session whose jobs fail as ``failure`` says of the paths in them; ``jobs`` has those of each job."""
+
+    def __init__(self, failure: Callable[[list[str]], str | None]) -> None:
+        self.jobs: list[list[str]] = []
+        self._failure = failure
+        self.sparkContext = SimpleNamespace(
+            statusTracker=lambda: SimpleNamespace(getActiveStageIds=lambda: ()), cancelAllJobs=lambda: None
+        )
+
+    def range(self, start: int, end: int, step: int, parts: int) -> Cluster:
+        self._tasks = [pa.record_batch({"id": [number]}) for number in range(start, end, step)]
+        return self
+
+    def mapInArrow(self, work: arrow_lane._Reader, _: str) -> Cluster:  # noqa: N802  # as Spark calls it
+        self._work = work
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        _, slots = pickle.loads(zlib.decompress(self._work._payload))
+        paths = [each.path for slot in slots for unit in slot for each in unit.slices]
+        self.jobs.append(paths)
+        problem = self._failure(paths)
+        if problem is not None:
+            raise RuntimeError(problem)
+        return [row for task in self._tasks for batch in self._work(iter([task])) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> ReadTask:
+    lake = Lake(tmp_path)
+    for number in range(10):
+        lake.arrive(f"{number}.ndjson", records=1)
+    fields = (FieldSpec("id", "int64"),)
+    schema = pa.schema([pa.field("id", pa.int64())]).serialize().to_pybytes()
+    (tmp_path / "table").mkdir()
+    return ReadTask(Location((tmp_path / "data").as_uri()), Location((tmp_path / "table").as_uri()), fields, schema)
+
+
+def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkArrowLane:
+    made = SparkArrowLane(SparkSpec(), stop=stop)
+    made._session = cluster  # type: ignore[assignment]  # as much of a session as is used
+    return made
+
+
+def slots(task: ReadTask, attempts: int = 0, failed: str = "") -> list[list[Unit]]:
+    """Ten files: two tasks of two units each."""
+    root = Path(task.source.uri.removeprefix("file://"))
+    names = [f"{number}.ndjson" for number in range(10)]
+    sizes = {name: (root / name).stat().st_size for name in names}
+    files = [FileSlice(name, sizes[name], attempts=attempts if name == failed else 0) for name in names]
+    units = [
+        Unit(number, tuple(files[start:end])) for number, (start, end) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)])
+    ]
+    return [units[:2], units[2:]]
+
+
+def read(cluster: Cluster, task: ReadTask, **how: Any) -> dict[str, object]:
+    """The outcome of each file."""
+    results = lane(cluster).execute(task, slots(task, **how), lambda done: None)
+    outcomes = [outcome for result in results for outcome in result.outcomes]
+    assert len(outcomes) == 10, "each file has one outcome"
+    return {outcome.path: outcome for outcome in outcomes}
+
+
+def deadly(*names: str, problem: str = ENDED) -> Callable[[list[str]], str | None]:
+    return lambda paths: problem if set(names) & set(paths) else None
+
+
+@pytest.mark.parametrize("names", [("4.ndjson",), ("0.ndjson", "8.ndjson", "9.ndjson")])
+def test_only_files_that_end_a_worker_while_they_are_alone_are_refused(task: ReadTask, names: tuple[str, ...]) -> None:
+    cluster = Cluster(deadly(*names))
+    found = read(cluster, task)
+    refused = {path: each for path, each in found.items() if isinstance(each, Refused)}
+    assert set(refused) == set(names)
+    assert all(each.reason == "ended the worker (SIGBUS, bus error)" and each.counts for each in refused.values())
+    assert all(isinstance(each, Covered) and each.eof for path, each in found.items() if path not in names)
+    assert all([name] in cluster.jobs for name in names)
+
+
+def test_files_that_end_a_worker_only_together_are_all_read(task: ReadTask) -> None:
+    """As where memory suffices for each of them."""
+    cluster = Cluster(lambda paths: ENDED if len(paths) > 2 else None)
+    assert all(isinstance(each, Covered) for each in read(cluster, task).values())
+
+
+def test_no_file_is_blamed_where_workers_end_that_read_none(task: ReadTask) -> None:
+    cluster = Cluster(lambda paths: ENDED)
+    with pytest.raises(TidegateError, match=r"Python workers end before they read a file \(SIGBUS"):
+        read(cluster, task)
+    assert cluster.jobs[1:] == [[]]
+
+
+def test_what_failed_before_takes_no_other_file_along(task: ReadTask) -> None:
+    cluster = Cluster(deadly("4.ndjson"))
+    found = read(cluster, task, attempts=1, failed="4.ndjson")
+    assert isinstance(found["4.ndjson"], Refused)
+    assert [len(paths) for paths in cluster.jobs] == [9, 1, 0]
+
+
+def test_an_executor_that_a_lone_file_loses_twice_counts(task: ReadTask) -> None:
+    cluster = Cluster(deadly("4.ndjson", problem=LOST))
+    found = read(cluster, task)["4.ndjson"]
+    assert isinstance(found, Refused)
+    assert found.reason == "ended the worker (its executor was lost: Command exited with code 137)"
+    assert cluster.jobs.count(["4.ndjson"]) == 2
+
+
+def test_an_executor_that_is_lost_once_blames_nobody(task: ReadTask) -> None:
+    left = [LOST] * 4
+    cluster = Cluster(lambda paths: left.pop() if left and "4.ndjson" in paths else None)
+    assert all(isinstance(each, Covered) for each in read(cluster, task).values())
+
+
+@pytest.mark.parametrize("problem", [AWAY, "Job aborted: Master removed our application: FAILED", "ValueError: no"])
+def test_other_failures_end_the_wave_and_blame_nobody(task: ReadTask, problem: str) -> None:
+    cluster = Cluster(lambda paths: problem)
+    with pytest.raises(TidegateError, match="Spark gave up on a task"):
+        read(cluster, task)
+    assert len(cluster.jobs) == 1
+
+
+def test_a_run_that_is_told_to_stop_looks_no_further(task: ReadTask) -> None:
+    stop = threading.Event()
+    stop.set()
+    cluster = Cluster(deadly("4.ndjson"))
+    with pytest.raises(RunStopped):
+        lane(cluster, stop).execute(task, slots(task), lambda done: None)
+    assert len(cluster.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("Python worker exited unexpectedly (crashed): \n\tat org", "killed or gone without a word"),
+        ("Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault\n", "SIGSEGV"),
+        ("Python worker exited unexpectedly (crashed): Fatal Python error: Stack overflow\n", "Stack overflow"),
+    ],
+)
+def test_the_reason_says_what_is_known(text: str, how: str) -> None:
+    ended = worker_ended(RuntimeError(text))
+    assert ended is not None
+    assert how in ended.how
+
+
+def test_where_memory_runs_out_the_files_of_a_unit_are_read_one_by_one(task: ReadTask) -> None:
+    from tidegate import failpoints
+
+    failpoints.arm("sink.file.before=exhaust%1~4.ndj")
+    try:
+        found = read(Cluster(lambda paths: None), task)
+    finally:
+        failpoints.arm("")
+    assert [path for path, each in found.items() if isinstance(each, Refused)] == ["4.ndjson"]
+    bad = found["4.ndjson"]
+    assert isinstance(bad, Refused)
+    assert bad.reason == "memory ran out while it was read (sink.file.before)"
