@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +18,7 @@ from servers.api import Answer, Asked
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import ConfigError, load
 from tidegate.observe import events
+from tidegate.runs.running import Running
 from tidegate.specs import Location
 from tidegate.state.arrow import arrow_schema
 from tidegate.state.delta import DeltaLakeTable
@@ -201,3 +204,25 @@ def test_columns_come_from_work_units_that_are_kept(
         lake.arrive("b", "02-07", "02-08")
         assert lake.run("03-01").ok
         lake.assert_exactly_once()
+
+
+def test_a_run_that_loses_a_race_repeats_nothing_of_what_the_other_read(lake: SurveyLake) -> None:
+    """The grace period would have everything read again that the other run has just read."""
+    lake.pipeline, lake.work_unit = {"on_conflict": "race"}, {"partition": "monthly", "group_units": 1}
+    for unit in "abc":
+        lake.arrive(unit, "01-05", "02-20")
+    seen: list[events.Event] = []
+
+    def beside(event: events.Event) -> None:
+        seen.append(event)
+        if len(seen) == 1:
+            lake.ran("02-21")
+
+    project = lake.project
+    now = datetime(2020, 2, 21, tzinfo=UTC)
+    report = Running(project, lake.lane(), 1, beside, clock=lambda: now).once(project.pipelines)
+    assert report.ok
+    asked = Counter(lake.asked())
+    assert sum(asked.values()) == 12 + 2, "six work units of two segments, and the one that was read in vain"
+    assert dict(report.sources[0].skipped)["another_run"] == 3
+    lake.assert_exactly_once()
