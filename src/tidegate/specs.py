@@ -243,6 +243,17 @@ class Delivery(StrEnum):
     STAGED = "staged"
 
 
+class OnConflict(StrEnum):
+    """What a run does while another run of the same source is at work.
+
+    ``wait`` until it is done, ``skip`` the source this time, or ``race``: both work, and whoever commits first wins.
+    """
+
+    WAIT = "wait"
+    SKIP = "skip"
+    RACE = "race"
+
+
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
     """What the committer of a staged table does with what it took, how much it takes and how often it looks."""
@@ -274,8 +285,8 @@ class PipelineSpec:
     """Sources, schema and sink under one name.
 
     ``sources`` are prefixes of files, ``column_sources`` are followed by the values of columns and ``unit_sources`` by
-    time ranges crossed with units; a pipeline has
-    sources of one of the two kinds.
+    time ranges crossed with units; a pipeline has sources of one of these kinds. ``on_conflict`` is None where the kind
+    of the sources decides it.
     """
 
     name: str
@@ -289,6 +300,12 @@ class PipelineSpec:
     transform: TransformSpec | None = None
     column_sources: tuple[ColumnSource, ...] = ()
     unit_sources: tuple[UnitSource, ...] = ()
+    on_conflict: OnConflict | None = None
+
+    @property
+    def conflict(self) -> OnConflict:
+        """What a run does beside another one: as given, else it waits where two would ask a server for the same."""
+        return self.on_conflict or (OnConflict.WAIT if self.unit_sources else OnConflict.RACE)
 
     @property
     def dead_letters(self) -> Location:

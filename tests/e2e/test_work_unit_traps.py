@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +18,11 @@ from servers.api import Answer, Asked
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import ConfigError, load
 from tidegate.observe import events
+from tidegate.runs.running import Running
+from tidegate.specs import Location
+from tidegate.state.arrow import arrow_schema
+from tidegate.state.delta import DeltaLakeTable
+from tidegate.storage.opening import absolute, open_store
 
 
 @pytest.fixture
@@ -161,3 +168,61 @@ def test_a_source_that_fails_leaves_one_try_to_others_of_its_server(lake: Survey
     lake.api.routes["/others/a/responses"] = lambda asked: Answer({"data": []})
     one, two = both.run("02-21").sources
     assert (len(one.failed_units), two.work_units) == (2, 2)
+
+
+def columns_of(lake: SurveyLake) -> set[str]:
+    table = Location(absolute("lake/responses", lake.root))
+    delta = DeltaLakeTable(table, open_store(table)).snapshot()
+    assert delta is not None
+    return set(arrow_schema(delta.facts.schema_json).names)
+
+
+@pytest.mark.parametrize(
+    ("settings", "bad"),
+    [
+        pytest.param({}, {"id": "x", "mood": "good"}, id="a value that contradicts the others"),
+        pytest.param({"min_records": 2}, {"id": 9, "mood": "good"}, id="too few records"),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True], ids=["no table yet", "a table"])
+def test_columns_come_from_work_units_that_are_kept(
+    tmp_path: Path, settings: dict[str, Any], bad: dict[str, Any], known: bool
+) -> None:
+    with survey_lake(tmp_path, schema={}, work_unit={"partition": "monthly"}, units="a,b,c") as lake:
+        for unit in "abc":
+            lake.arrive(unit, "01-05", "01-06")
+        if known:
+            lake.ran("02-01")
+        lake.work_unit = {"partition": "monthly", **settings}
+        for unit in "ac":
+            lake.arrive(unit, "02-05", "02-06")
+        lake.records["b"].append({**bad, "at": "2020-02-07T00:00:00Z"})
+        report = lake.run("03-01").sources[0]
+        assert [each.unit for each in report.failed_units] == ["b"]
+        assert columns_of(lake) == {"_tidegate_unit", "_tidegate_segment", "id", "at"}
+        lake.records["b"].pop()
+        lake.arrive("b", "02-07", "02-08")
+        assert lake.run("03-01").ok
+        lake.assert_exactly_once()
+
+
+def test_a_run_that_loses_a_race_repeats_nothing_of_what_the_other_read(lake: SurveyLake) -> None:
+    """The grace period would have everything read again that the other run has just read."""
+    lake.pipeline, lake.work_unit = {"on_conflict": "race"}, {"partition": "monthly", "group_units": 1}
+    for unit in "abc":
+        lake.arrive(unit, "01-05", "02-20")
+    seen: list[events.Event] = []
+
+    def beside(event: events.Event) -> None:
+        seen.append(event)
+        if len(seen) == 1:
+            lake.ran("02-21")
+
+    project = lake.project
+    now = datetime(2020, 2, 21, tzinfo=UTC)
+    report = Running(project, lake.lane(), 1, beside, clock=lambda: now).once(project.pipelines)
+    assert report.ok
+    asked = Counter(lake.asked())
+    assert sum(asked.values()) == 12 + 2, "six work units of two segments, and the one that was read in vain"
+    assert dict(report.sources[0].skipped)["another_run"] == 3
+    lake.assert_exactly_once()

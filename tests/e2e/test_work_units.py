@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from support.unit_lake import SurveyLake, day, survey_lake
+from tidegate import status
 from tidegate.observe import events
+from tidegate.runs.presence import Note
 from tidegate.runs.running import Running
 from tidegate.runs.unit_place import open_unit_place
 from tidegate.watermarks.unit_state import UnitState
@@ -183,3 +186,17 @@ def test_starts_are_apart_where_the_server_wants_that(lake: SurveyLake) -> None:
     first = lake.ran("02-21")
     assert (first.work_units, first.commits, len(lake.api.asked)) == (6, 6, 12)
     lake.assert_exactly_once()
+
+
+def test_status_shows_that_a_run_is_at_work_or_died(lake: SurveyLake) -> None:
+    lake.arrive("a", "01-05")
+    lake.ran("02-21")
+    note = lake.root / "lake" / "responses" / "_tidegate" / "responses" / "default.at-work.json"
+    assert not note.exists()
+    note.write_bytes(Note("another", "2020-02-21T10:00:00Z", "another-machine 1 1").to_bytes())
+    assert "a run is at work since 2020-02-21T10:00:00Z" in status(lake.config)[0].notes
+    os.utime(note, (0, 0))
+    (told,) = [each for each in status(lake.config)[0].notes if "2020-02-21T10" in each]
+    assert "gave no sign of life" in told
+    assert lake.ran("02-22").state != "Skipped"
+    assert not note.exists()

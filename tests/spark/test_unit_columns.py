@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tidegate.column_specs import FunctionRead
 from tidegate.schema.types import TIMESTAMP
 from tidegate.sources.unit_request import UnitRequest
-from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.spark.unit_waves import carry_out
 from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
-from tidegate.unit_specs import UnitSource
+from tidegate.unit_specs import UnitSource, WorkUnits
 from tidegate.watermarks.calendar import DAY, EPOCH
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
     """One row, whose only column is of the kind that the unit is called by."""
     if request.unit == "refused":
         return session.range(1).selectExpr("no_such_column as value")
+    if request.unit == "breaks":
+        return session.range(1).selectExpr("1 as value", "if(id >= 0, raise_error('no'), 'x') as extra")
+    if request.unit == "thin":
+        return session.range(0).selectExpr("1 as value", "'x' as thinned")
     return session.range(1).selectExpr(f"{KINDS[request.unit]} as value")
 
 
@@ -45,3 +50,22 @@ def test_only_units_with_other_columns_fail(spark: SparkSession, tmp_path: Path,
     assert [unit for unit, result in results.items() if not isinstance(result, UnitFailure)] == ["number"]
     told = [result.problem for result in results.values() if isinstance(result, UnitFailure)]
     assert sum("value" in each for each in told) == 2
+
+
+def test_units_that_fail_while_they_are_read_give_no_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """The files of the others are written again without them."""
+    source = UnitSource("calls", FunctionRead(f"{__name__}:answers"), work=WorkUnits(min_records=1))
+    place = Location((tmp_path / "table").as_uri())
+    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(place), unit_sources=(source,))
+    works = tuple(UnitWork(unit, 0, ((0, DAY),)) for unit in ("number", "breaks", "thin"))
+    wave = UnitWave(pipeline, source, works, Location((tmp_path / "scratch").as_uri()), EPOCH)
+    done = carry_out(spark, wave, lambda: False)
+    number, breaks, thin = done.results
+    assert isinstance(breaks, UnitFailure)
+    assert isinstance(thin, UnitWritten)
+    assert isinstance(number, UnitWritten)
+    (file,) = number.data_files
+    names = ["_tidegate_unit", "_tidegate_segment", "value"]
+    assert pq.read_schema(tmp_path / "table" / file.path).names == names
+    assert done.columns is not None
+    assert done.columns.names == names

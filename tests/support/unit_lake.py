@@ -91,7 +91,10 @@ def _moment(text: str) -> str:
 
 @dataclass
 class SurveyLake:
-    """One pipeline ``responses`` in ``root``; ``records`` are what the server has, by survey."""
+    """One pipeline ``responses`` in ``root``; ``records`` are what the server has, by survey.
+
+    ``pipeline`` are further keys of it, ``wait`` seconds pass before each answer.
+    """
 
     root: Path
     api: Api
@@ -105,6 +108,8 @@ class SurveyLake:
     transform: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
     lane: Callable[[], InProcessUnitLane] = InProcessUnitLane
+    pipeline: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
         for unit in self.units.split(","):
@@ -116,7 +121,7 @@ class SurveyLake:
         if unit in self.broken or f"{unit}@{asked.params['since'][:10]}" in self.broken:
             return Answer({"error": "no"}, status=400)
         since, until = asked.params["since"], asked.params["until"]
-        return Answer({"data": [each for each in self.records[unit] if since <= each["at"] < until]})
+        return Answer({"data": [each for each in self.records[unit] if since <= each["at"] < until]}, wait=self.wait)
 
     @property
     def config(self) -> Path:
@@ -147,6 +152,7 @@ class SurveyLake:
                     **({"schema": self.schema} if self.schema else {}),
                     **({"transform": self.transform} if self.transform else {}),
                     "sink": {"table_uri": "lake/responses"},
+                    **self.pipeline,
                 }
             },
         }

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
 from tidegate.column_reports import ColumnSourcePlan
 from tidegate.errors import ConfigError
 from tidegate.reports import Check, SourcePlan, SourceStatus
+from tidegate.specs import OnConflict
 from tidegate.unit_reports import UnitSourcePlan
+
+if TYPE_CHECKING:
+    from tidegate.runs.column_place import ColumnPlace
+    from tidegate.runs.place import Place
+    from tidegate.runs.unit_place import UnitPlace
 
 
 def plan(
@@ -43,7 +51,8 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
 
     now = datetime.now(UTC)
     project = load(config, pipeline=pipeline)
-    statuses = [status_of(place, now) for place in open_places(project, pipeline)]
+    files = open_places(project, pipeline)
+    statuses = [status_of(place, now) for place in files]
     if columns := open_column_places(project, pipeline):
         from tidegate.runs.column_looking import column_status
 
@@ -52,7 +61,17 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
         from tidegate.runs.unit_looking import unit_status
 
         statuses += [unit_status(place, now) for place in units]
-    return tuple(statuses)
+    places: list[Place | ColumnPlace | UnitPlace] = [*files, *columns, *units]
+    return tuple(_at_work(place, known, now) for place, known in zip(places, statuses, strict=True))
+
+
+def _at_work(place: Place | ColumnPlace | UnitPlace, known: SourceStatus, now: datetime) -> SourceStatus:
+    """With who is at work on the source, where runs of it say so."""
+    if place.pipeline.conflict is OnConflict.RACE or known.error is not None:
+        return known
+    from tidegate.runs.presence import who_is_at_work
+
+    return replace(known, notes=(*known.notes, *who_is_at_work(place.table_store, place.key, now)))
 
 
 def serve(

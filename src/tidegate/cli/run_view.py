@@ -91,7 +91,8 @@ def _troubles(sources: Sequence[SourceReport], config: str) -> Iterator[Line]:
             most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
             yield Line(Cell(f"{_name(source)}: {fields} that fit no column, e.g. {most}"), "note")
         for reason, number in source.skipped:
-            yield Line(Cell(f"{_name(source)}: {number:,} skipped: {reason}"), "note")
+            told = "left to another run that is at work" if reason == "another_run" else f"{number:,} skipped: {reason}"
+            yield Line(Cell(f"{_name(source)}: {told}"), "note")
         if source.error:
             yield Line(Cell(f"{_name(source)}: {source.error}", Style.BAD), "error")
 

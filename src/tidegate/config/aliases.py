@@ -41,6 +41,7 @@ PIPELINE_KEYS = (
     "schema",
     "schema_evolution",
     "delivery",
+    "on_conflict",
     "staging",
     "transform",
     "max_concurrent_files",

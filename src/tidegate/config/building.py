@@ -89,6 +89,7 @@ def _pipeline(
             model.staging.archive, model.staging.max_files_per_commit, model.staging.poll_interval_secs
         ),
         transform=_transform(model.transform),
+        on_conflict=model.on_conflict,
     )
 
 

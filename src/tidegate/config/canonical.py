@@ -85,6 +85,7 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
             "max_files_per_commit": pipeline.staging.max_files_per_commit,
             "poll_interval_secs": pipeline.staging.poll_interval_secs,
         },
+        "on_conflict": None if pipeline.on_conflict is None else pipeline.on_conflict.value,
         "max_concurrent_files": pipeline.max_concurrent_files,
         "error_handling": {
             "on_bad_record": errors.on_bad_record.value,

@@ -322,6 +322,11 @@ class PipelineModel(Model):
     staging: StagingModel = Field(
         default_factory=StagingModel.model_construct, description="How staged files are committed."
     )
+    on_conflict: v.ConflictMode | None = Field(
+        default=None,
+        description="While another run of the same source is at work: wait until it is done, skip the source, or race. "
+        "Unset: wait for sources of work units, race for others.",
+    )
     max_concurrent_files: v.Count | None = Field(default=None, description="Most tasks of this pipeline at once.")
     error_handling: ErrorHandlingModel = Field(
         default_factory=ErrorHandlingModel.model_construct,

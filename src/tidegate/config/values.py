@@ -29,6 +29,7 @@ from tidegate.specs import (
     Lateness,
     Numbers,
     OnBadRecord,
+    OnConflict,
     Options,
     ParquetCodec,
 )
@@ -381,3 +382,4 @@ NumbersMode = Annotated[Numbers, one_of(Numbers)]
 BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
 FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
 DeliveryMode = Annotated[Delivery, one_of(Delivery)]
+ConflictMode = Annotated[OnConflict, one_of(OnConflict)]

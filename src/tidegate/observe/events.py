@@ -371,6 +371,16 @@ class ChunkFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AnotherRun(Event):
+    """Another run of the source is at work ``since`` then; ``decision`` is ``wait`` or ``skip``."""
+
+    name: ClassVar[str] = "another_run"
+    level: ClassVar[str] = "warning"
+    since: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkUnitsPlanned(Event):
     """Which work units a run carries out, of all that its ranges and units make; ``run`` is its number."""
 

@@ -3,7 +3,7 @@
 A source is well when its last pass read everything it could, and when it shows signs of life: it is silent for no
 longer than ``MISSED_INTERVALS`` of its poll interval, but at least for ``PATIENCE_SECS``. One that cannot be read, or
 that has files which cannot be read, is not well until a pass ends without either. While Spark reads and loads the rows
-of a column source nothing is heard of it, and that is no silence.
+of a column source, or it waits for another run, nothing is heard of it, and that is no silence.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Health:
 
 def _note(vital: _Vital, event: Event) -> None:
     if not isinstance(event, _IN_BETWEEN):
-        vital.busy = isinstance(event, events.ReadFixed)
+        vital.busy = isinstance(event, events.ReadFixed | events.AnotherRun)
     match event:
         case events.SourceFailed(error=error):
             vital.error = error

@@ -218,7 +218,8 @@ class Metrics:
         source.failing = event.failed
         if not source.backlog_files and not event.failed:
             source.level_at = self._clock()
-        self._series.put_state(name, event.state)
+        if event.state in STATES:
+            self._series.put_state(name, event.state)
         if not event.failed:
             self._series.put("source_state_files", name, event.state_files)
         if not source.waves:

@@ -93,7 +93,7 @@ class PlainProgress(SilentProgress):
 
     def _milestone(self, event: Event) -> str:
         match event:
-            case events.SessionStarting() | events.PlanMade() | events.SourceFinished():
+            case events.SessionStarting() | events.PlanMade() | events.SourceFinished() | events.AnotherRun():
                 return sentence(event)
             case events.ReadFixed() | events.ChunkFinished() | events.WorkUnitsPlanned() | events.WorkUnitsFinished():
                 return sentence(event)

@@ -63,6 +63,9 @@ def _reading_words(event: Event) -> str:
         case events.ChunkFinished():
             came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
             return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"
+        case events.AnotherRun():
+            then = "it is left to it this time" if event.decision == "skip" else "waiting until that one is done"
+            return f"another run of this source is at work since {event.since}: {then} (on_conflict: {event.decision})"
         case events.WorkUnitsPlanned() | events.WorkUnitFailed() | events.WorkUnitsFinished():
             return _work_unit_words(event)
         case events.UnitRejected():

@@ -52,6 +52,8 @@ class Tally:
                 return replace(Tally() if self.finished else self, stage="listing")
             case events.ComparisonProgressed():
                 return replace(self, stage=f"{event.stage}: {event.count:,}")
+            case events.AnotherRun():
+                return replace(self, stage="waiting for another run")
             case events.SessionStarting():
                 return replace(self, stage=f"starting Spark ({event.where})")
             case events.PlanMade():

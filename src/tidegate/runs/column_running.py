@@ -19,7 +19,8 @@ from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import finished, not_begun, rows_report, told_once
+from tidegate.runs.presence import Courtesy, at_work
+from tidegate.runs.telling import finished, left_out, not_begun, rows_report, told_once
 from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.pace import Pace
 
@@ -36,6 +37,7 @@ class ColumnRunning:
     stop: threading.Event
     clock: Clock = utc_now
     pace: Pace | None = None
+    courtesy: Courtesy = field(default_factory=Courtesy)
     _places: dict[Name, ColumnPlace] = field(default_factory=dict)
     _polls: Polls = field(default_factory=Polls)
 
@@ -50,8 +52,11 @@ class ColumnRunning:
             lane = cast("ColumnLane", self.lane)
             polls = self._polls.next(place.table_store, place.key)
             carried = _pass_of(place)(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
-            carried.run()
-            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
+            with at_work(place.table_store, place.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
+                if not free:
+                    return left_out(name, time.monotonic() - started, self.emit)
+                carried.run()
+                care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:

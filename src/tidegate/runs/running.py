@@ -19,10 +19,11 @@ from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.polls import Polls
+from tidegate.runs.presence import Courtesy, at_work
 from tidegate.runs.scheduled_reconciling import ScheduledReconciling
 from tidegate.runs.source_pass import SourcePass
 from tidegate.runs.staged_positions import delivering
-from tidegate.runs.telling import finished, not_begun, told_once, unknown_words
+from tidegate.runs.telling import finished, left_out, not_begun, told_once, unknown_words
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, every_source
 from tidegate.state.pace import Pace
 from tidegate.unit_specs import UnitSource
@@ -39,7 +40,8 @@ Name = tuple[str, str]
 class Running:
     """The sources of a project, whose turn it is, and what is kept of each from poll to poll.
 
-    ``clock`` and ``pace`` are the time as plans and as commits see it; experiments replace them.
+    ``clock`` and ``pace`` are the time as plans and as commits see it, ``courtesy`` the time that runs of one source
+    have for each other; experiments replace them.
     """
 
     project: ProjectSpec
@@ -50,6 +52,7 @@ class Running:
     clock: Clock = utc_now
     pace: Pace | None = None
     accept_new_partitions: bool = False
+    courtesy: Courtesy = field(default_factory=Courtesy)
     _polls: Polls = field(default_factory=Polls)
     _places: dict[Name, Place] = field(default_factory=dict)
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
@@ -133,7 +136,9 @@ class Running:
         from tidegate.runs.column_running import ColumnRunning
 
         if self._column_running is None:
-            self._column_running = ColumnRunning(self.project, self.lane, self.emit, self.stop, self.clock, self.pace)
+            self._column_running = ColumnRunning(
+                self.project, self.lane, self.emit, self.stop, self.clock, self.pace, self.courtesy
+            )
         return self._column_running
 
     def _units(self) -> UnitRunning:
@@ -142,7 +147,14 @@ class Running:
 
         if self._unit_running is None:
             self._unit_running = UnitRunning(
-                self.project, self.lane, self.emit, self.stop, self.clock, self.pace, self.accept_new_partitions
+                self.project,
+                self.lane,
+                self.emit,
+                self.stop,
+                self.clock,
+                self.pace,
+                self.accept_new_partitions,
+                self.courtesy,
             )
         return self._unit_running
 
@@ -165,9 +177,12 @@ class Running:
                 slots=self._slots(place),
                 since=before,
             )
-            carried.run()
-            self._passes[name] = carried
-            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
+            with at_work(place.table_store, place.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
+                if not free:
+                    return left_out(name, time.monotonic() - started, self.emit)
+                carried.run()
+                self._passes[name] = carried
+                care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:

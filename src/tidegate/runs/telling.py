@@ -7,10 +7,16 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidegate.errors import TidegateError
-from tidegate.observe.events import SourceFinished
+from tidegate.observe.events import Emit, SourceFinished
 from tidegate.reports import SourceReport
 
 SHOWN_UNKNOWN_FIELDS = 10
+
+SKIPPED = "Skipped"
+"""The state of a source that was left to another run."""
+
+ANOTHER_RUN = "another_run"
+"""The reason why it was left out."""
 
 
 def told_once(name: tuple[str, str], error: TidegateError) -> str:
@@ -31,6 +37,13 @@ def not_begun(name: tuple[str, str], error: TidegateError | None, seconds: float
     told = None if error is None else told_once(name, error)
     code = 0 if error is None else error.exit_code
     return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+
+
+def left_out(name: tuple[str, str], seconds: float, emit: Emit) -> SourceReport:
+    """The report of a source that was left to another run, which is no failure; its end is told."""
+    report = replace(not_begun(name, None, seconds), state=SKIPPED, skipped=((ANOTHER_RUN, 1),))
+    emit(finished(report, failed=False))
+    return report
 
 
 def rows_report(

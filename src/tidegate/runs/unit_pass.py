@@ -6,10 +6,11 @@ absent from it and holds up nobody.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,11 +19,13 @@ from tidegate.errors import ColumnsChanged, CommitLost, RunStopped, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
+from tidegate.planning.unit_deciding import failure_start
 from tidegate.planning.unit_plan import UnitPlan, WorkUnit
 from tidegate.planning.unit_planner import plan_units
 from tidegate.planning.unit_progress import progressed
 from tidegate.reports import FailedUnit
 from tidegate.runs.place import Clock, utc_now
+from tidegate.runs.telling import ANOTHER_RUN
 from tidegate.runs.unit_change import Group, UnitChange
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_outcomes import Outcomes, sorted_out
@@ -38,7 +41,10 @@ from tidegate.watermarks.unit_state import UnitState
 from tidegate.watermarks.units import Units
 
 TRIES_AGAINST_OTHERS = 50
-"""Each of them is lost to another run that has committed work units of the same plan, so that fewer are left."""
+"""In a row. Each is lost to another run that has committed work units of the same plan, so that fewer are left."""
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
+"""Seconds before a run that lost begins again, so that two do not ask for the same again and again."""
 
 MOST_COMMITS = 1000
 """About so many for a partition of all units: each has the state of all of them, so groups grow with their number."""
@@ -91,16 +97,28 @@ class UnitPass:
         self._failed: list[tuple[WorkUnit, str]] = []
         self._tried: set[tuple[str, int]] = set()
         self._failing: set[str] = set()
+        self._first: UnitPlan | None = None
+        self._losses = 0
+        self._since = 0.0
 
     def run(self) -> None:
         """Raises what stopped it; then what was committed is durable and complete, and the rest is as it was."""
-        for attempt in range(TRIES_AGAINST_OTHERS):
+        while True:
+            self._since = time.monotonic()
             try:
                 self.opened = self._from_position(self._place.open())
                 return
-            except (CommitLost, ColumnsChanged):
-                if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
+            except (CommitLost, ColumnsChanged) as error:
+                self._losses += 1
+                if self._losses == TRIES_AGAINST_OTHERS or self._stop.is_set():
                     raise
+                if isinstance(error, CommitLost):
+                    self._back_off()
+
+    def _back_off(self) -> None:
+        """Leave the source to whoever won, longer after each loss in a row, measured by what this run did in vain."""
+        wasted = max(SHORTEST_PAUSE, time.monotonic() - self._since)
+        self._stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
 
     def _from_position(self, opened: Opened) -> Opened:
         for warning in opened.warnings:
@@ -144,7 +162,7 @@ class UnitPass:
     def _carried_out(self, opened: Opened, plan: UnitPlan, units: Units) -> Opened:
         self._lane.prepare()
         work = self._place.source.work
-        works = (each for each in plan.works() if (each.unit, each.start) not in self._tried)
+        works = self._works(plan)
         self._failing |= {unit for unit, _ in self.state.failures} if self.state else set()
         most = 1 if work.pacing_seconds else max(work.group_units, len(plan.units) // MOST_COMMITS)
         waves = Waves(works, most, work.group_seconds, failing=self._failing)
@@ -163,6 +181,22 @@ class UnitPass:
             self._broken(waves.left())
         return self._failures_saved(opened, plan)
 
+    def _works(self, plan: UnitPlan) -> Iterator[WorkUnit]:
+        """What the plan has left for this pass: not what it has dealt with, nor what another run read meanwhile.
+
+        The grace period would have both of them read again, after every commit of another run.
+        """
+        if self._first is None:
+            self._first = plan
+            return plan.works()
+        before = {_identity(work): work.before for work in self._first.works()}
+        left = [work for work in plan.works() if _identity(work) not in self._tried]
+        works = [work for work in left if work.before in (None, before.get(_identity(work), work.before))]
+        if len(works) < len(left):
+            self.totals.skipped[ANOTHER_RUN] = len(left) - len(works)
+        self.totals.planned = self.totals.units + len(works)
+        return iter(works)
+
     def _wave(self, opened: Opened, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Opened:
         """One group, from its requests to its commit."""
         change = UnitChange(self._place, self._lane, opened, plan)
@@ -172,6 +206,7 @@ class UnitPass:
             outcomes = sorted_out(self._place.source, wave, group.results, plan.now)
             self._told(outcomes)
             opened = self._committed(opened, plan, change, group, outcomes)
+            self._tried.update(_identity(work) for work, _ in outcomes.done)
             self._left_out(outcomes)
         finally:
             change.clean()
@@ -200,6 +235,7 @@ class UnitPass:
         failpoint("runs.commit.after")
         self.state = state
         self._failed = []
+        self._losses, self._since = 0, time.monotonic()
         totals = self.totals
         totals.commits += 1
         totals.rows += after.rows
@@ -244,7 +280,7 @@ class UnitPass:
                 self._emit(events.RowsLeftOut(*self._names, f"outside_range of {work.unit!r}", result.left_out, column))
 
     def _fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
-        self._tried.add((work.unit, work.start))
+        self._tried.add(_identity(work))
         self._emit(events.WorkUnitFailed(*self._names, work.unit, _shown(work.start), outcome, reason, failures))
 
     def _broken(self, left: int) -> None:
@@ -267,6 +303,10 @@ def _work_of(work: WorkUnit, units: Units) -> UnitWork:
         variables=units.variables.get(work.unit, {}),
         secrets={**units.shared, **units.secrets.get(work.unit, {})},
     )
+
+
+def _identity(work: WorkUnit) -> tuple[str, int]:
+    return work.unit, failure_start(work.start, work.nominal_end)
 
 
 def _shown(moment: int) -> str:

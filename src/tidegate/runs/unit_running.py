@@ -15,7 +15,8 @@ from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
-from tidegate.runs.telling import finished, not_begun, rows_report, told_once, unknown_words
+from tidegate.runs.presence import Courtesy, at_work
+from tidegate.runs.telling import finished, left_out, not_begun, rows_report, told_once, unknown_words
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_pass import UnitPass
 from tidegate.runs.unit_place import UnitPlace, open_unit_place
@@ -39,6 +40,7 @@ class UnitRunning:
     clock: Clock = utc_now
     pace: Pace | None = None
     accept_new_partitions: bool = False
+    courtesy: Courtesy = field(default_factory=Courtesy)
     _places: dict[Name, UnitPlace] = field(default_factory=dict)
     _polls: Polls = field(default_factory=Polls)
     _breakers: dict[str, Breaker] = field(default_factory=dict)
@@ -61,8 +63,11 @@ class UnitRunning:
                 breaker=self._breaker(source),
                 accept_new_partitions=self.accept_new_partitions,
             )
-            carried.run()
-            care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
+            with at_work(place.table_store, place.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
+                if not free:
+                    return left_out(name, time.monotonic() - started, self.emit)
+                carried.run()
+                care_if_due(pipeline, source.name, carried.opened, carried.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_rows import own_columns
+from tidegate.sink.unit_tasks import same_columns
 from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.frames import COLUMNAR_INPUT, columns_of
@@ -64,17 +65,20 @@ class _Carrying:
     stopped: Callable[[], bool]
     done: dict[int, Done] = field(default_factory=dict)
     ready: dict[int, list[Segment]] = field(default_factory=dict)
+    found: dict[int, pa.Schema] = field(default_factory=dict)
     columns: pa.Schema | None = None
 
     def carried_out(self) -> WaveResult:
         for number, work in enumerate(self.wave.works):
             self._prepare(number, work)
         task = None if self.columns is None else self._task(self.columns)
-        if task is not None and self.frames.together:
-            self._write_together(task)
-        elif task is not None:
-            for number in self.ready:
-                self._write_alone(task, number)
+        while task is not None:
+            self._write_ready(task)
+            before = self.columns
+            self._keep_ready()
+            if same_columns(self.columns, before):
+                break
+            task = None if self.columns is None else self._task(self.columns)
         return WaveResult(
             tuple(self.done[number] for number in range(len(self.wave.works))),
             None if task is None else task.written,
@@ -85,7 +89,7 @@ class _Carrying:
         """The frames of one work unit, and their columns beside those of the table and of the others."""
         import pyarrow as pa
 
-        columns = self.columns
+        own: pa.Schema | None = None
         try:
             segments = self.frames.segments(work)
             for each in segments:
@@ -93,8 +97,11 @@ class _Carrying:
                     columns_of(each.rows, f"{self.wave.source.name}: unit {work.unit!r}"), self.wave.source
                 )
                 row_task(self.wave.pipeline, self.wave.source.rows, found, self.wave.table)
-                columns = found if columns is None else pa.unify_schemas([columns, found])
-            self.ready[number], self.columns = segments, columns
+                own = _unified(own, found)
+            self.columns = _unified(self.columns, own)
+            self.ready[number] = segments
+            if own is not None:
+                self.found[number] = own
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             self.done[number] = UnitFailure(
                 f"unit {work.unit!r} has other columns than the units before it: {error}",
@@ -111,6 +118,20 @@ class _Carrying:
         wave = self.wave
         table = wave.table if wave.place is None else None
         return row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
+
+    def _keep_ready(self) -> None:
+        """Only those that were written and are kept stay, and only their columns: the rest gives the table none."""
+        self.ready = {number: each for number, each in self.ready.items() if self.wave.keeps(self.done[number])}
+        self.columns = None
+        for number in self.ready:
+            self.columns = _unified(self.columns, self.found.get(number))
+
+    def _write_ready(self, task: RowTask) -> None:
+        if self.frames.together:
+            self._write_together(task)
+            return
+        for number in self.ready:
+            self._write_alone(task, number)
 
     def _write_together(self, task: RowTask) -> None:
         try:
@@ -164,6 +185,15 @@ class _Carrying:
         for name in missing:
             rows = rows.withColumn(name, f.lit(None).cast(types[name]))
         return rows
+
+
+def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
+    """The columns of both; raises where they contradict each other."""
+    import pyarrow as pa
+
+    if one is None or other is None:
+        return other if one is None else one
+    return pa.unify_schemas([one, other])
 
 
 def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:

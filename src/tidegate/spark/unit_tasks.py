@@ -7,15 +7,15 @@ received counts: a retried attempt leaves files that nobody refers to.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import HttpRead
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.sink.unit_rows import WriteTask, plan_write, write
-from tidegate.sink.unit_tasks import fetch, fetch_task, forget
+from tidegate.sink.unit_rows import WriteTask, write
+from tidegate.sink.unit_tasks import fetch, fetch_task, forget, write_kept
 from tidegate.sources.http.pacing import slot_count
 from tidegate.sources.units.fetched import Fetched, FetchTask
 from tidegate.sources.units.senders import Senders
@@ -44,10 +44,14 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
     jobs = Jobs(session, stopped)
     outcomes = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
     fetched = {number: each for number, each in outcomes.items() if isinstance(each, Fetched)}
+
+    def write_all(plan: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
+        return (
+            jobs.done(_write_share, plan, list(left.items()), min(len(left), cores * _TASKS_PER_CORE)) if left else {}
+        )
+
     try:
-        plan = plan_write(wave, list(fetched.values()))
-        shares = min(len(fetched), cores * _TASKS_PER_CORE)
-        written = jobs.done(_write_share, plan, list(fetched.items()), shares) if fetched else {}
+        plan, written = write_kept(wave, fetched, write_all)
     finally:
         forget(fetched.values())
     results = outcomes | written

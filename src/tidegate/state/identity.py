@@ -66,6 +66,14 @@ class SourceKey:
         """The state that a first, filtered plan fixed before there was a table."""
         return f"{self.directory}/cold_start.json"
 
+    @property
+    def at_work(self) -> str:
+        """What a run says while it works on the source.
+
+        Not below ``directory``: every OPEN lists that one, and whatever lies there has tried to make a position.
+        """
+        return f"{ROOT}/{self.pipeline}/{self.source}.at-work.json"
+
     def segment(self, sha256: str) -> str:
         """A part of the set of paths that were read, where a source is tracked by a set.
 

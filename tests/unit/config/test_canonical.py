@@ -92,6 +92,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.sink.maintenance.vacuum_retention_hours": 48,
     f"{P}.sink.table_properties": {"delta.appendOnly": "true"},
     f"{P}.sink.storage_options": {"AWS_REGION": "there"},
+    f"{P}.on_conflict": "skip",
     f"{P}.max_concurrent_files": 17,
     f"{P}.error_handling": {"max_failures": 3},
     f"{P}.error_handling.on_bad_record": "fail_run",

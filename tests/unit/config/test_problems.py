@@ -65,7 +65,7 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_its_lines(problems:
         "pipelines.yml:21: pipelines.events.sink.lookback: unknown key here; "
         "it belongs to 'pipelines.<pipeline>.sources.<source>.partition_filter'",
         f"pipelines.yml:22: {events}.polling: unknown key; allowed: sources, schema, schema_evolution, "
-        "transform, sink, delivery, staging, max_concurrent_files, error_handling",
+        "transform, sink, delivery, staging, on_conflict, max_concurrent_files, error_handling",
         "pipelines.yml:23: globl: unknown key; did you mean 'global'?",
         "pipelines.yml:24: spark.config: the value must be a mapping of names to texts",
         "pipelines.yml:24: spark.master: 'lokal' is not a Spark master; "

@@ -46,6 +46,10 @@ class UnitWave:
     place: Location | None = None
     table: pa.Schema | None = None
 
+    def keeps(self, result: UnitWritten | UnitFailure) -> bool:
+        """Whether the rows of a work unit get into the table: it was written, and has not too few of them."""
+        return isinstance(result, UnitWritten) and result.rows >= self.source.work.min_records
+
 
 @dataclass(frozen=True, slots=True)
 class UnitWritten:

@@ -1,0 +1,290 @@
+"""Runs of one source beside each other: each says that it is at work, and sees whether another one is.
+
+A note beside the state is renewed while a pass runs, and removed at its end. It spares work and requests, and nothing
+else: correctness never needs it. It may be removed, overwritten or out of date at any time; then two runs work beside
+each other, and one of them wins each commit. How old a note is, the clock of the store tells, and watching whether it
+changes: the clocks of machines may differ. A note whose process is known to be gone, or that nobody renewed for a
+minute, is worth nothing, so that a crash locks nobody out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError
+from tidegate.observe import events
+from tidegate.observe.wording import duration
+from tidegate.runs.place import Clock, utc_now
+from tidegate.specs import OnConflict
+from tidegate.state.identity import SourceKey
+from tidegate.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Courtesy:
+    """How often a note is renewed and looked at, and from which age on it is worth nothing, in seconds."""
+
+    renew_secs: float = 5.0
+    look_secs: float = 1.0
+    worthless_secs: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a run says of itself; ``process`` tells on one machine whether it is still there, ``beat`` counts up."""
+
+    run: str
+    since: str
+    process: str | None = None
+    beat: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The content of the object."""
+        told = {"run": self.run, "since": self.since, "process": self.process, "beat": self.beat}
+        return json.dumps(told).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Note:
+        """The content read back; one that is damaged is that of a run of which nothing is known."""
+        try:
+            data = json.loads(content)
+            process = data["process"]
+            return cls(str(data["run"]), str(data["since"]), None if process is None else str(process), data["beat"])
+        except (ValueError, KeyError, TypeError):
+            return cls("", "an unknown time")
+
+
+@contextmanager
+def at_work(
+    store: ObjectStore,
+    key: SourceKey,
+    policy: OnConflict,
+    emit: events.Emit,
+    stop: threading.Event,
+    courtesy: Courtesy,
+    clock: Clock = utc_now,
+) -> Iterator[bool]:
+    """Whether the source may be worked on now; inside, other runs see that it is. ``store`` is that of the table.
+
+    False where another run is at work and ``policy`` is to skip. Raises :class:`RunStopped` when ``stop`` is set while
+    it waits. With ``race`` nothing is asked and nothing is said.
+    """
+    if policy is OnConflict.RACE:
+        yield True
+        return
+    since = clock().isoformat(timespec="seconds").replace("+00:00", "Z")
+    claim = _Claim(store, key, emit, stop, courtesy, Note(str(uuid4()), since, _this_process()))
+    try:
+        is_free = claim.take(policy)
+    except StorageError as error:
+        claim.warn(error)
+        yield True
+        return
+    if not is_free:
+        yield False
+        return
+    with claim.renewed():
+        yield True
+
+
+def note_of(store: ObjectStore, key: SourceKey) -> Note | None:
+    """What a run that is at work says, or said before it died; None where there is nothing."""
+    try:
+        found = Note.from_bytes(store.get(key.at_work))
+    except ObjectMissing:
+        return None
+    return None if _is_gone(found.process) else found
+
+
+def who_is_at_work(
+    store: ObjectStore, key: SourceKey, now: datetime, courtesy: Courtesy | None = None
+) -> tuple[str, ...]:
+    """A sentence about the run that is at work on the source, or died; none where there is no such run."""
+    note = note_of(store, key)
+    if note is None:
+        return ()
+    try:
+        seen = store.head(key.at_work).modified
+    except ObjectMissing:
+        return ()
+    silent = (now - seen).total_seconds()
+    if silent < (courtesy or Courtesy()).worthless_secs:
+        return (f"a run is at work since {note.since}",)
+    return (f"a run that began at {note.since} gave no sign of life for {duration(silent)}: the next one ignores it",)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """Another run's note, as it was last seen to change; ``age`` is how old it was then."""
+
+    content: bytes
+    age: float
+    at: float = field(default_factory=time.monotonic)
+
+    def age_of(self, content: bytes) -> float:
+        """How long nobody renewed it."""
+        if content != self.content:
+            self.content, self.age, self.at = content, 0.0, time.monotonic()
+        return self.age + time.monotonic() - self.at
+
+
+class _Claim:
+    """The note of one pass on its way from being put to being removed."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: SourceKey,
+        emit: events.Emit,
+        stop: threading.Event,
+        courtesy: Courtesy,
+        note: Note,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._emit = emit
+        self._stop = stop
+        self._courtesy = courtesy
+        self._note = note
+        self._over = threading.Event()
+        self._trouble: StorageError | None = None
+
+    def take(self, policy: OnConflict) -> bool:
+        """Put the note, once no other is in the way; false where the source is to be skipped then."""
+        watched: _Watched | None = None
+        told = False
+        while not self._put():
+            other = self._content()
+            if other is None:
+                continue
+            watched = watched or _Watched(other, self._age())
+            note = Note.from_bytes(other)
+            if _is_gone(note.process) or watched.age_of(other) >= self._courtesy.worthless_secs:
+                self._take_away(other, note)
+                continue
+            if not told:
+                self._emit(events.AnotherRun(self._key.pipeline, self._key.source, note.since, policy.value))
+                told = True
+            if policy is OnConflict.SKIP:
+                return False
+            if self._stop.wait(self._courtesy.look_secs * (0.5 + random.random())):
+                raise RunStopped("stopped while it waited for another run of the source")
+        return True
+
+    def warn(self, error: StorageError) -> None:
+        """Say that others may not see this run, or this run not them."""
+        text = f"whether another run of this source is at work cannot be told or shown, going on ({error})"
+        self._emit(events.Notice(self._key.pipeline, self._key.source, text))
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """While inside, the note is renewed; then it is removed."""
+        thread = threading.Thread(target=self._renew, name=f"at work on {self._key}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join(self._courtesy.renew_secs)
+            with suppress(StorageError):
+                self._remove()
+            if self._trouble is not None:
+                self.warn(self._trouble)
+
+    def _put(self) -> bool:
+        """Whether the note is there and ours."""
+        try:
+            self._store.put_if_absent(self._key.at_work, self._note.to_bytes())
+        except ObjectExists:
+            return self._content() == self._note.to_bytes()
+        return True
+
+    def _content(self) -> bytes | None:
+        try:
+            return self._store.get(self._key.at_work)
+        except ObjectMissing:
+            return None
+
+    def _age(self) -> float:
+        """How old the note is by the clock of the store, which also tells when something was put just now."""
+        probe = f"{self._key.at_work}.{self._note.run}"
+        try:
+            self._store.put(probe, b"")
+            now = self._store.head(probe).modified
+            return max(0.0, (now - self._store.head(self._key.at_work).modified).total_seconds())
+        except ObjectMissing:
+            return 0.0
+        finally:
+            with suppress(StorageError):
+                self._store.delete(probe)
+
+    def _take_away(self, content: bytes, note: Note) -> None:
+        """Remove a note that is worth nothing, unless it was renewed or replaced just now."""
+        if self._content() == content:
+            self._store.delete(self._key.at_work)
+            silent = duration(self._courtesy.worthless_secs)
+            why = "its process is gone" if _is_gone(note.process) else f"no sign of life for {silent}"
+            text = f"a run of this source that began at {note.since} did not end properly ({why}); going on without it"
+            self._emit(events.Notice(self._key.pipeline, self._key.source, text))
+
+    def _renew(self) -> None:
+        """Until the pass is over, or another run took this one for dead: then both work beside each other."""
+        while not self._over.wait(self._courtesy.renew_secs):
+            try:
+                held = self._content()
+                if held is not None and Note.from_bytes(held).run != self._note.run:
+                    return
+                self._note = replace(self._note, beat=self._note.beat + 1)
+                self._store.put(self._key.at_work, self._note.to_bytes())
+            except StorageError as error:
+                self._trouble = self._trouble or error
+
+    def _remove(self) -> None:
+        held = self._content()
+        if held is not None and Note.from_bytes(held).run == self._note.run:
+            self._store.delete(self._key.at_work)
+
+
+def _this_process() -> str | None:
+    """This process, so that others on the same machine can tell whether it is gone; None where that cannot be told."""
+    return _process(os.getpid(), _began)
+
+
+def _is_gone(process: str | None) -> bool:
+    """Whether a process of this machine is over; false where that cannot be told from here."""
+    if process is None:
+        return False
+    machine, _, rest = process.rpartition(" ")[0].rpartition(" ")
+    here = _process(int(rest), _began_or_never) if rest.isascii() and rest.isdigit() else None
+    return here is not None and here.rpartition(" ")[0].rpartition(" ")[0] == machine and here != process
+
+
+def _process(number: int, began: Callable[[int], str]) -> str | None:
+    """A process as ``machine number start``; the machine is this boot of it, and this space of process numbers."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')} {number} {began(number)}"
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _began(number: int) -> str:
+    state, *facts = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    return facts[18] if state not in "ZX" else "over"
+
+
+def _began_or_never(number: int) -> str:
+    try:
+        return _began(number)
+    except FileNotFoundError:
+        return "never"
