@@ -88,6 +88,7 @@ def _api(read: HttpRead) -> dict[str, Any]:
             "max_wait_secs": read.retries.max_wait_secs,
         },
         "timeout_secs": read.timeout_secs,
+        "allowed_origins": list(read.allowed_origins),
     }
 
 

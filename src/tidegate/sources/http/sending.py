@@ -19,9 +19,10 @@ import httpx
 
 from tidegate.column_specs import HttpRead
 from tidegate.errors import SourceError, SourceMissing
+from tidegate.origins import NotOrigin, Origin, origin_of, refusal
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
-from tidegate.sources.http.requests import Request, joined, leads_nowhere, origin, shown
+from tidegate.sources.http.requests import Request, home_of, joined, leads_nowhere, shown
 
 Received = TypeVar("Received")
 
@@ -59,14 +60,17 @@ class Sender:
         self.requests = 0
         self.repeated = 0
         self._read = read
-        self._home = origin(read.url)
+        self._home = home_of(read)
+        self._allowed = frozenset(map(origin_of, read.allowed_origins))
         self._pace = pace
         self._sleep = sleep
         self._now = now
         self._chance = chance
         self._authentication = Authentication(read.auth, self._ask_token)
         _quiet_logs()
-        self._client = httpx.Client(timeout=read.timeout_secs, follow_redirects=False)
+        self._client = httpx.Client(
+            timeout=read.timeout_secs, follow_redirects=False, event_hooks={"response": [_look_at_redirect]}
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -141,10 +145,11 @@ class Sender:
         raise SourceError(f"{shown(request.url)} redirects in a circle", "check the address")
 
     def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
-        at_home = origin(url) == self._home
+        address = httpx.URL(url)
+        at_home = self._checked(request, url, address) == self._home
         own = self._authentication.credentials() if at_home else Credentials()
         headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
-        address = httpx.URL(url).copy_merge_params({**params, **own.params})
+        address = address.copy_merge_params({**params, **own.params})
         built = self._client.build_request(request.method, address, headers=headers, json=request.body)
         if not at_home:
             built.headers.pop("cookie", None)
@@ -152,9 +157,32 @@ class Sender:
         self.requests += 1
         return self._client.send(built, stream=True)
 
+    def _checked(self, request: Request, url: str, address: httpx.URL) -> Origin:
+        """The origin that a request goes to; every request passes here, those that a server asked for too.
+
+        Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
+        """
+        try:
+            target = origin_of(url)
+            sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
+        except NotOrigin as error:
+            raise leads_nowhere(request.url, str(error)) from None
+        if target != sent or address.username or address.password:
+            raise leads_nowhere(request.url, "its host can be read in two ways")
+        refused = refusal(self._home, target, self._allowed)
+        if refused is not None:
+            raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
+        if target != self._home and (request.method not in _HARMLESS or request.body is not None):
+            raise SourceError(
+                f"the server at {self._home} leads elsewhere: a {request.method} would go to {target}; nothing was "
+                "sent",
+                "page in another way (offset, page, cursor), or ask by GET",
+            )
+        return target
+
     def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
         target = joined(url, response.headers["location"])
-        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin(target) == self._home):
+        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
             return target
         raise SourceError(
             f"{request.method} {shown(url)} is redirected to {shown(target)}",
@@ -229,6 +257,12 @@ _REMEDIES = {
     403: "check what the credentials allow",
     404: "check url and path",
 }
+
+
+def _look_at_redirect(response: httpx.Response) -> None:
+    """A redirect that cannot be followed is told as one; the library would take it for a broken connection."""
+    if response.status_code in _REDIRECTS and "location" in response.headers:
+        joined(str(response.request.url), response.headers["location"])
 
 
 def _quiet_logs() -> None:
