@@ -10,7 +10,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "masking", "locations", "origins", "jdbc_addresses", "csv_options", "column_specs"}
+    {"errors", "failpoints", "masking", "locations", "http_origins", "jdbc_addresses", "csv_options", "column_specs"}
     | {"unit_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
@@ -48,7 +48,7 @@ STDLIB_ONLY_BELOW = {
     "errors",
     "masking",
     "locations",
-    "origins",
+    "http_origins",
     "jdbc_addresses",
     "csv_options",
     "column_specs",

@@ -23,11 +23,12 @@ from tidegate.column_specs import (
     TableFormat,
     WatermarkMode,
 )
-from tidegate.config.problems import looks_secret, nearest
+from tidegate.config.problems import nearest
 from tidegate.config.tree import Block, Items, Node, Scalar
 from tidegate.config.values import choice, one_of, options, refusal, text, texts
+from tidegate.http_origins import NotOrigin, origin_of
 from tidegate.locations import Secret
-from tidegate.origins import NotOrigin, origin_of
+from tidegate.masking import looks_secret
 from tidegate.specs import SinkFormat
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from tidegate.column_specs import HttpRead
 from tidegate.errors import ConfigError, SourceError
-from tidegate.origins import NotOrigin, Origin, origin_of
+from tidegate.http_origins import NotOrigin, Origin, origin_of
 from tidegate.sources.http.bounds import Part
 
 

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 import httpx
 
 from tidegate.column_specs import HttpRead
-from tidegate.errors import SourceError, SourceMissing
-from tidegate.origins import NotOrigin, Origin, origin_of, refusal
+from tidegate.errors import SourceError, SourceMissing, TidegateError
+from tidegate.http_origins import NotOrigin, Origin, origin_of, refusal
+from tidegate.masking import Mask, secrets_in
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
 from tidegate.sources.http.requests import Request, home_of, joined, leads_nowhere, shown
@@ -33,8 +34,6 @@ _UNAUTHORIZED = 401
 _NOT_FOUND = 404
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXCERPT = 200
-_SECRET_LENGTH = 6
-"""Shorter values of headers are no secrets, and hiding them would garble messages."""
 
 
 class TryAgain(Exception):
@@ -78,7 +77,19 @@ class Sender:
 
     def fetched(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
         """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
-        return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+        with self.masked():
+            return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+
+    @contextmanager
+    def masked(self) -> Iterator[None]:
+        """Errors inside tell nothing secret, whatever the server repeats."""
+        try:
+            yield
+        except TidegateError as error:
+            clean = self._mask().error(error)
+            if clean is error:
+                raise
+            raise clean from clean.__cause__
 
     def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries
@@ -115,14 +126,12 @@ class Sender:
             with self._answer(request) as response:
                 self._check(response, request)
                 return receive(response)
-        except SourceError as error:
-            raise type(error)(self._clean(error.problem), error.remedy) from error.__cause__
         except httpx.InvalidURL as error:
             raise leads_nowhere(request.url) from error
         except httpx.TimeoutException as error:
             raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise TryAgain(f"the connection failed ({type(error).__name__}: {self._clean(str(error))})") from error
+            raise TryAgain(f"the connection failed ({type(error).__name__}: {error})") from error
 
     @contextmanager
     def _answer(self, request: Request) -> Iterator[httpx.Response]:
@@ -210,20 +219,18 @@ class Sender:
             return None
 
     def _excerpt(self, response: httpx.Response) -> str:
-        """The beginning of an answer, for messages; secrets that it repeats are hidden."""
+        """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
             taken += chunk
             if len(taken) >= _EXCERPT * 4:
                 break
-        return self._clean(" ".join(taken.decode("utf-8", "replace").split()))[:_EXCERPT] or "(empty)"
+        text = self._mask()(taken.decode("utf-8", "replace"), cut=True)
+        return " ".join(text.split())[:_EXCERPT] or "(empty)"
 
-    def _clean(self, text: str) -> str:
-        """``text`` without secrets that the server repeats."""
-        headers = (value for value in self._read.headers.values() if len(value) >= _SECRET_LENGTH)
-        for secret in (*self._authentication.secrets(), *headers):
-            text = text.replace(secret, "***")
-        return text
+    def _mask(self) -> Mask:
+        """What must not show: credentials as they are now, headers, and secrets in parameters and body."""
+        return Mask.of(*secrets_in(self._read), *self._authentication.secrets())
 
     def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
         """A token; asking for one may be repeated."""

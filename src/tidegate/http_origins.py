@@ -78,7 +78,7 @@ def origin_of(url: str) -> Origin:
 
     >>> origin_of("https://api.example@evil.example/")
     Traceback (most recent call last):
-    tidegate.origins.NotOrigin: it holds a user or a password
+    tidegate.http_origins.NotOrigin: it holds a user or a password
     """
     found = _ADDRESS.match(url)
     if found is None or not found[2]:
