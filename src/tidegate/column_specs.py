@@ -216,7 +216,7 @@ class HttpRead:
     """Records of an HTTP API; ``records`` is the path of their list in the answer, empty for the answer itself.
 
     A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
-    in an answer with status 200.
+    in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
     """
 
     url: str
@@ -237,6 +237,7 @@ class HttpRead:
     watermark: WatermarkParams = field(default_factory=WatermarkParams)
     parallelism: int | None = None
     max_response_mb: int = 512
+    allowed_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "locations", "csv_options", "column_specs", "unit_specs", "specs", "table_properties"},
+    {"errors", "failpoints", "masking", "locations", "http_origins", "jdbc_addresses", "csv_options", "column_specs"}
+    | {"unit_specs", "specs", "table_properties"},
     {"watermarks"},
     {"planning"},
     {
@@ -43,7 +44,18 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PURE = {"watermarks", "planning"}
-STDLIB_ONLY_BELOW = {"errors", "locations", "csv_options", "column_specs", "unit_specs", "specs", *PURE}
+STDLIB_ONLY_BELOW = {
+    "errors",
+    "masking",
+    "locations",
+    "http_origins",
+    "jdbc_addresses",
+    "csv_options",
+    "column_specs",
+    "unit_specs",
+    "specs",
+    *PURE,
+}
 ONLY_IN = {
     "pyspark": {"spark"},
     "pydantic": {"config"},

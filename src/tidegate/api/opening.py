@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
+from tidegate.masking import Mask, remember
 from tidegate.observe.events import Emit, ignore
 from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
 
@@ -31,10 +32,13 @@ def agreed(planned: object) -> bool:
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     """The checked configuration; :class:`ConfigError` holds every problem of the file."""
     if isinstance(config, ProjectSpec):
-        return config
-    from tidegate.config import load as load_file
+        project = config
+    else:
+        from tidegate.config import load as load_file
 
-    return load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
+        project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
+    remember(Mask.around(project))
+    return project
 
 
 def parallelism_of(spec: SparkSpec) -> int:

@@ -12,6 +12,7 @@ import click
 
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.problems import report
+from tidegate.masking import remembering
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
@@ -147,12 +148,13 @@ class Group(_Helpful, click.Group):
         """Run the command; errors below the outermost group are reported there."""
         if ctx.parent is not None:
             return super().invoke(ctx)
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            return report(error, ctx.ensure_object(Invocation))
+        with remembering() as mask:
+            try:
+                return super().invoke(ctx)
+            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                return report(error, ctx.ensure_object(Invocation), mask())
 
 
 config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")

@@ -10,6 +10,7 @@ import click
 
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.masking import Mask
 from tidegate.observe.wording import count, visible
 
 UNEXPECTED = 70
@@ -66,13 +67,14 @@ def understand(error: BaseException) -> Problem:
             return Problem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
 
 
-def report(error: BaseException, invocation: Invocation) -> int:
-    """Tell what went wrong and give the exit code."""
-    problem = understand(error)
+def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
+    """Tell what went wrong, without what ``mask`` hides, and give the exit code."""
+    mask = mask or Mask()
+    problem = mask.deep(understand(error))
     if invocation.debug and not isinstance(error, click.ClickException):
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.write(mask("".join(traceback.format_exception(error))))
     sys.stderr.writelines(f"{line}\n" for line in problem.lines())
     if invocation.as_json:
         print_json({"error": problem.to_json()})

@@ -20,8 +20,9 @@ from tidegate.config.column_canonical import (
 )
 from tidegate.config.load_checks import OF_DELTA
 from tidegate.config.notes import WATERMARK_ONLY
-from tidegate.config.problems import MASK, looks_secret, masked
+from tidegate.config.problems import masked
 from tidegate.config.unit_canonical import unit_source
+from tidegate.masking import MASK, looks_secret
 from tidegate.specs import (
     FieldSpec,
     Format,

@@ -159,6 +159,7 @@ def request(model: RequestModel, name: str, connection: Connection) -> HttpRead:
         rate_limit=RateLimit(limit.requests, limit.per_seconds) if limit else None,
         retries=Retries(retries.attempts, retries.base_secs, retries.max_wait_secs),
         timeout_secs=connection.timeout_secs,
+        allowed_origins=connection.allowed_origins,
         idempotent=model.idempotent,
         parallelism=model.parallelism,
         max_response_mb=model.max_response_mb,

@@ -26,9 +26,10 @@ from tidegate.column_specs import (
     TableFormat,
     TableRead,
 )
-from tidegate.config.problems import MASK, looks_secret, masked, masked_address
+from tidegate.config.problems import masked, masked_address
 from tidegate.csv_options import CsvOptions
 from tidegate.locations import Secret
+from tidegate.masking import MASK, looks_secret
 from tidegate.specs import PathSource, PipelineSpec, every_source
 from tidegate.unit_specs import FileRead, UnitSource
 
@@ -88,6 +89,7 @@ def _api(read: HttpRead) -> dict[str, Any]:
             "max_wait_secs": read.retries.max_wait_secs,
         },
         "timeout_secs": read.timeout_secs,
+        "allowed_origins": list(read.allowed_origins),
     }
 
 

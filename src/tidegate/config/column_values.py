@@ -23,10 +23,12 @@ from tidegate.column_specs import (
     TableFormat,
     WatermarkMode,
 )
-from tidegate.config.problems import looks_secret, nearest
+from tidegate.config.problems import nearest
 from tidegate.config.tree import Block, Items, Node, Scalar
 from tidegate.config.values import choice, one_of, options, refusal, text, texts
+from tidegate.http_origins import NotOrigin, origin_of
 from tidegate.locations import Secret
+from tidegate.masking import looks_secret
 from tidegate.specs import SinkFormat
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
@@ -117,7 +119,25 @@ def http_url(value: object) -> str:
         raise refusal("holds credentials", "put them into auth")
     if "?" in where or "#" in where:
         raise refusal("holds '?' or '#'", "allowed: a plain address; parameters belong into params")
+    try:
+        origin_of(where)
+    except NotOrigin as error:
+        raise refusal(f"is not an HTTP address: {error}", "allowed: such as https://api.example.org/v1") from None
     return where.rstrip("/")
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Servers by scheme, host and port; a single one stands for itself."""
+    found = []
+    for each in texts(value):
+        try:
+            origin = origin_of(each)
+        except NotOrigin as error:
+            raise refusal(f"holds what is no server: {error}", "allowed: such as https://files.example.org") from None
+        if each.rstrip("/").count("/") > 2 or "?" in each or "#" in each:
+            raise refusal("holds more than a server", f"allowed: {origin}")
+        found.append(str(origin))
+    return tuple(dict.fromkeys(found))
 
 
 def http_path(value: object) -> str:
@@ -215,6 +235,7 @@ Zone = Annotated[str, BeforeValidator(zone)]
 Columns = Annotated[tuple[str, ...], BeforeValidator(column_names), _LIST]
 SecretText = Annotated[Secret, BeforeValidator(secret), WithJsonSchema({"type": ["string", "number"]})]
 JdbcUrl = Annotated[str, BeforeValidator(jdbc_url)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(origins), _LIST]
 HttpUrl = Annotated[str, BeforeValidator(http_url)]
 HttpPath = Annotated[str, BeforeValidator(http_path)]
 Place = Annotated[str, BeforeValidator(place)]

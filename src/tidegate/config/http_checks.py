@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block, Loc
 from tidegate.config.words import setting, words
+from tidegate.http_origins import NotOrigin, origin_of, refusal
 
 _AUTH = {
     "none": (),
@@ -36,6 +37,21 @@ def connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[
     if connection.get("auth") is not None:
         auth = connection.block("auth")
         yield from _kind_problems(root, (*where, "auth"), auth, _AUTH, _MORE_AUTH)
+    yield from _origin_problems(root, where, connection)
+
+
+def _origin_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
+    """Origins that no link would be followed to, although they are named."""
+    try:
+        home = origin_of(str(connection.text("url") or ""))
+        named = [origin_of(str(word)) for word in words(connection.get("allowed_origins"))]
+    except NotOrigin:
+        return
+    for each in named:
+        refused = refusal(home, each, named)
+        if refused is not None:
+            text = f"{refused[0]}; allowed: another server, by https where the connection's url has it"
+            yield problem(root, (*where, "allowed_origins"), text)
 
 
 def request_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:

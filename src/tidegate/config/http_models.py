@@ -57,6 +57,9 @@ class HttpConnectionModel(Model):
         default_factory=RetriesModel.model_construct, description="What happens when the server does not answer well."
     )
     timeout_secs: c.Seconds = Field(default=60.0, description="How long one request may take.")
+    allowed_origins: c.Origins = Field(
+        default=(), description="Other servers that links and redirects may lead to, without credentials."
+    )
     configure: LookBackModel = Field(
         default_factory=LookBackModel.model_construct, description="Look-back of sources that have none of their own."
     )

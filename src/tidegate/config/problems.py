@@ -8,14 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.config.tree import Block, Loc, Scalar, find, line_of, path_of
+from tidegate.masking import MASK, looks_secret
 
-_SECRET_KEY = re.compile(
-    r"(?i)passw|passphrase|secret|token|credential|signature|sas_|api[._-]?key|access[._-]?key|private[._-]?key"
-)
 _SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _ASSIGNED = re.compile(r"(?i)((?:passw\w*|secret\w*|token|sig|\w*key)\s*=\s*)[^&;\s]+")
-MASK = "***"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,15 +33,6 @@ class Problem:
 def problem(root: Block, loc: Loc, text: str) -> Problem:
     """The problem ``text`` of what stands at ``loc``."""
     return Problem(line_of(root, loc), path_of(root, loc), text)
-
-
-def looks_secret(key: str) -> bool:
-    """Whether a key of this name holds something that must not be shown.
-
-    >>> looks_secret("AWS_SECRET_ACCESS_KEY"), looks_secret("spark.executor.memory")
-    (True, False)
-    """
-    return bool(_SECRET_KEY.search(key))
 
 
 def masked(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead
 from tidegate.config.column_canonical import csv_keys, duration, name_of_connection, request_keys
-from tidegate.config.problems import MASK, masked
+from tidegate.config.problems import masked
+from tidegate.masking import MASK
 from tidegate.specs import Compression, PipelineSpec
 from tidegate.unit_specs import (
     FileFormat,

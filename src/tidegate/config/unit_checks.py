@@ -11,7 +11,7 @@ from tidegate.config.column_checks import pipeline_problems, table_or_query_prob
 from tidegate.config.http_checks import request_problems
 from tidegate.config.load_checks import key_problems
 from tidegate.config.notes import NOT_FOR_FILES
-from tidegate.config.problems import Problem, looks_secret, nearest, problem, sentence
+from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.source_kinds import is_of_units
 from tidegate.config.tree import Block, Node, Scalar
 from tidegate.config.unit_input_checks import input_problems
@@ -28,6 +28,7 @@ from tidegate.config.unit_variables import (
     watermarks,
 )
 from tidegate.config.words import declared_types
+from tidegate.masking import looks_secret
 from tidegate.unit_specs import SEGMENT_COLUMN, UNIT_COLUMN
 
 Path = tuple[str, ...]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import threading
 
+from tidegate.masking import Mask
 from tidegate.observe.events import Emit, Event
+
+
+def masked(emit: Emit, mask: Mask) -> Emit:
+    """An ``Emit`` that passes every event on without the secrets of ``mask``."""
+    return emit if not mask.secrets else lambda event: emit(mask.deep(event))
 
 
 def fanout(*consumers: Emit) -> Emit:

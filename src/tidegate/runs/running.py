@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.masking import Mask
 from tidegate.observe import events
+from tidegate.observe.fanning import masked
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.due_care import care_if_due
 from tidegate.runs.lanes import Lane
@@ -58,6 +60,9 @@ class Running:
     _passes: dict[Name, SourcePass] = field(default_factory=dict)
     _column_running: ColumnRunning | None = None
     _unit_running: UnitRunning | None = None
+
+    def __post_init__(self) -> None:
+        self.emit = masked(self.emit, Mask.around(self.project))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not keep the others from running."""
@@ -186,7 +191,7 @@ class Running:
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
-            error = failure
+            error = Mask.around(self.project).error(failure)
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
 

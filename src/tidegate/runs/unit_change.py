@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StorageError
+from tidegate.masking import Mask
 from tidegate.planning.unit_plan import UnitPlan, WorkUnit
 from tidegate.runs.unit_lane import UnitLane
 from tidegate.runs.unit_place import UnitPlace
@@ -58,7 +59,8 @@ class UnitChange:
                 table=self._opened.schema() if self._place.pipeline.transform is None else None,
             )
         )
-        return Group(done.results, done.columns, done.partition_columns, straight)
+        mask = Mask.around(self._place.pipeline, [each.secrets for each in works])
+        return Group(mask.deep(done.results), done.columns, done.partition_columns, straight)
 
     def prepared(self, group: Group, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
         """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""

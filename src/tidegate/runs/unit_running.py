@@ -9,6 +9,7 @@ from typing import cast
 
 from tidegate.column_specs import HttpRead, JdbcRead
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.masking import Mask
 from tidegate.observe import events
 from tidegate.reports import SourceReport
 from tidegate.runs.due_care import care_if_due
@@ -71,7 +72,7 @@ class UnitRunning:
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
-            error = failure
+            error = Mask.around(self.project).error(failure)
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
         return self._told(name, carried, error, time.monotonic() - started)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.masking import Mask
 from tidegate.schema.evolution import as_required, write_schema
 from tidegate.schema.types import plain_schema
 from tidegate.sink.allocation import keep_memory
@@ -36,7 +37,8 @@ class RowTask:
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
     files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written.
+    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written. ``mask`` is
+    for what a task that failed tells; it stays in the driver.
     """
 
     place: Location
@@ -48,6 +50,7 @@ class RowTask:
     watermark_columns: tuple[str, ...] = ()
     mode: WatermarkMode = WatermarkMode.ANY
     drop_nulls: bool = False
+    mask: Mask = field(default_factory=Mask, repr=False, compare=False)
 
     @property
     def names(self) -> list[str]:
@@ -121,6 +124,7 @@ def row_task(
         writer=writer_settings(pipeline.sink),
         watermark_columns=source.watermark_columns,
         mode=source.mode,
+        mask=Mask.around(pipeline),
     )
 
 

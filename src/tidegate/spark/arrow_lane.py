@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.masking import Mask, shortened
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.sink.work_rows import WorkRows
@@ -378,11 +379,11 @@ def _cancel(session: Any) -> None:
         session.sparkContext.cancelAllJobs()
 
 
-def cause(error: Exception) -> str:
-    """The telling part of Spark's long message: what ended a worker, or the last Python exception."""
-    text = str(error)
+def cause(error: Exception, mask: Mask | None = None) -> str:
+    """The telling part of Spark's long message: what ended a worker, or the last Python exception; never a secret."""
+    text = str(error) if mask is None else mask(str(error))
     if _ENDED in text:
         return "a Python worker died (out of memory, or killed)"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
-    return (telling or lines or [type(error).__name__])[-1][:500]
+    return shortened((telling or lines or [type(error).__name__])[-1])

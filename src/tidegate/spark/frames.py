@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
+from tidegate.masking import Mask, shortened
 from tidegate.schema.evolution import as_required
 from tidegate.schema.names import MOST_LEVELS
 from tidegate.schema.types import levels
@@ -44,12 +45,13 @@ class SparkFrame:
     def __init__(self, session: SparkSession, rows: WorkRows) -> None:
         self._pipeline = rows.pipeline
         self._partitioned_by = rows.partitioned_by
+        self._mask = Mask.around(rows.pipeline)
         own = _own(session)
         check_writing(own, rows.pipeline.sink.table)
         self._table = reach(own, rows.pipeline.sink.table)
         read = read_rows(own, rows)
         transform = rows.pipeline.transform
-        self._frame = read if transform is None else transformed(read, transform, rows.pipeline.name)
+        self._frame = read if transform is None else transformed(read, transform, rows.pipeline.name, self._mask)
         self._columns = rows.columns if transform is None else self._computed()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
@@ -63,7 +65,7 @@ class SparkFrame:
         except TidegateError:
             raise
         except Exception as error:
-            raise self._failure(error) from error
+            raise self._failure(error) from self._mask.cause(error)
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         ((app_id, version),) = note.transactions.items()
@@ -96,7 +98,8 @@ class SparkFrame:
     def _failure(self, error: Exception) -> TableError:
         transform = self._pipeline.transform
         through = "" if transform is None else f" ({transform})"
-        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {telling_line(error)}"
+        told = telling_line(error, self._mask)
+        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {told}"
         if is_contested(error):
             return TableError(problem, "try again")
         return RowsRefused(problem, "nothing was committed and the position is unchanged; correct that and run again")
@@ -137,9 +140,11 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
     return columns
 
 
-def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> DataFrame:
-    """What the transform makes of ``read``; an error names pipeline and transform."""
+def transformed(read: DataFrame, transform: TransformSpec, pipeline: str, mask: Mask | None = None) -> DataFrame:
+    """What the transform makes of ``read``; an error names pipeline and transform, and nothing that ``mask`` hides."""
     from pyspark.sql import DataFrame
+
+    mask = mask or Mask()
 
     try:
         if transform.python is not None:
@@ -147,15 +152,15 @@ def transformed(read: DataFrame, transform: TransformSpec, pipeline: str) -> Dat
         else:
             read.createOrReplaceTempView(VIEW)
             result = read.sparkSession.sql(transform.sql or "")
-    except TidegateError:
-        raise
+    except TidegateError as error:
+        raise mask.error(error) from mask.cause(error.__cause__)
     except Exception as error:
         raise RowsRefused(
-            f"{pipeline}: {transform} failed: {telling_line(error)}",
+            f"{pipeline}: {transform} failed: {telling_line(error, mask)}",
             "nothing was committed; correct the transform and run again",
-        ) from error
+        ) from mask.cause(error)
     if not isinstance(result, DataFrame):
-        raise RowsRefused(f"{pipeline}: {transform} returned {result!r:.80}", "return a DataFrame")
+        raise RowsRefused(f"{pipeline}: {transform} returned {mask(repr(result)):.80}", "return a DataFrame")
     return result
 
 
@@ -220,15 +225,19 @@ def is_contested(error: Exception) -> bool:
     return _CONTESTED.search(str(error)) is not None
 
 
-def telling_line(error: Exception) -> str:
-    """The telling part of Spark's long message; of a Python function that failed, its exception."""
-    if "Traceback (most recent call last)" in str(error):
-        return cause(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
+def telling_line(error: Exception, mask: Mask | None = None) -> str:
+    """The telling part of Spark's long message; of a Python function that failed, its exception.
+
+    ``mask`` is applied before anything is left out.
+    """
+    text = str(error) if mask is None else mask(str(error))
+    if "Traceback (most recent call last)" in text:
+        return cause(error, mask)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
     chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}"[:500]
+    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
 
 
 def _listed_after(chosen: str, lines: list[str]) -> str:

@@ -34,8 +34,9 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
         received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
     except Exception as error:
         raise TidegateError(
-            f"Spark gave up on a task: {cause(error)}", "nothing was committed; the same rows are read again next time"
-        ) from error
+            f"Spark gave up on a task: {cause(error, task.mask)}",
+            "nothing was committed; the same rows are read again next time",
+        ) from task.mask.cause(error)
     for each in received:
         if isinstance(each, TidegateError):
             raise each

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
+from tidegate.masking import Mask, shortened
 from tidegate.state.features import check_protocol
 from tidegate.state.log import DeltaLog
 from tidegate.state.pumping import pumped
@@ -253,10 +254,10 @@ class DeltaLakeTable:
 
 
 def said(error: BaseException, location: Location) -> str:
-    """A foreign error on one line, unless it holds a secret."""
-    text = " ".join(_DECORATION.sub(" ", str(error)).split()).replace(" ↳ ", ": ")[:500]
-    hidden = any(secret in str(error) for secret in secrets(location.options))
-    return type(error).__name__ if hidden else f"{text} ({type(error).__name__})"
+    """A foreign error on one line, without secrets."""
+    told = Mask.of(*secrets(location.options))(str(error))
+    text = " ".join(_DECORATION.sub(" ", told).split()).replace(" ↳ ", ": ")
+    return f"{shortened(text)} ({type(error).__name__})"
 
 
 def library_options(location: Location) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tidegate.errors import (
     StorageError,
     StorageUnavailable,
 )
+from tidegate.masking import Mask
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -156,5 +157,4 @@ def _bucket(uri: str) -> str:
 
 def safe_cause(error: Exception, secrets: Iterable[str]) -> Exception | None:
     """``error`` as a cause to show, unless its text holds one of ``secrets``."""
-    text = str(error)
-    return None if any(secret in text for secret in secrets) else error
+    return None if Mask.of(*secrets).hides(str(error)) else error

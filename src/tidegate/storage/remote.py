@@ -19,6 +19,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from tidegate.errors import ObjectMissing
+from tidegate.masking import Mask
 from tidegate.specs import Location
 from tidegate.storage import failures
 from tidegate.storage.options import secrets
@@ -212,7 +213,7 @@ class RemoteStore:
             yield
         except (BaseError, OSError, ValueError) as error:
             cause = failures.safe_cause(error, self._secrets)
-            raise failures.from_client(error, self._uri(path), action) from cause
+            raise Mask.of(*self._secrets).error(failures.from_client(error, self._uri(path), action)) from cause
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:

@@ -1,4 +1,8 @@
-"""A small HTTP server in a thread: a page is a function that gives an answer. Reads nothing but the path."""
+"""A small HTTP server in a thread: a page is a function that gives an answer. Reads nothing but the path.
+
+It keeps a bounded number of connections, each for a bounded time: clients that open many and say nothing, or say it
+slowly, cost a few threads and no more, and do not keep others from an answer.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from tidegate.errors import ConfigError, EnvironmentProblem
 
 PATIENCE_SECS = 10.0
+"""How long a connection may take for all of its request and its answer."""
+
+MOST_CONNECTIONS = 32
+"""Connections at once; for a further one the one that has waited longest without a whole request is closed."""
+
+_MOST_HEADER_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,65 @@ def text(body: str, status: int = 200) -> Answer:
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128
     pages: Pages
+    patience_secs = PATIENCE_SECS
+
+    def __init__(self, *given: Any) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, socket.socket] = {}
+        self._slots = threading.Semaphore(MOST_CONNECTIONS)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, as soon as there is a place for one."""
+        taken = self._slots.acquire(blocking=False)
+        while not taken:
+            self._close_oldest()
+            taken = self._slots.acquire(timeout=0.05)
+        with self._lock:
+            self._waiting[id(request)] = request
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._ended(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """What the thread does: a client that is too slow is cut off."""
+        ending = threading.Timer(self.patience_secs, _cut_off, [request])
+        ending.daemon = True
+        ending.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            ending.cancel()
+            self._ended(request)
+
+    def is_asked(self, request: Any) -> None:
+        """The request came as a whole; it is answered, whoever else waits."""
+        with self._lock:
+            self._waiting.pop(id(request), None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away, or was cut off, is nobody's problem."""
+
+    def _close_oldest(self) -> None:
+        with self._lock:
+            oldest = next(iter(self._waiting), None)
+            request = None if oldest is None else self._waiting.pop(oldest)
+        if request is not None:
+            _cut_off(request)
+
+    def _ended(self, request: Any) -> None:
+        with self._lock:
+            self._waiting.pop(id(request), None)
+        self._slots.release()
+
+
+def _cut_off(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -51,6 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         assert isinstance(self.server, _Server)
+        self.server.is_asked(self.request)
         pages = self.server.pages
         page = pages.get(self.path.partition("?")[0])
         try:
@@ -65,8 +135,39 @@ class _Handler(BaseHTTPRequestHandler):
             if with_body:
                 self.wfile.write(answer.body)
 
+    def parse_request(self) -> bool:
+        """Read the headers, as far as they are of a sensible size."""
+        counted = _Counted(self.rfile, _MOST_HEADER_BYTES)
+        self.rfile = counted  # type: ignore[assignment]  # it reads lines, which is all that is asked of it
+        if not super().parse_request():
+            return False
+        if counted.left < 0:
+            self.send_error(431)
+            return False
+        return True
+
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""
+
+
+class _Counted:
+    """Gives lines up to so many bytes, then the end."""
+
+    def __init__(self, lines: Any, most: int) -> None:
+        self._lines = lines
+        self.left = most
+
+    def readline(self, size: int = -1) -> bytes:
+        """The next line; an empty one, which ends the headers, when there were too many."""
+        if self.left < 0:
+            return b""
+        line: bytes = self._lines.readline(min(size, self.left + 1) if size >= 0 else self.left + 1)
+        self.left -= len(line)
+        return line if self.left >= 0 else b""
+
+    def close(self) -> None:
+        """Close the lines."""
+        self._lines.close()
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "rate_limit": {"requests": 3},
         "retries": {"attempts": 3},
         "timeout_secs": 0.5,
+        "allowed_origins": ["https://files.example.org"],
         "configure": {"backward_days": 3},
     },
     f"{API}.configure": LOOK_BACK,

@@ -172,6 +172,7 @@ def test_a_wrong_connection_is_one_problem_without_its_secret(problems: Problems
         (f"https://host/v1?key={CANARY}", "holds '?' or '#'; allowed: a plain address; parameters belong into params"),
         ("ftp://host/v1", "'ftp://host/v1' is not an HTTP address; allowed: such as https://api.example.org/v1"),
         ("jdbc:postgresql://host/db", "is not an HTTP address"),
+        ("http://2130706433/v1", "is not an HTTP address: its host is a number in an unusual form"),
     ],
 )
 def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, url: str, words: str) -> None:
@@ -279,3 +280,20 @@ def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
     assert read(project).body == {"login": {"password": CANARY}, "n": 5}
     assert CANARY not in show(project) + repr(project) + str(read(project).auth)
     assert "n: 5" in show(project)
+
+
+@pytest.mark.parametrize(
+    ("origins", "words"),
+    [
+        ("[https://me:canary@files.example.org]", "holds what is no server: it holds a user or a password"),
+        ("https://files.example.org/v1", "holds more than a server; allowed: https://files.example.org"),
+        ("files.example.org", "holds what is no server"),
+        ("[https://169.254.169.254]", "https://169.254.169.254 is a link-local address; allowed: another server"),
+        ("[http://files.example.org]", "http://files.example.org is not encrypted, and https://api.example.org is"),
+    ],
+)
+def test_servers_that_no_link_may_lead_to_are_refused(problems: Problems, origins: str, words: str) -> None:
+    (line,) = problems(file(connection=f", allowed_origins: {origins}"))
+    assert "connections.api.allowed_origins: " in line
+    assert words in line
+    assert "canary" not in line

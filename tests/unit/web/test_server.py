@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
 
 from tidegate.errors import ConfigError, EnvironmentProblem
-from tidegate.web.server import Answer, serving, text
+from tidegate.web import server
+from tidegate.web.server import MOST_CONNECTIONS, Answer, serving, text
 
 
 def fetch(address: str, path: str, method: str = "GET") -> tuple[int, str, bytes]:
@@ -67,3 +70,46 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_an_address_that_is_none_is_told(address: str) -> None:
     with pytest.raises(ConfigError, match="allowed: host:port"), serving(address, PAGES):
         pass
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /a HTTP/1.1\r\nHost: x\r\n", b"GE"], ids=["nothing", "headers", "a bit"])
+def test_clients_that_say_nothing_keep_no_other_from_an_answer(said: bytes) -> None:
+    before = threading.active_count()
+    with serving("127.0.0.1:0", PAGES) as address, contextlib.ExitStack() as opened:
+        host, _, port = address.partition(":")
+        for _ in range(4 * MOST_CONNECTIONS):
+            idle = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            idle.sendall(said)
+        assert fetch(address, "/a")[0] == 200
+        assert threading.active_count() - before <= 2 * MOST_CONNECTIONS + 1
+        assert fetch(address, "/b")[0] == 503
+
+
+def test_a_client_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server._Server, "patience_secs", 0.2)
+    with serving("127.0.0.1:0", PAGES) as address:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as slow:
+            received = b"?"
+            with contextlib.suppress(OSError):
+                while received:  # a byte now and then is no sign of life
+                    slow.sendall(b"x")
+                    slow.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        received = slow.recv(1)
+            assert received in (b"", b"?")
+        assert fetch(address, "/a")[0] == 200
+
+
+def test_headers_without_end_are_refused() -> None:
+    with serving("127.0.0.1:0", PAGES) as address:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            with contextlib.suppress(OSError):
+                client.sendall(b"GET /a HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(40)))
+            answer = b""
+            with contextlib.suppress(OSError):
+                while piece := client.recv(4096):
+                    answer += piece
+        assert b"yes" not in answer
+        assert fetch(address, "/a")[0] == 200

@@ -58,8 +58,9 @@ class Authentication:
         """Texts that must not show in any message."""
         auth = self._auth
         known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
-        if auth.password is not None:
-            known.append(_encoded(auth.user or "", auth.password.value))
+        for user, password in ((auth.user, auth.password), (auth.client_id, auth.client_secret)):
+            if password is not None:
+                known += [f"{user or ''}:{password.value}", f"{quote_plus(user or '')}:{quote_plus(password.value)}"]
         return tuple(each for each in [*known, self._token or ""] if each)
 
     def _new_token(self) -> str:

@@ -77,4 +77,5 @@ def _pages(read: HttpRead, part: Part, sender: Sender) -> Iterator[Page]:
     def page(request: Request) -> Page:
         return sender.fetched(request, partial(page_of, read=read))
 
-    return pages(request_of(read, part), read.pagination, read.watermark.location, page)
+    with sender.masked():
+        yield from pages(request_of(read, part), read.pagination, read.watermark.location, page)

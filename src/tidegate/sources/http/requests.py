@@ -11,9 +11,8 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from tidegate.column_specs import HttpRead
 from tidegate.errors import ConfigError, SourceError
+from tidegate.http_origins import NotOrigin, Origin, origin_of
 from tidegate.sources.http.bounds import Part
-
-_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +37,42 @@ class Request:
 
 def request_of(read: HttpRead, part: Part) -> Request:
     """The first request of one part of a read."""
-    parsed = urlsplit(read.url)
-    if parsed.scheme not in _PORTS or not parsed.hostname:
-        raise ConfigError((f"url: {shown(read.url)!r} is no address of an HTTP server; begin it with https://",))
-    if parsed.username or parsed.password:
-        raise ConfigError((f"url: {shown(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",))
+    home_of(read)
     url = f"{read.url.rstrip('/')}/{read.path.lstrip('/')}" if read.path else read.url
     request = Request(read.method.upper(), url, dict(read.params), read.body)
     return request.with_values(dict(part.values), read.watermark.location)
 
 
-def origin(url: str) -> tuple[str, str, int | None]:
-    """What credentials belong to: scheme, host and port."""
-    parsed = urlsplit(url)
-    return parsed.scheme, (parsed.hostname or "").lower(), parsed.port or _PORTS.get(parsed.scheme)
+def home_of(read: HttpRead) -> Origin:
+    """The server that is asked, which credentials belong to; raises where the address names none."""
+    try:
+        parsed = urlsplit(read.url)
+        if parsed.username or parsed.password:
+            raise ConfigError((f"url: {shown(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",))
+        return origin_of(read.url)
+    except ValueError as error:
+        why = str(error) if isinstance(error, NotOrigin) else "it cannot be read"
+        text = f"url is no address of an HTTP server: {why}; begin it with https:// and the name of the host"
+        raise ConfigError((text,)) from None
 
 
 def joined(url: str, link: str) -> str:
     """Where a link leads that was found at ``url``; raises where that is no address of an HTTP server."""
     try:
         target = urljoin(url, link)
-        scheme, host, _ = origin(target)
+        origin_of(target)
+    except NotOrigin as error:
+        raise leads_nowhere(url, str(error)) from None
     except ValueError:
-        scheme, host = "", ""
-    if scheme not in _PORTS or not host:
-        raise leads_nowhere(url)
+        raise leads_nowhere(url) from None
     return target
 
 
-def leads_nowhere(url: str) -> SourceError:
+def leads_nowhere(url: str, why: str = "it is no address of an HTTP server") -> SourceError:
     """A link or a redirect that cannot be followed."""
     return SourceError(
-        f"{shown(url)} leads to something that is no address of an HTTP server", "see what the server does"
+        f"{shown(url)} leads to something that is no address of an HTTP server, or none to be followed: {why}",
+        "see what the server does",
     )
 
 

@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 import httpx
 
 from tidegate.column_specs import HttpRead
-from tidegate.errors import SourceError, SourceMissing
+from tidegate.errors import SourceError, SourceMissing, TidegateError
+from tidegate.http_origins import NotOrigin, Origin, origin_of, refusal
+from tidegate.masking import Mask, secrets_in
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
-from tidegate.sources.http.requests import Request, joined, leads_nowhere, origin, shown
+from tidegate.sources.http.requests import Request, home_of, joined, leads_nowhere, shown
 
 Received = TypeVar("Received")
 
@@ -32,8 +34,6 @@ _UNAUTHORIZED = 401
 _NOT_FOUND = 404
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXCERPT = 200
-_SECRET_LENGTH = 6
-"""Shorter values of headers are no secrets, and hiding them would garble messages."""
 
 
 class TryAgain(Exception):
@@ -59,14 +59,17 @@ class Sender:
         self.requests = 0
         self.repeated = 0
         self._read = read
-        self._home = origin(read.url)
+        self._home = home_of(read)
+        self._allowed = frozenset(map(origin_of, read.allowed_origins))
         self._pace = pace
         self._sleep = sleep
         self._now = now
         self._chance = chance
         self._authentication = Authentication(read.auth, self._ask_token)
         _quiet_logs()
-        self._client = httpx.Client(timeout=read.timeout_secs, follow_redirects=False)
+        self._client = httpx.Client(
+            timeout=read.timeout_secs, follow_redirects=False, event_hooks={"response": [_look_at_redirect]}
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -74,7 +77,19 @@ class Sender:
 
     def fetched(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
         """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
-        return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+        with self.masked():
+            return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+
+    @contextmanager
+    def masked(self) -> Iterator[None]:
+        """Errors inside tell nothing secret, whatever the server repeats."""
+        try:
+            yield
+        except TidegateError as error:
+            clean = self._mask().error(error)
+            if clean is error:
+                raise
+            raise clean from clean.__cause__
 
     def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries
@@ -111,14 +126,12 @@ class Sender:
             with self._answer(request) as response:
                 self._check(response, request)
                 return receive(response)
-        except SourceError as error:
-            raise type(error)(self._clean(error.problem), error.remedy) from error.__cause__
         except httpx.InvalidURL as error:
             raise leads_nowhere(request.url) from error
         except httpx.TimeoutException as error:
             raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise TryAgain(f"the connection failed ({type(error).__name__}: {self._clean(str(error))})") from error
+            raise TryAgain(f"the connection failed ({type(error).__name__}: {error})") from error
 
     @contextmanager
     def _answer(self, request: Request) -> Iterator[httpx.Response]:
@@ -141,10 +154,11 @@ class Sender:
         raise SourceError(f"{shown(request.url)} redirects in a circle", "check the address")
 
     def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
-        at_home = origin(url) == self._home
+        address = httpx.URL(url)
+        at_home = self._checked(request, url, address) == self._home
         own = self._authentication.credentials() if at_home else Credentials()
         headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
-        address = httpx.URL(url).copy_merge_params({**params, **own.params})
+        address = address.copy_merge_params({**params, **own.params})
         built = self._client.build_request(request.method, address, headers=headers, json=request.body)
         if not at_home:
             built.headers.pop("cookie", None)
@@ -152,9 +166,32 @@ class Sender:
         self.requests += 1
         return self._client.send(built, stream=True)
 
+    def _checked(self, request: Request, url: str, address: httpx.URL) -> Origin:
+        """The origin that a request goes to; every request passes here, those that a server asked for too.
+
+        Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
+        """
+        try:
+            target = origin_of(url)
+            sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
+        except NotOrigin as error:
+            raise leads_nowhere(request.url, str(error)) from None
+        if target != sent or address.username or address.password:
+            raise leads_nowhere(request.url, "its host can be read in two ways")
+        refused = refusal(self._home, target, self._allowed)
+        if refused is not None:
+            raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
+        if target != self._home and (request.method not in _HARMLESS or request.body is not None):
+            raise SourceError(
+                f"the server at {self._home} leads elsewhere: a {request.method} would go to {target}; nothing was "
+                "sent",
+                "page in another way (offset, page, cursor), or ask by GET",
+            )
+        return target
+
     def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
         target = joined(url, response.headers["location"])
-        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin(target) == self._home):
+        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
             return target
         raise SourceError(
             f"{request.method} {shown(url)} is redirected to {shown(target)}",
@@ -182,20 +219,18 @@ class Sender:
             return None
 
     def _excerpt(self, response: httpx.Response) -> str:
-        """The beginning of an answer, for messages; secrets that it repeats are hidden."""
+        """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
             taken += chunk
             if len(taken) >= _EXCERPT * 4:
                 break
-        return self._clean(" ".join(taken.decode("utf-8", "replace").split()))[:_EXCERPT] or "(empty)"
+        text = self._mask()(taken.decode("utf-8", "replace"), cut=True)
+        return " ".join(text.split())[:_EXCERPT] or "(empty)"
 
-    def _clean(self, text: str) -> str:
-        """``text`` without secrets that the server repeats."""
-        headers = (value for value in self._read.headers.values() if len(value) >= _SECRET_LENGTH)
-        for secret in (*self._authentication.secrets(), *headers):
-            text = text.replace(secret, "***")
-        return text
+    def _mask(self) -> Mask:
+        """What must not show: credentials as they are now, headers, and secrets in parameters and body."""
+        return Mask.of(*secrets_in(self._read), *self._authentication.secrets())
 
     def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
         """A token; asking for one may be repeated."""
@@ -229,6 +264,12 @@ _REMEDIES = {
     403: "check what the credentials allow",
     404: "check url and path",
 }
+
+
+def _look_at_redirect(response: httpx.Response) -> None:
+    """A redirect that cannot be followed is told as one; the library would take it for a broken connection."""
+    if response.status_code in _REDIRECTS and "location" in response.headers:
+        joined(str(response.request.url), response.headers["location"])
 
 
 def _quiet_logs() -> None:

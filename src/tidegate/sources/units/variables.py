@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from tidegate.errors import SourceError
 from tidegate.locations import Secret
+from tidegate.masking import Mask
 from tidegate.sources.http.formats import rounded_up, written
 from tidegate.sources.units.work import UnitWork
 from tidegate.unit_specs import Bounding, RangeParam, UnitSource
@@ -63,11 +63,8 @@ class Variables:
                 return value
 
     def hidden(self, text: str) -> str:
-        """A message without secrets, also where they are encoded for an address."""
-        for secret in sorted((each.value for each in self.secrets.values() if each.value), key=len, reverse=True):
-            for form in (secret, quote(secret, safe=""), quote(secret)):
-                text = text.replace(form, "***")
-        return text
+        """A message without secrets, in whichever way they are written."""
+        return Mask.of(*(each.value for each in self.secrets.values()))(text)
 
 
 def variables_of(source: UnitSource, work: UnitWork, segment: Segment) -> Variables:

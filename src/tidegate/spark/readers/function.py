@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.column_specs import ColumnSource, FunctionRead
 from tidegate.errors import SourceError
+from tidegate.masking import Mask
 from tidegate.sources.function_request import FunctionRequest
 from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import fitted
@@ -37,13 +38,14 @@ class FunctionReader:
         self._read = read
         self._schema = schema
         self._now = now
+        self._mask = Mask.around(read)
 
     def greatest(self, rows: RowFilter) -> Seen:
         """The greatest values of what the function returns for these rows."""
         try:
             return greatest_of(self._matching(with_nulls(rows)), rows.columns, rows.mode)
         except Exception as error:
-            raise unreadable(self._source.name, error, _REMEDY) from error
+            raise unreadable(self._source.name, error, _REMEDY, self._mask) from self._mask.cause(error)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """What the function returns, as far as it matches."""
@@ -63,7 +65,7 @@ class FunctionReader:
         try:
             returned = function(self._session, request)
         except Exception as error:
-            raise unreadable(f"{said} failed", error, _REMEDY) from error
+            raise unreadable(f"{said} failed", error, _REMEDY, self._mask) from self._mask.cause(error)
         if not isinstance(returned, DataFrame):
-            raise SourceError(f"{said} returned {returned!r:.80}", "return a DataFrame")
+            raise SourceError(f"{said} returned {self._mask(repr(returned)):.80}", "return a DataFrame")
         return returned

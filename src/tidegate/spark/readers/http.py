@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.column_specs import ColumnSource, Value
 from tidegate.errors import SourceError, TidegateError
+from tidegate.masking import Mask
 from tidegate.sink.record_blocks import Columns, RecordBlocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.fetching import Block, Counts, Fetch, blocks
@@ -123,9 +124,10 @@ class HttpReader:
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
             told = [row["told"] for row in kept.where("told is not null").select("told").collect()]
         except Exception as error:
+            mask = Mask.around(self._source)
             raise SourceError(
-                f"{self._source.uri}: Spark gave up on a task: {cause(error)}", "nothing of this read is kept"
-            ) from error
+                f"{self._source.uri}: Spark gave up on a task: {cause(error, mask)}", "nothing of this read is kept"
+            ) from mask.cause(error)
         for text in told:
             self._note(json.loads(text))
         return kept

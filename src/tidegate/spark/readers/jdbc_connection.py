@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import JdbcRead, Value
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
+from tidegate.masking import Mask
 from tidegate.spark.filters import collected
 from tidegate.spark.frames import telling_line
 from tidegate.spark.packages import driver_of
@@ -74,7 +76,7 @@ class JdbcConnection:
         """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
         if isinstance(error, TidegateError):
             return error
-        told = self._without_secrets(_root_cause(error))
+        told = _root_cause(error, self._mask)
         if _NO_DRIVER.search(str(error)):
             return EnvironmentProblem(
                 f"{self._source}: Spark has no JDBC driver for this database: {told}",
@@ -84,17 +86,16 @@ class JdbcConnection:
             f"{self._source}: the database refused: {told}", "check the connection, the table and the columns"
         )
 
-    def _without_secrets(self, text: str) -> str:
-        read = self._read
-        parameters = re.split(r"[?;&]", read.url)[1:]
+    @cached_property
+    def _mask(self) -> Mask:
+        """What must not show: the password, values of properties, the address as a whole, and its parameters."""
+        parameters = re.split(r"[?;&]", self._read.url)[1:]
         values = [each.partition("=")[2] for each in parameters]
-        secrets = [read.password.value if read.password else "", *read.properties.values()]
-        for secret in sorted({read.url, *parameters, *values, *secrets} - {""}, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
+        return Mask.around(self._read) | Mask.of(self._read.url, *parameters, *values)
 
 
-def _root_cause(error: Exception) -> str:
+def _root_cause(error: Exception, mask: Mask) -> str:
     """What the driver said, where Spark keeps it; its own words say no more than that something failed."""
-    causes = re.findall(r"^Caused by: (.+)$", str(getattr(error, "_stackTrace", None) or ""), re.MULTILINE)
-    return causes[-1] if causes else telling_line(error)
+    trace = mask(str(getattr(error, "_stackTrace", None) or ""))
+    causes = re.findall(r"^Caused by: (.+)$", trace, re.MULTILINE)
+    return causes[-1] if causes else telling_line(error, mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import SourceError, TidegateError
+from tidegate.masking import Mask
 from tidegate.schema.types import arrow_schema
 from tidegate.spark.bounds import column_named
 from tidegate.spark.filters import named
@@ -74,6 +75,10 @@ def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
     return frame.select(*columns) if has_local else frame
 
 
-def unreadable(source: str, error: Exception, remedy: str) -> TidegateError:
-    """What Spark told about a source, as an error of ours."""
-    return error if isinstance(error, TidegateError) else SourceError(f"{source}: {telling_line(error)}", remedy)
+def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
+    """What Spark, or a function, told about a source, as an error of ours, with nothing in it that ``mask`` hides."""
+    mask = mask or Mask()
+    if isinstance(error, TidegateError):
+        masked: TidegateError = mask.error(error)
+        return masked
+    return SourceError(f"{source}: {telling_line(error, mask)}", remedy)

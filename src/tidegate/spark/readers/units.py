@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from tidegate.column_specs import FunctionRead, JdbcRead
 from tidegate.errors import SourceError, TidegateError
+from tidegate.masking import Mask
 from tidegate.sources.jdbc_statements import JdbcStatements
 from tidegate.sources.unit_request import UnitRequest
 from tidegate.sources.units.sql import filled, values_of
@@ -81,6 +82,7 @@ class FunctionUnits:
         self._wave = wave
         self._read = read
         self._said = f"{wave.source.name}: function {read.function}"
+        self._mask = Mask.around(read, [dict(work.secrets) for work in wave.works])
 
     def segments(self, work: UnitWork) -> list[Segment]:
         """What the function returns; rows outside the range are left out where there is a time column."""
@@ -94,7 +96,7 @@ class FunctionUnits:
 
     def problem(self, error: Exception) -> TidegateError:
         """What went wrong while the rows were computed."""
-        return unreadable(self._said, error, "correct the function and run again")
+        return unreadable(self._said, error, "correct the function and run again", self._mask)
 
     def _returned(self, work: UnitWork, low: int, high: int) -> DataFrame:
         from pyspark.sql import DataFrame
@@ -113,9 +115,10 @@ class FunctionUnits:
         try:
             returned = function(self._session, request)
         except Exception as error:
-            raise self.problem(error) from error
+            raise self.problem(error) from self._mask.cause(error)
         if not isinstance(returned, DataFrame):
-            raise SourceError(f"{self._said} returned {returned!r:.80} for {work.unit!r}", "return a DataFrame")
+            told = f"{self._mask(repr(returned)):.80}"
+            raise SourceError(f"{self._said} returned {told} for {work.unit!r}", "return a DataFrame")
         return returned
 
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from tidegate.errors import AccessDenied, ConfigError, EnvironmentProblem, StateError, StorageUnavailable, TidegateError
 from tidegate.locations import Secret
+from tidegate.masking import Mask
 from tidegate.state.providers.base import NumberedMetadataProvider, Saved, checked_id, moved
 
 WATERMARKS = "tidegate_watermarks"
@@ -173,9 +174,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         password = self._address.password
         if not password:
             return text
-        for shown in {str(password), self._address.render_as_string(hide_password=False).split("@")[0]}:
-            text = text.replace(shown, "***")
-        return text
+        return Mask.of(str(password), self._address.render_as_string(hide_password=False).split("@")[0])(text)
 
 
 def _parsed(url: Secret) -> sa.URL:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -206,7 +207,8 @@ def test_a_link_to_another_host_gets_no_credentials(api: Api, other: Api, auth: 
     api.routes["/items"] = by_link(ROWS, 10, other.url)
     other.routes["/items"] = by_link(ROWS, 10)
     paging = Pagination(PaginationKind.NEXT_LINK, next="next")
-    read = read_of(api, auth=auth, pagination=paging, headers=Options({"X-Tenant": "canary"}))
+    tenant = Options({"X-Tenant": "canary"})
+    read = read_of(api, auth=auth, pagination=paging, headers=tenant, allowed_origins=(other.url,))
     assert fetched(read) == ROWS
     assert "canary" in carried(api.asked[0])
     assert len(other.asked) == 2
@@ -220,7 +222,7 @@ def test_a_redirect_to_another_host_gets_no_credentials(api: Api, other: Api, au
         b"", 302, {"Location": elsewhere, "Set-Cookie": "session=canary; Path=/"}
     )
     other.routes["/here"] = whole(ROWS)
-    read = read_of(api, auth=auth, headers=Options({"X-Tenant": "canary"}))
+    read = read_of(api, auth=auth, headers=Options({"X-Tenant": "canary"}), allowed_origins=(other.url,))
     assert fetched(read) == fetched(read) == ROWS
     assert [dict(each.params) for each in other.asked] == [{"a": "1"}] * 2
     assert not any("canary" in carried(each) for each in other.asked)
@@ -244,6 +246,70 @@ def test_a_post_is_not_handed_to_another_host(api: Api, other: Api, status: int)
     api.routes["/items"] = lambda asked: Answer(b"", status, {"Location": f"{other.url}/here"})
     with pytest.raises(SourceError, match="is redirected to"):
         fetched(read_of(api, method="POST", body={"password": "canary"}, idempotent=True))
+    assert other.asked == []
+
+
+NEXT = Pagination(PaginationKind.NEXT_LINK, next="next")
+
+
+@pytest.mark.parametrize("allowed", [False, True], ids=["not allowed", "allowed"])
+def test_a_post_that_follows_a_link_keeps_its_body_at_home(api: Api, other: Api, allowed: bool) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, other.url)
+    other.routes["/items"] = by_link(ROWS, 10)
+    read = read_of(api, method="POST", body={"client_secret": "canary"}, idempotent=True, pagination=NEXT)
+    with pytest.raises(SourceError, match=r"leads elsewhere: .*nothing was sent"):
+        fetched(replace(read, allowed_origins=(other.url,) if allowed else ()))
+    assert other.asked == []
+    api.routes["/items"] = by_link(ROWS, 10)
+    assert fetched(read) == ROWS
+
+
+@pytest.mark.parametrize("how", ["link", "redirect"])
+def test_another_server_is_asked_only_if_it_is_allowed_by_name(api: Api, other: Api, how: str) -> None:
+    elsewhere = f"{other.url}/items"
+    there = by_link(ROWS, 25, other.url) if how == "link" else whole(ROWS)
+    other.routes["/items"] = there
+    answer = Answer({"data": [], "next": elsewhere}) if how == "link" else Answer(b"", 307, {"Location": elsewhere})
+    api.routes["/items"] = lambda asked: answer
+    read = read_of(api, pagination=NEXT if how == "link" else Pagination())
+    with pytest.raises(SourceError, match=rf"leads elsewhere: {other.url} is not .*allowed_origins: \['{other.url}'\]"):
+        fetched(read)
+    assert other.asked == []
+    assert fetched(replace(read, allowed_origins=(other.url,))) == ROWS
+
+
+@pytest.mark.parametrize("how", ["link", "redirect"])
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[fe80::1]/",
+        "http://metadata.google.internal/",
+        "http://2852039166/",
+        "http://0xa9fea9fe/",
+        "http://0251.0376.0251.0376/",
+        "http://evil.example./",
+        "http://{host}:{port}@evil.example/",
+        "http://evil.example\\@{host}:{port}/",
+        "http://user:pass@{host}:{port}/items",
+        "//evil.example/items",
+    ],
+)
+def test_no_spelling_of_a_link_leads_elsewhere(api: Api, how: str, link: str) -> None:
+    told = link.format(host="127.0.0.1", port=api.port)
+    answer = Answer({"data": [], "next": told}) if how == "link" else Answer(b"", 302, {"Location": told})
+    api.routes["/items"] = lambda asked: answer
+    with pytest.raises(SourceError, match=r"leads elsewhere|leads to something"):
+        fetched(read_of(api, auth=BEARER, pagination=NEXT if how == "link" else Pagination()))
+    assert len(api.asked) == 1
+
+
+def test_a_token_is_not_asked_for_where_a_redirect_leads(api: Api, other: Api) -> None:
+    auth = oauth(api, 1)
+    api.routes["/token"] = lambda asked: Answer(b"", 307, {"Location": f"{other.url}/token"})
+    with pytest.raises(SourceError, match=r"gave no token \(status 307\)"):
+        fetched(read_of(api, auth=auth, allowed_origins=(other.url,)))
     assert other.asked == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from servers.api import Answer, Api
+from servers.api import Answer, Api, running
 from servers.s3 import Server
 from servers.surveys import keep_files, keep_surveys
 from support.format_files import ENDINGS, written
@@ -97,6 +97,22 @@ def test_what_a_file_is_compressed_with_shows_in_it(api: Api, tmp_path: Path) ->
     results = carried_out(wave(tmp_path, strict, [work("", 1, 2), work("", 2, 3)], SCHEMA))
     assert "2026-02-01.x: should be compressed with gzip" in failure(results[0]).problem
     assert ids(tmp_path, results[1]) == [1, 2]
+
+
+def test_a_download_does_not_follow_a_redirect_elsewhere(api: Api, tmp_path: Path) -> None:
+    with running() as other:
+        other.routes["/x.ndjson"] = lambda asked: Answer(b'{"id": 1}')
+        api.routes["/x.ndjson"] = lambda asked: Answer(b"", 302, {"Location": f"{other.url}/x.ndjson"})
+        of = from_server(api, "ndjson", "/x.ndjson", auth=HttpAuth(AuthKind.BEARER, token=Secret("canary")))
+        (refused,) = carried_out(wave(tmp_path, of, [work("", 1, 2)], SCHEMA))
+        assert f"leads elsewhere: {other.url} is not" in failure(refused).problem
+        assert other.asked == []
+        assert isinstance(of.read, FileRead)
+        assert of.read.http is not None
+        allowed = replace(of, read=replace(of.read, http=replace(of.read.http, allowed_origins=(other.url,))))
+        (result,) = carried_out(wave(tmp_path, allowed, [work("", 1, 2)], SCHEMA))
+        assert ids(tmp_path, result) == [1]
+        assert "canary" not in str(other.asked)
 
 
 def test_a_download_is_tried_again_and_never_taken_by_half(api: Api, tmp_path: Path) -> None:
