@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from tidegate.spark.jars import S3
-from tidegate.spark.packages import POSTGRESQL
+from tidegate.spark.packages import TESTED
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
 
@@ -37,12 +38,19 @@ def postgres() -> Iterator[postgres_server.Server]:
 
 
 @pytest.fixture(scope="session")
+def mariadb() -> Iterator[mariadb_server.Server]:
+    """One real MariaDB server for the whole session, started by the first test that asks for it."""
+    with mariadb_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run, with two threads and the jars that tests need.
 
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.
     """
-    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3, POSTGRESQL))
+    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3, *TESTED))
     yield session
     session.stop()

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from tidegate.column_specs import ColumnSource, JdbcRead, TableFormat, TableRead
 from tidegate.locations import Location, Secret
-from tidegate.spark.packages import POSTGRESQL
+from tidegate.spark.packages import TESTED
 from tidegate.spark.readers.opening import open_reader
 from tidegate.spark.session import open_session
 from tidegate.specs import SchemaSpec, SparkSpec
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
-ZONES = {
-    "spark.driver.extraJavaOptions": "-Duser.timezone=America/New_York",
-    "spark.sql.session.timeZone": "Australia/Lord_Howe",
-}
+SESSION_ZONE = "Australia/Lord_Howe"
 WANTED = RowFilter(
     (ColumnRange("at", Bound(datetime(2026, 3, 8, 1, tzinfo=UTC))), ColumnRange("local", Bound(datetime(2026, 3, 8)))),
     extra="cast(at as date) = date '2026-03-08'",
 )
 
 
-def main(url: str, user: str, password: str, parquet: str) -> None:
-    """Print what was read, by source."""
-    session = open_session(SparkSpec(master="local[1]", config=ZONES), packages=(POSTGRESQL,))
-    database = JdbcRead(url, user=user, password=Secret(password), table="visits", parallelism=1)
+def main(java_zone: str, parquet: str, *databases: str) -> None:
+    """Print what was read, by source; a database is given as its address, user and password."""
+    zones = {"spark.sql.session.timeZone": SESSION_ZONE}
+    session = open_session(SparkSpec(master="local[1]", config=zones), packages=TESTED)
+    java = session.sparkContext._jvm.java  # type: ignore[union-attr]  # it runs
+    java.util.TimeZone.setDefault(java.util.TimeZone.getTimeZone(java_zone))
+    assert java.time.ZoneId.systemDefault().getId() == java_zone
+    reads: dict[str, JdbcRead | TableRead] = {"parquet": TableRead(TableFormat.PARQUET, Location(parquet))}
+    for url, user, password in zip(databases[::3], databases[1::3], databases[2::3], strict=True):
+        read = JdbcRead(url, user=user, password=Secret(password), table="visits", parallelism=1)
+        reads[url.split(":")[1]] = read
     told = {}
-    for read in (database, TableRead(TableFormat.PARQUET, Location(parquet))):
+    for name, read in reads.items():
         source = ColumnSource("visits", read, ("at", "local"), source_timezone="Europe/Berlin")
         reader = open_reader(session, source, SchemaSpec(), datetime(2026, 6, 1, tzinfo=UTC))
         seen = reader.greatest(WANTED)
         capped = WANTED.capped({name: Bound(value, True) for name, value in seen.values.items() if value is not None})
-        rows = reader.read(replace(capped)).select("at", "local", "day").orderBy("at").toArrow().to_pylist()
+        rows = reader.read(capped).select("at", "local", "day").orderBy("at").toArrow().to_pylist()
         instants = [{**row, "at": row["at"].astimezone(UTC), "local": row["local"].astimezone(UTC)} for row in rows]
-        told[type(read).__name__] = {"seen": dict(seen.values), "rows": instants}
+        everything = reader.read(RowFilter()).select("at", "day").orderBy("at").toArrow().to_pylist()
+        moments = [[row["at"].astimezone(UTC), row["day"]] for row in everything]
+        told[name] = {"seen": dict(seen.values), "rows": instants, "all": moments}
     print(json.dumps(told, default=str))
     session.stop()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.column_specs import ColumnSource, Load, LoadType, NullWatermark, Value, Watermark, WatermarkMode
+from tidegate.column_specs import ColumnSource, JdbcRead, Load, LoadType, NullWatermark, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
 from tidegate.planning.column_plan import ColumnPlan as ColumnPlan
 from tidegate.planning.column_plan import Fixed as Fixed
@@ -18,6 +18,7 @@ from tidegate.planning.replay_handover import chunk_columns
 from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import are_comparable, described, is_above, is_finite
+from tidegate.watermarks.dialects import untested
 from tidegate.watermarks.look_back import lowered, moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.serializer import is_watermark_empty
@@ -49,8 +50,9 @@ def plan_columns(
     if chunk is not None:
         reads = planning.chunk(chunk, chunk_column)
         return replace(plan, reads=reads, chunk=chunk, effective=dict.fromkeys(reads.columns, chunk.low))
+    notes = (*first_notes(source.read, position), *planning.notes())
     if planning.is_full:
-        return replace(plan, full=True, notes=tuple(planning.notes()))
+        return replace(plan, full=True, notes=notes)
     caps = planning.lag_caps()
     return replace(
         plan,
@@ -59,8 +61,15 @@ def plan_columns(
         lag_caps=caps,
         lag_until=planning.lag_until,
         window=planning.is_window,
-        notes=tuple(planning.notes()),
+        notes=notes,
     )
+
+
+def first_notes(read: object, position: int) -> Iterator[str]:
+    """What a person should know before the first rows of a source: that no test of ours runs on such a database."""
+    told = untested(read.url) if isinstance(read, JdbcRead) and not position else None
+    if told is not None:
+        yield told
 
 
 def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed:

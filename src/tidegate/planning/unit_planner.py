@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import chain, pairwise
 
 from tidegate.errors import WatermarkError
+from tidegate.planning.column_planner import first_notes
 from tidegate.planning.time_partitions import Cut, cut
 from tidegate.planning.unit_capping import Candidate, capped
 from tidegate.planning.unit_deciding import NOTHING, Deciding, Skip, failure_start
@@ -61,7 +62,7 @@ def plan_units(
     known = state or UnitState()
     _check_units(source, units)
     zone, pieces = zone_named(source.timezone), cut(source, now)
-    notes = list(_notes(source, pieces))
+    notes = [*first_notes(source.read, position), *_notes(source, pieces)]
     settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
     if settles:
         _check_accepted(known, source, pieces, accept_new_partitions)

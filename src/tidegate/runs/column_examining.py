@@ -19,6 +19,7 @@ from tidegate.sources.addresses import address_of
 from tidegate.spark.jars import fetched
 from tidegate.spark.packages import driver_of, packages_of
 from tidegate.storage.opening import open_store, split_uri
+from tidegate.watermarks.dialects import untested
 
 ANSWER_SECS = 3.0
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
@@ -37,6 +38,7 @@ def _source(place: ColumnPlace) -> list[Check]:
         yield _reached(name, place)
         if isinstance(place.source.read, JdbcRead):
             yield driver_check(name, place.source.read, packages_of([place.source]))
+            yield from tested_check(name, place.source.read)
         yield from _window(name, place)
 
     return guarded(name, look)
@@ -81,6 +83,13 @@ def driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
     if later:
         return Check(name, "ok", f"the first run fetches the driver: {', '.join(later)}")
     return Check(name, "ok", f"the driver is there: {', '.join(needed)}")
+
+
+def tested_check(name: str, read: JdbcRead) -> Iterator[Check]:
+    """That no test of ours runs against such a database."""
+    told = untested(read.url)
+    if told is not None:
+        yield Check(name, "ok", told)
 
 
 def _is_missing(jar: str) -> bool:

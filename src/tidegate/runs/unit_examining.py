@@ -11,7 +11,7 @@ from tidegate.column_specs import ColumnSource, HttpRead, JdbcRead
 from tidegate.observe.wording import count
 from tidegate.planning.unit_planner import plan_units
 from tidegate.reports import Check
-from tidegate.runs.column_examining import answers, driver_check
+from tidegate.runs.column_examining import answers, driver_check, tested_check
 from tidegate.runs.examining import guarded, writable
 from tidegate.runs.place import utc_now
 from tidegate.runs.unit_looking import kind_of
@@ -38,6 +38,7 @@ def _source(place: UnitPlace) -> list[Check]:
             yield Check(name, "ok", f"{kind_of(place)}: {source.uri}; the run tells whether it can be read")
         if isinstance(read, JdbcRead):
             yield driver_check(name, read, packages_of([source]))
+            yield from tested_check(name, read)
 
     return guarded(name, look)
 

@@ -38,6 +38,10 @@ DRIVERS = {
 """By the word after ``jdbc:`` in the address."""
 
 
+TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariadb"))
+"""The drivers that our tests use."""
+
+
 def driver_of(url: str) -> Driver | None:
     """The driver of a database that we know."""
     return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
@@ -72,5 +76,5 @@ def _of_database(read: JdbcRead) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    for each in (POSTGRESQL,):
+    for each in TESTED:
         print(f"{len(fetch(each))} jars of {each}")

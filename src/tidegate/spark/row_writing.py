@@ -10,10 +10,12 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidegate.errors import TidegateError
+from tidegate.errors import SourceError, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
+from tidegate.sources.jdbc_errors import is_of_database
 from tidegate.spark.arrow_lane import cause
 from tidegate.spark.frames import COLUMNAR_INPUT, quoted
+from tidegate.spark.readers.jdbc_connection import database_refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,9 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
         frame.sparkSession.conf.set(COLUMNAR_INPUT, "false")
         received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
     except Exception as error:
+        if is_of_database(str(error)):
+            refused = database_refusal(error, task.mask)
+            raise SourceError(refused.problem, refused.remedy) from task.mask.cause(error)
         raise TidegateError(
             f"Spark gave up on a task: {cause(error, task.mask)}",
             "nothing was committed; the same rows are read again next time",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from tidegate.column_specs import JdbcRead, NullWatermark, WatermarkMode
-from tidegate.sources.jdbc_statements import JdbcStatements
+from tidegate.sources.jdbc_statements import Fetched, JdbcStatements
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 TABLE = JdbcStatements(JdbcRead("jdbc:sqlite:shop.db", table="orders"))
@@ -79,8 +80,9 @@ def test_every_row_is_in_exactly_one_part(database: sqlite3.Connection, values: 
     database.execute("delete from orders")
     database.executemany("insert into orders (id, a) values (?, ?)", enumerate(values))
     found = {row[0] for row in database.execute(TABLE.parts(RowFilter(), "a", parts))} - {None}
-    conditions = TABLE.part_conditions("a", sorted(found)[1:])
-    read = [row[0] for each in conditions for row in database.execute(f"{TABLE.rows(RowFilter())} WHERE {each}")]
+    conditions = TABLE.part_conditions(sorted(found)[1:])
+    rows = TABLE.rows(RowFilter(), divided_by="a")
+    read = [row[0] for each in conditions for row in database.execute(f"SELECT * FROM ({rows}) WHERE {each}")]
     assert sorted(read) == list(range(len(values)))
 
 
@@ -89,8 +91,9 @@ def test_parts_are_equal_shares_of_the_rows_and_not_of_the_range(database: sqlit
     skewed = [*range(96), 10_000, 20_000, 1_000_000, 2_000_000]
     database.executemany("insert into orders (id, a) values (?, ?)", enumerate(skewed))
     bounds = sorted(row[0] for row in database.execute(TABLE.parts(RowFilter(), "a", 4)))
-    conditions = TABLE.part_conditions("a", bounds[1:])
-    counts = [database.execute(f"select count(*) from orders where {each}").fetchone()[0] for each in conditions]
+    conditions = TABLE.part_conditions(bounds[1:])
+    rows = TABLE.rows(RowFilter(), divided_by="a")
+    counts = [database.execute(f"select count(*) from ({rows}) where {each}").fetchone()[0] for each in conditions]
     assert counts == [25, 25, 25, 25]
 
 
@@ -105,14 +108,34 @@ def test_a_sample_is_taken_inside_the_table() -> None:
     assert 'FROM public.orders TABLESAMPLE SYSTEM (1.2500) REPEATABLE (1) WHERE "a" > 10' in sampled
 
 
-def test_text_is_compared_by_code_points() -> None:
-    read = JdbcRead("jdbc:postgresql://h/d", table="t")
+@pytest.mark.parametrize(
+    ("url", "key", "name"),
+    [
+        ("jdbc:postgresql://h/d", 'CAST("name" AS TEXT) COLLATE "C"', '"name"'),
+        ("jdbc:mysql://h/d", "CAST(CONVERT(`name` USING utf8mb4) AS BINARY)", "`name`"),
+        ("jdbc:mariadb://h/d", "CAST(CONVERT(`name` USING utf8mb4) AS BINARY)", "`name`"),
+        ("jdbc:sqlserver://h", "CAST([name] AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2", "[name]"),
+    ],
+)
+def test_text_is_compared_by_code_points_and_read_as_it_is(url: str, key: str, name: str) -> None:
     rows = RowFilter((ColumnRange("name", Bound("a")),))
-    sorted_ = JdbcStatements(read, ("id", "name"), frozenset({"name"}))
-    origin = '(SELECT "id", CAST("name" AS text) COLLATE "C" AS "name" FROM t) tidegate_sorted'
-    condition = 'CAST("name" AS TEXT) COLLATE "C" > \'a\''
-    assert sorted_.rows(rows) == f"SELECT * FROM {origin} WHERE {condition}"
-    assert JdbcStatements(read).rows(rows) == f"SELECT * FROM t WHERE {condition}"
+    statements = JdbcStatements(JdbcRead(url, table="t"), (Fetched("name", is_text=True),))
+    prefix = "N" if "sqlserver" in url else ""
+    assert statements.rows(rows) == f"SELECT {name} FROM t WHERE {key} > {prefix}'a'"
+    assert f"MAX({key})" in statements.greatest(rows)
+    assert f"ORDER BY {key} DESC" in statements.greatest_tuple(replace(rows, mode=WatermarkMode.TUPLE))
+    assert f"NTILE(2) OVER (ORDER BY {key})" in statements.parts(rows, "name", 2)
+    divided = statements.rows(rows, divided_by="name")
+    assert divided.startswith(f"SELECT {name}, {key} AS ")
+
+
+def test_values_are_brought_over_as_their_column_is() -> None:
+    text = Fetched("at", "CAST({} AS CHAR)")
+    statements = JdbcStatements(JdbcRead("jdbc:mysql://h/d", table="t"), (Fetched("id"), text))
+    rows = RowFilter((ColumnRange("at", Bound(5)),))
+    assert statements.rows(rows) == "SELECT `id`, CAST(`at` AS CHAR) AS `at` FROM t WHERE `at` > 5"
+    assert "CAST(MAX(`at`) AS CHAR) AS greatest_0" in statements.greatest(rows)
+    assert "CAST(MIN(bound) AS CHAR) AS bound" in statements.parts(rows, "at", 2)
 
 
 def test_the_same_read_makes_the_same_text() -> None:
@@ -135,5 +158,5 @@ def test_the_same_read_makes_the_same_text() -> None:
     ],
 )
 def test_text_is_divided_only_where_its_order_is_known(url: str, column: str, expected: bool) -> None:
-    statements = JdbcStatements(JdbcRead(url, table="t"), ("id", "name"), frozenset({"name"}))
+    statements = JdbcStatements(JdbcRead(url, table="t"), (Fetched("id"), Fetched("name", is_text=True)))
     assert statements.sorts_as_we_do(column) is expected

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql.types import (
+    DataType,
     DecimalType,
     LongType,
     StringType,
@@ -20,40 +21,54 @@ from pyspark.sql.types import (
 from tidegate.column_specs import JdbcRead
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.locations import Options, Secret
+from tidegate.sources.jdbc_statements import Fetched
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
 from tidegate.watermarks.dialects import Dialect
 
+
+def field(name: str, kind: DataType, called: str, **more: Any) -> StructField:
+    return StructField(name, kind, metadata={"jdbcClientType": called, **more})
+
+
 SCHEMA = StructType(
     [
-        StructField("id", LongType()),
-        StructField("at", TimestampType()),
-        StructField("local", TimestampNTZType()),
-        StructField("clock", TimestampNTZType(), metadata={"logical_time_type": True}),
-        StructField("price", DecimalType(38, 18)),
-        StructField("name", StringType()),
+        field("id", LongType(), "int8"),
+        field("at", TimestampType(), "timestamptz"),
+        field("local", TimestampNTZType(), "timestamp"),
+        field("clock", TimestampNTZType(), "time", logical_time_type=True),
+        field("price", DecimalType(38, 18), "numeric", scale=0),
+        field("name", StringType(), "text"),
     ]
 )
 COLUMNS = JdbcColumns(SCHEMA, Dialect.POSTGRESQL)
 
 
-def test_times_without_a_zone_are_fetched_as_text() -> None:
-    assert COLUMNS.fetched() == {"local": "STRING", "clock": "STRING"}
-    assert JdbcColumns(SCHEMA, Dialect.ORACLE).fetched() == {"clock": "STRING"}
-    assert COLUMNS.texts() == {"name"}
+def test_what_a_driver_would_bend_is_written_as_text_by_the_database() -> None:
+    assert COLUMNS.selected() == (
+        Fetched("id"),
+        Fetched("at", "CAST({} AT TIME ZONE 'UTC' AS text)"),
+        Fetched("local", "CAST({} AS text)"),
+        Fetched("clock", "CAST({} AS text)", is_text=True),
+        Fetched("price", "CAST({} AS text)"),
+        Fetched("name", is_text=True),
+    )
+    assert COLUMNS.fetched() == {}
+    assert COLUMNS.schema["clock"].dataType == StringType()
+
+
+def test_a_database_that_no_test_runs_is_asked_for_plain_columns() -> None:
+    columns = JdbcColumns(SCHEMA, Dialect.ORACLE)
+    assert {each.template for each in columns.selected()} == {"{}"}
+    assert columns.fetched() == {"clock": "STRING"}
 
 
 def test_the_greatest_value_is_exact() -> None:
     types = {name: COLUMNS.greatest_type(name) for name in SCHEMA.names}
-    assert types == {
-        "id": "bigint",
-        "at": "timestamp",
-        "local": "STRING",
-        "clock": "STRING",
-        "price": "STRING",
-        "name": "string",
-    }
+    texts = dict.fromkeys(("at", "local", "clock", "price"), "STRING")
+    assert types == {"id": "bigint", "name": "string", **texts}
     assert COLUMNS.greatest("price", "1.00000000000000000000000000001") == Decimal("1.00000000000000000000000000001")
+    assert COLUMNS.greatest("at", "2026-03-08 02:30:00.5") == datetime(2026, 3, 8, 2, 30, 0, 500_000, tzinfo=UTC)
     assert COLUMNS.greatest("local", "2026-03-08 02:30:00.5") == datetime(2026, 3, 8, 2, 30, 0, 500_000)
     assert COLUMNS.greatest("clock", "10:20:30") == "10:20:30"
     assert COLUMNS.greatest("name", "1.5") == "1.5"

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.column_specs import Value
 from tidegate.errors import WatermarkError
-from tidegate.watermarks.dialects import Dialect, dialect_of, literal, quoted
+from tidegate.watermarks.dialects import Dialect, dialect_of, literal, quoted, untested
 
 MOMENT = datetime(2026, 4, 3, 9, 15, tzinfo=timezone(timedelta(hours=7)))
 NAIVE = datetime(2026, 4, 3, 9, 15, 0, 5)
@@ -68,6 +68,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         (r"a\'b", Dialect.POSTGRESQL, r"E'a\\''b'"),
         (r"a\b", Dialect.SPARK, r"'a\\b'"),
         (r"a\b", Dialect.MYSQL, "_utf8mb4 X'615C62'"),
+        ("Zürich", Dialect.MYSQL, "_utf8mb4 X'5AC3BC72696368'"),
         (r"a\b", Dialect.SQLITE, r"'a\b'"),
         ("${x}", Dialect.SPARK, r"'\u0024{x}'"),
         (date(2026, 4, 3), Dialect.POSTGRESQL, "DATE '2026-04-03'"),
@@ -77,7 +78,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         (MOMENT, Dialect.POSTGRESQL, "TIMESTAMP WITH TIME ZONE '2026-04-03 02:15:00+00:00'"),
         (MOMENT, Dialect.SQLSERVER, "CAST('2026-04-03T02:15:00+00:00' AS DATETIMEOFFSET)"),
         (MOMENT, Dialect.ORACLE, "TIMESTAMP '2026-04-03 02:15:00 +00:00'"),
-        (MOMENT, Dialect.MYSQL, "TIMESTAMP '2026-04-03 02:15:00+00:00'"),
+        (MOMENT, Dialect.MYSQL, "TIMESTAMP '2026-04-03 02:15:00'"),
         (NAIVE, Dialect.SPARK, "TIMESTAMP_NTZ '2026-04-03 09:15:00.000005'"),
         (NAIVE, Dialect.POSTGRESQL, "TIMESTAMP '2026-04-03 09:15:00.000005'"),
         (NAIVE, Dialect.SQLSERVER, "CAST('2026-04-03T09:15:00.000005' AS DATETIME2)"),
@@ -108,3 +109,17 @@ def test_one_moment_has_one_text_whatever_its_zone(dialect: Dialect) -> None:
 def test_what_a_database_cannot_say_is_refused(value: Value, dialect: Dialect) -> None:
     with pytest.raises(WatermarkError, match="cannot be written"):
         literal(value, dialect)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("jdbc:postgresql://db/shop", None),
+        ("jdbc:mariadb://db/shop", None),
+        ("jdbc:mysql://db/shop", "against MySQL; its driver and its statements are tested against MariaDB"),
+        ("jdbc:oracle:thin:@db:1521/shop", "against Oracle; statements follow its documentation"),
+        ("jdbc:db2://db/shop", "against a database of jdbc:db2; statements follow standard SQL"),
+    ],
+)
+def test_a_database_that_no_test_runs_is_told_as_such(url: str, told: str | None) -> None:
+    assert untested(url) == (None if told is None else f"no test of Tidegate runs {told}")

@@ -97,8 +97,8 @@ def test_names_are_quoted_and_text_is_escaped_for_the_database() -> None:
     ("dialect", "text"),
     [
         (Dialect.POSTGRESQL, """CAST("u" AS TEXT) COLLATE "C" > 'a'"""),
-        (Dialect.MYSQL, "CONVERT(`u` USING utf8mb4) COLLATE utf8mb4_bin > 'a'"),
-        (Dialect.SQLSERVER, "CAST([u] AS NVARCHAR(4000)) COLLATE Latin1_General_100_BIN2 > N'a'"),
+        (Dialect.MYSQL, "CAST(CONVERT(`u` USING utf8mb4) AS BINARY) > 'a'"),
+        (Dialect.SQLSERVER, "CAST([u] AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2 > N'a'"),
         (Dialect.SQLITE, """"u" COLLATE BINARY > 'a'"""),
         (Dialect.SPARK, "`u` > 'a'"),
     ],

@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import ColumnSource, JdbcRead, Value, WatermarkMode
-from tidegate.errors import SourceError
+from tidegate.errors import SourceError, TidegateError
 from tidegate.sources.jdbc_statements import JdbcStatements
 from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import column_named, fitted
 from tidegate.spark.filters import count_in
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
-from tidegate.spark.readers.rows import given, parallelism, utc_session
+from tidegate.spark.readers.rows import declared, given, parallelism, utc_session
 from tidegate.specs import SchemaSpec
 from tidegate.watermarks.column_values import is_finite
 from tidegate.watermarks.dialects import Dialect
@@ -49,7 +49,7 @@ class JdbcReader:
         wanted = self._fitted(rows)
         if not wanted.ranges:
             return Seen()
-        statements = self._statements(wanted)
+        statements = self._statements
         if wanted.mode is WatermarkMode.TUPLE:
             found = self._asked(statements.greatest_tuple(wanted), wanted)
             counted = self._connection.asked(statements.nulls(wanted))
@@ -65,10 +65,16 @@ class JdbcReader:
     def read(self, rows: RowFilter) -> DataFrame:
         """The rows that match, by as many connections as are worth it."""
         wanted = self._fitted(rows)
-        statement = self._statements(wanted).rows(wanted)
-        frame = self._connection.frame(statement, self._columns.fetched(), self._conditions(wanted))
-        timezone = self._source.source_timezone
-        return given(self._columns.restored(frame), self._schema, timezone, self._source.name)
+        conditions = self._conditions(wanted)
+        divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
+        statement = self._statements.rows(wanted, divided_by=divided_by)
+        frame = self._connection.frame(statement, self._columns.fetched(), conditions)
+        restored = self._columns.restored(frame, declared(self._schema))
+        return given(restored, self._schema, self._source.source_timezone, self._source.name)
+
+    def problem(self, error: Exception) -> TidegateError:
+        """What went wrong while the rows of :meth:`read` were computed."""
+        return self._connection.problem(error)
 
     @cached_property
     def _columns(self) -> JdbcColumns:
@@ -79,9 +85,9 @@ class JdbcReader:
     def _fitted(self, rows: RowFilter) -> RowFilter:
         return fitted(rows, self._columns.schema, self._source.source_timezone, self._source.name)
 
-    def _statements(self, rows: RowFilter) -> JdbcStatements:
-        texts = self._columns.texts() & {*rows.columns, self._partition_column(rows)}
-        return JdbcStatements(self._read, tuple(self._columns.schema.names), texts)
+    @property
+    def _statements(self) -> JdbcStatements:
+        return JdbcStatements(self._read, self._columns.selected())
 
     def _asked(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
         types = {f"greatest_{index}": self._columns.greatest_type(name) for index, name in enumerate(rows.columns)}
@@ -90,7 +96,7 @@ class JdbcReader:
     def _conditions(self, rows: RowFilter) -> tuple[str, ...]:
         """One condition per connection: equal shares, each of ``fetch_size`` rows at least."""
         column = self._partition_column(rows)
-        statements = self._statements(rows)
+        statements = self._statements
         if column is None or self._parallelism < 2 or not statements.sorts_as_we_do(column):
             return ()
         found = count_in(self._connection.asked(statements.count(rows))[0]["found"])
@@ -98,7 +104,7 @@ class JdbcReader:
         if parts < 2:
             return ()
         bounds = sorted(self._bounds(statements, rows, column, parts, found))[1:]
-        return statements.part_conditions(column, bounds)
+        return statements.part_conditions(bounds)
 
     def _partition_column(self, rows: RowFilter) -> str | None:
         if self._read.partition_column is not None:

@@ -20,7 +20,7 @@ from tidegate.spark.filters import filtered
 from tidegate.spark.functions import load_function
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
-from tidegate.spark.readers.rows import given, unreadable, utc_session, with_instants
+from tidegate.spark.readers.rows import declared, given, unreadable, utc_session, with_instants
 from tidegate.spark.unit_frames import Segment
 from tidegate.unit_specs import UnitSource
 from tidegate.watermarks.dialects import Dialect
@@ -59,7 +59,9 @@ class JdbcUnits:
             found = self._connection.frame(asked.rows(RowFilter())).schema
             self._columns = JdbcColumns(found, self._connection.dialect)
         pushed = fitted(_widened(source, low, high), self._columns.schema, source.timezone, source.name)
-        frame = self._columns.restored(self._connection.frame(asked.rows(pushed), self._columns.fetched()))
+        statement = replace(asked, columns=self._columns.selected()).rows(pushed)
+        fetched = self._connection.frame(statement, self._columns.fetched())
+        frame = self._columns.restored(fetched, declared(self._wave.pipeline.schema))
         timed = with_instants(frame, source.timezone)
         inside = fitted(_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
         return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
