@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.unit_lake import SurveyLake, day, survey_lake
+from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
+from tidegate import widen_table
 from tidegate.observe import events
 from tidegate.runs.running import Running
 from tidegate.runs.unit_place import open_unit_place
@@ -182,4 +183,18 @@ def test_starts_are_apart_where_the_server_wants_that(lake: SurveyLake) -> None:
     lake.arrive("b", "01-05")
     first = lake.ran("02-21")
     assert (first.work_units, first.commits, len(lake.api.asked)) == (6, 6, 12)
+    lake.assert_exactly_once()
+
+
+def test_a_field_that_became_wider_is_widened_in_the_table(lake: SurveyLake) -> None:
+    lake.schema = {"fields": [{"name": "id", "type": "int32"}, FIELDS[1]]}
+    lake.arrive("a", "01-05")
+    lake.ran("02-21")
+    lake.schema = {"fields": FIELDS}
+    lake.arrive("b", "02-20")
+    report = lake.run("03-21").sources[0]
+    told = str(report.error) + str(report.failed_units)
+    assert "`tidegate table widen` with --column id --type int64" in told
+    assert widen_table(lake.config, "responses", column="id", to="int64").applied
+    lake.ran("03-22")
     lake.assert_exactly_once()

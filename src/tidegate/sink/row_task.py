@@ -103,7 +103,8 @@ def row_task(
     rows = as_required(plain_schema(columns), table)
     keys = Partitioning(by, rows)
     if work is None:
-        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns)
+        made_by = "the declared schema" if pipeline.schema.fields else "the source"
+        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
     else:
         files = with_keys(rows, keys.keys)
     missing = [name for name in source.watermark_columns if name not in rows.names]
