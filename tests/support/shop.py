@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,11 @@ from tidegate.observe.events import Event, Notice
 from tidegate.specs import Location
 from tidegate.state.reading import query
 from tidegate.storage.opening import absolute
+
+
+def from_parquet(session: Any, request: Any) -> Any:
+    """A source that is a function: the rows of a folder that the environment names."""
+    return session.read.parquet(os.environ["TIDEGATE_TEST_ROWS"])
 
 
 @dataclass
