@@ -260,7 +260,8 @@ class ColumnSource:
 
     Without ``watermark_columns`` everything is read each time. ``filter_expression`` is a condition in the language of
     the source. ``source_timezone`` is where times without a zone belong. ``safety_lag`` keeps times younger than that
-    out, for sources whose transactions commit late.
+    out, for sources whose transactions commit late. ``future_tolerance``: rows whose time lies further ahead than that
+    wait until it has come, so that no such value becomes the watermark; None takes every time as it is.
     """
 
     name: str
@@ -270,6 +271,7 @@ class ColumnSource:
     filter_expression: str | None = None
     look_back: LookBack = field(default_factory=LookBack)
     safety_lag: timedelta | None = None
+    future_tolerance: timedelta | None = timedelta(days=1)
     null_watermark: NullWatermark = NullWatermark.EXCLUDE
     source_timezone: str = "UTC"
     poll_interval_secs: int = 60

@@ -127,10 +127,10 @@ def test_what_a_failed_chunk_left_is_removed(lake: ColumnLake) -> None:
 
 def test_empty_chunks_are_finished_too(lake: ColumnLake) -> None:
     lane = Broken(40)
-    report = lake.replay(20, 60, 10, lane=lane)
+    report = lake.replay(20, 60, 10, lane=lane, allow_overlap=True)
     assert [each.fate for each in report.chunks] == ["done", "done", "failed", "done"]
     again = Broken()
-    assert lake.replay(20, 60, 10, lane=again).ok
+    assert lake.replay(20, 60, 10, lane=again, allow_overlap=True).ok
     assert again.reads == [40]
     lake.assert_exactly_once()
 
@@ -301,7 +301,7 @@ def test_a_plan_does_not_ask_the_source(tmp_path: Path) -> None:
 def test_a_replay_goes_on_with_a_save_that_was_not_asked_for_before(tmp_path: Path) -> None:
     lake = ColumnLake(tmp_path)
     lake.arrive(*({"id": number} for number in range(30)))
-    lake.replay(0, 30, 10, lane=Broken(20))
+    lake.replay(0, 30, 10, lane=Broken(20), allow_overlap=True)
     again = Broken(20)
     report = lake.replay(0, 30, 10, save=True, lane=again)
     assert (again.reads, report.saved) == ([20], "id=20")
@@ -309,11 +309,43 @@ def test_a_replay_goes_on_with_a_save_that_was_not_asked_for_before(tmp_path: Pa
     lake.assert_exactly_once()
 
 
-def test_rows_that_the_next_run_would_append_again_are_told(lake: ColumnLake) -> None:
+def test_rows_that_the_next_run_would_append_again_are_refused_until_somebody_says_so(lake: ColumnLake) -> None:
     lake.arrive({"id": 30})
-    report = lake.replay(20, 40)
+    with pytest.raises(WatermarkError, match="the next run would append those rows again") as caught:
+        lake.replay(20, 40)
+    assert "--save-watermark" in caught.value.remedy
+    assert "--allow-overlap" in caught.value.remedy
+    lake.assert_exactly_once(range(30))
+    assert lake.replay(20, 29).ok
+    report = lake.replay(20, 40, allow_overlap=True)
     assert any("the next run appends those rows again" in note for note in report.notes)
     assert "appends those rows again" in notices(lake)
+
+
+def test_the_first_fill_is_refused_where_the_first_run_would_append_it_again(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive({"id": 1}, {"id": 2})
+    with pytest.raises(WatermarkError, match="nothing was read before"):
+        lake.replay(0, 2)
+    assert lake.replay(0, 2, into="lake/copy").ok
+    assert lake.replay(0, 2, save=True).ok
+    lake.run()
+    lake.assert_exactly_once()
+
+
+def test_a_chunk_by_another_column_with_rows_above_the_watermark_is_refused(tmp_path: Path) -> None:
+    schema = SCHEMA.append(pa.field("size", pa.int64()))
+    lake = ColumnLake(tmp_path, schema=schema)
+    lake.arrive({"id": 1, "size": 5}, {"id": 2, "size": 15})
+    assert lake.run().ok
+    lake.arrive({"id": 3, "size": 5})
+    report = lake.replay(0, 20, 10, column="size")
+    assert [each.fate for each in report.chunks] == ["failed", "done"]
+    assert "id=3 lies above the watermark" in str(report.chunks[0].error)
+    lake.assert_exactly_once([1, 2])
+    lake.run()
+    assert lake.replay(0, 20, 10, column="size").ok
+    lake.assert_exactly_once()
 
 
 def test_a_range_of_another_column_is_told_and_cannot_be_saved(lake: ColumnLake) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.unit_lake import SurveyLake, day, survey_lake
-from tidegate import status
+from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
+from tidegate import status, widen_table
 from tidegate.observe import events
 from tidegate.runs.presence import Note
 from tidegate.runs.running import Running
@@ -200,3 +200,17 @@ def test_status_shows_that_a_run_is_at_work_or_died(lake: SurveyLake) -> None:
     assert "gave no sign of life" in told
     assert lake.ran("02-22").state != "Skipped"
     assert not note.exists()
+
+
+def test_a_field_that_became_wider_is_widened_in_the_table(lake: SurveyLake) -> None:
+    lake.schema = {"fields": [{"name": "id", "type": "int32"}, FIELDS[1]]}
+    lake.arrive("a", "01-05")
+    lake.ran("02-21")
+    lake.schema = {"fields": FIELDS}
+    lake.arrive("b", "02-20")
+    report = lake.run("03-21").sources[0]
+    told = str(report.error) + str(report.failed_units)
+    assert "`tidegate table widen` with --column id --type int64" in told
+    assert widen_table(lake.config, "responses", column="id", to="int64").applied
+    lake.ran("03-22")
+    lake.assert_exactly_once()

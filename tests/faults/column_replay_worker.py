@@ -9,7 +9,9 @@ from support.column_lake import ColumnLake
 
 if __name__ == "__main__":
     workers = 2 if "parallel" in sys.argv else 1
-    report = ColumnLake(Path(sys.argv[1])).replay(0, 40, 10, save="save" in sys.argv, max_workers=workers)
+    report = ColumnLake(Path(sys.argv[1])).replay(
+        0, 40, 10, save="save" in sys.argv, max_workers=workers, allow_overlap=True
+    )
     for chunk in report.chunks:
         if chunk.error:
             print(chunk.error, file=sys.stderr)

@@ -78,6 +78,9 @@ class InProcessColumnLane(InProcessLane):
         assert isinstance(source.read, TableRead)
         return TableReader(_path(source.read.location) / "rows.parquet", source.watermark_columns, source)
 
+    def count(self, frame: pa.Table) -> int:
+        return frame.num_rows
+
     def columns(self, frame: pa.Table) -> pa.Schema:
         return frame.schema
 

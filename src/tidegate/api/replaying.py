@@ -32,6 +32,7 @@ def replay_range(
     chunk_column: str | None = None,
     save_watermark: bool = False,
     skip_gap: bool = False,
+    allow_overlap: bool = False,
     into: str | None = None,
     max_workers: int = 1,
     fresh: bool = False,
@@ -43,7 +44,8 @@ def replay_range(
 
     Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one
     commit; an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case.
-    With ``save_watermark`` production goes on at the end of the contiguous finished chunks.
+    With ``save_watermark`` production goes on at the end of the contiguous finished chunks. An append whose rows the
+    next run would append again is refused unless ``allow_overlap`` says that no run follows.
     """
     from tidegate.runs.column_replay import ColumnReplay
     from tidegate.runs.stopping import stops_on_signals
@@ -67,6 +69,7 @@ def replay_range(
             wanted,
             into=None if table.uri == own.uri else table,
             skip_gap=skip_gap,
+            allow_overlap=allow_overlap,
             fresh=fresh,
             max_workers=max_workers,
             emit=emit,

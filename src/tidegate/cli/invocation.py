@@ -207,6 +207,7 @@ class Api(Protocol):
         chunk_column: str | None,
         save_watermark: bool,
         skip_gap: bool,
+        allow_overlap: bool,
         into: str | None,
         max_workers: int,
         fresh: bool,

@@ -233,6 +233,7 @@ def _followed(source: ColumnSource) -> dict[str, Any]:
     return data | {
         "watermark_mode": source.mode.value,
         "safety_lag": duration(source.safety_lag),
+        "future_tolerance": duration(source.future_tolerance),
         "null_watermark": source.null_watermark.value,
         "backward": _backward(source.look_back),
         "timezone": source.look_back.timezone,

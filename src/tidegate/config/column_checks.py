@@ -54,6 +54,7 @@ def column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[
     for name, source in followed.items():
         yield from _source_problems(root, (*where, "sources", name), source, declared)
         yield from _look_back_problems(root, (*where, "sources", name), source, declared)
+        yield from _lag_problems(root, (*where, "sources", name), source, declared)
     yield from pipeline_problems(root, where, pipeline)
     yield from load_problems(root, where, pipeline, followed)
 
@@ -122,6 +123,18 @@ def _look_back_problems(root: Block, where: Path, source: Block, declared: Mappi
             use = use if _is_number_or_time(kind) else "another column; look-back is for numbers and times"
             text = f"a look-back by {', '.join(found.keys)} does not fit {column!r}, which is of type {kind}; use {use}"
             yield problem(root, found.place, text)
+
+
+def _lag_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """A safety lag where no watermark column holds times, where the types are declared."""
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
+    kinds = {column: declared.get(column, "") for column in leading}
+    given = str(source.text("safety_lag") or "none").strip().lower() != "none"
+    if given and kinds and all(kinds.values()) and not any(kind in _TIMES for kind in kinds.values()):
+        found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
+        text = f"has no effect on {found}; follow a timestamp or a date, or use backward: {{value: …}} with a merge"
+        yield problem(root, (*where, "safety_lag"), text)
 
 
 def _is_number_or_time(kind: str) -> bool:

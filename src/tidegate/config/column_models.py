@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from pydantic import Field
@@ -80,6 +81,10 @@ class ColumnSourceModel(LookBackModel):
         default=None, description="A condition in the language of the source; other rows are not read."
     )
     safety_lag: c.Lag = Field(default=None, description="Times younger than this are left for a later run: PT5M.")
+    future_tolerance: c.Lag = Field(
+        default=timedelta(days=1),
+        description="Times further ahead than this wait until they have come; none: every time is taken as it is.",
+    )
     null_watermark: c.Nulls = Field(
         default=NullWatermark.EXCLUDE,
         description="Rows with null in every watermark column: left out and counted, read, or an error.",

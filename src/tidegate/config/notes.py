@@ -32,6 +32,7 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
             "watermark_mode",
             "filter_expression",
             "safety_lag",
+            "future_tolerance",
             "null_watermark",
             "source_timezone",
             "timezone",
@@ -65,7 +66,7 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
 WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
 """Keys of a source that mean something only with ``use_watermark: true``."""
 
-NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "null_watermark", "backward")
+NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
 """Keys of a source that mean something only with ``watermark_columns``."""
 
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
@@ -104,6 +105,8 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 _take_source(root, at, block, notes)
             if pipeline.block("sink").text("load_type") in WHOLE and (place := backward(root, at, block)).keys:
                 notes.notices.append(f"{path_of(root, place.place)}: look-back means nothing where everything is read")
+            if pipeline.block("sink").text("load_type") in WHOLE and block.get("safety_lag") is not None:
+                notes.notices.append(f"{path_of(root, (*at, 'safety_lag'))} means nothing where everything is read")
         kinds = [is_prefix_of_files(block) for each, block in pipeline.blocks("sources") if each not in unknown]
         if kinds and all(kinds):
             _refuse(root, (*where, "sink"), NOT_FOR_FILES["sink"], notes, "not for file sources")

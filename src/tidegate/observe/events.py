@@ -347,13 +347,14 @@ class ReadFixed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RowsLeftOut(Event):
-    """Rows of a column source that are not taken."""
+    """Rows of a column source that are not taken; ``detail`` says what becomes of them, where that is to be said."""
 
     name: ClassVar[str] = "rows_left_out"
     level: ClassVar[str] = "warning"
     reason: str
     count: int
     columns: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

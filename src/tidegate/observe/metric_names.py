@@ -17,7 +17,7 @@ FILE_STATUSES = ("finished", "refused", "changed", "dead")
 STATES = ("Initial", "Active", "Idle", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
 BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
-LEFT_OUT = ("null_watermark", "outside_range")
+LEFT_OUT = ("null_watermark", "future", "outside_range")
 CARE_OPERATIONS = ("optimize", "vacuum")
 
 

@@ -59,7 +59,8 @@ def _reading_words(event: Event) -> str:
         case events.ReadFixed():
             return f"reading {event.asked} ({event.load_type})"
         case events.RowsLeftOut():
-            return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns})"
+            detail = f": {event.detail}" if event.detail else ""
+            return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns}){detail}"
         case events.ChunkFinished():
             came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
             return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"

@@ -20,7 +20,8 @@ class ColumnPlan:
     ``stored`` is the watermark of the source's columns, ``effective`` where the read begins after look-back. ``reads``
     has no caps yet except those of ``safety_lag``, which are also in ``lag_caps``. ``full``: everything is read.
     ``window``: rows of the table that lie in the range are replaced. ``lag_until`` is the moment that safety_lag
-    allows, for columns whose kind is not known before the source was asked.
+    allows, for columns whose kind is not known before the source was asked; ``horizon`` is the one up to which times
+    are taken for what they are (``future_tolerance``), None where nothing limits them or ``lag_until`` does.
     """
 
     pipeline: str
@@ -37,6 +38,7 @@ class ColumnPlan:
     notes: tuple[str, ...] = ()
     lag_until: datetime | None = None
     source_timezone: str = "UTC"
+    horizon: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

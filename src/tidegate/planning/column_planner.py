@@ -14,15 +14,21 @@ from tidegate.column_specs import ColumnSource, JdbcRead, Load, LoadType, NullWa
 from tidegate.errors import WatermarkError
 from tidegate.planning.column_plan import ColumnPlan as ColumnPlan
 from tidegate.planning.column_plan import Fixed as Fixed
+from tidegate.planning.future import AHEAD_REMEDY, check_text, horizon_of, stored_ahead
 from tidegate.planning.replay_handover import chunk_columns
 from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import are_comparable, described, is_above, is_finite
+from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
 from tidegate.watermarks.dialects import untested
 from tidegate.watermarks.look_back import lowered, moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.serializer import is_watermark_empty
 from tidegate.watermarks.windows import SourceRuntime
+
+LAG_REMEDY = (
+    "follow a column of dates or times; or read numbers again from some way below: `backward: {value: …}`, with a load "
+    "that merges; or leave safety_lag out"
+)
 
 
 def plan_columns(
@@ -53,6 +59,8 @@ def plan_columns(
     notes = (*first_notes(source.read, position), *planning.notes())
     if planning.is_full:
         return replace(plan, full=True, notes=notes)
+    planning.check_lag()
+    planning.check_stored()
     caps = planning.lag_caps()
     return replace(
         plan,
@@ -60,6 +68,7 @@ def plan_columns(
         reads=planning.reads().capped({each: Bound(value, inclusive=True) for each, value in caps.items()}),
         lag_caps=caps,
         lag_until=planning.lag_until,
+        horizon=planning.horizon if planning.lag_until is None else None,
         window=planning.is_window,
         notes=notes,
     )
@@ -82,7 +91,10 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
     before = before.only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
-    for each in columns[:1] if is_cursor else columns:
+    leading = columns[:1] if is_cursor else columns
+    if plan.lag_until is not None:
+        check_lag(f"{plan.pipeline}/{plan.source}", {each: reached[each] for each in leading})
+    for each in leading:
         reached[each] = _within_lag(plan, reached[each])
     try:
         after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
@@ -99,6 +111,14 @@ def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed
         replace(rows, extra=None) if plan.window else None,
         nothing=is_empty and not plan.window and plan.reads.nulls is not NullWatermark.INCLUDE,
     )
+
+
+def check_lag(name: str, values: Watermark) -> None:
+    """``WatermarkError`` where each of these columns has a value that is no point in time: nothing tells its age."""
+    if not values or any(value is None or kind_of(value) in TEMPORAL for value in values.values()):
+        return
+    found = ", ".join(f"{column}, such as {described(value)}" for column, value in values.items() if value is not None)
+    raise WatermarkError(f"{name}: safety_lag has no effect on {found}", LAG_REMEDY)
 
 
 class _Planning:
@@ -118,6 +138,7 @@ class _Planning:
         self.is_full = not self._columns or load.type.reads_everything
         self._is_first = is_watermark_empty(self.stored)
         self.lag_until = None if source.safety_lag is None else now.astimezone(UTC) - source.safety_lag
+        self.horizon = horizon_of(source, now)
 
     @property
     def is_window(self) -> bool:
@@ -166,13 +187,27 @@ class _Planning:
         bounds = {each.column: each.lower for each in self._cursor_ranges()}
         return {each: bound.value for each, bound in bounds.items() if bound is not None}
 
+    @property
+    def _leading(self) -> tuple[str, ...]:
+        """The columns that tell how young a row is: in a cursor the first."""
+        return self._columns[:1] if self._is_cursor else self._columns
+
+    def check_lag(self) -> None:
+        """Refuse a safety lag where what is stored says that no column holds times."""
+        if self.lag_until is not None:
+            check_lag(self._name, {each: self.stored.get(each) for each in self._leading})
+
+    def check_stored(self) -> None:
+        """Refuse a watermark that lies ahead: what comes until then would be passed over, run by run."""
+        for told in stored_ahead(self._source, self.stored, self._now):
+            raise WatermarkError(f"{self._name}: {told}", AHEAD_REMEDY)
+
     def lag_caps(self) -> dict[str, Value]:
         """The latest value that is read, for columns known to hold times; never below what was read already."""
         if self.lag_until is None:
             return {}
-        known = self._columns[:1] if self._is_cursor else self._columns
         caps = {}
-        for column in known:
+        for column in self._leading:
             value = self.stored.get(column)
             cap = None if value is None else moment_like(value, self.lag_until, self._source.source_timezone)
             if value is not None and cap is not None:
@@ -185,6 +220,8 @@ class _Planning:
         if self.is_full:
             if self._columns:
                 yield f"{self._load.type} reads everything each time; the watermark is kept for show"
+            if self.lag_until is not None:
+                yield "safety_lag means nothing where everything is read"
             return
         if look_back.closing_day and (look_back.days or look_back.hours):
             yield "days and hours of the look-back have no effect beside closing_day"
@@ -195,7 +232,18 @@ class _Planning:
         if gone:
             yield f"the watermark of {', '.join(gone)} is forgotten with the next rows: not among watermark_columns"
         if self.lag_until is not None:
-            yield f"rows later than {self.lag_until.isoformat()} wait for a later run (safety_lag)"
+            yield self._lag_note(self.lag_until)
+
+    def _lag_note(self, until: datetime) -> str:
+        """What the safety lag does, as far as it is known which columns hold times."""
+        held = [each for each in self._leading if each in self.lag_caps()]
+        if held:
+            return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"
+        named = " or ".join(self._leading)
+        return (
+            f"rows later than {until.isoformat()} wait for a later run (safety_lag), if {named} holds dates or times; "
+            "the run stops where it does not"
+        )
 
     def _cursor_ranges(self) -> tuple[ColumnRange, ...]:
         """The stored cursor; with look-back its first column alone."""
@@ -271,6 +319,8 @@ def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None
             f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",
             "leave such rows out with filter_expression",
         )
+    if isinstance(value, str):
+        check_text(plan, column, value)
     if isinstance(value, str) and not plan.full and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: watermark column {column!r} holds numbers as text, such as {value!r},"

@@ -91,12 +91,20 @@ def doubled_by_production(
 ) -> tuple[str, ...]:
     """The columns by which the next run would append rows of the replay again, if that does not save its end.
 
-    Only where there is a production watermark: into a table without one, nothing else appends.
+    Where nothing was read before, the next run reads everything.
     """
-    if state is None or replay.save_watermark or load.type is not LoadType.APPEND:
+    if replay.save_watermark or load.type is not LoadType.APPEND:
         return ()
+    if state is None:
+        return source.watermark_columns
     used = [each for each in source.watermark_columns if each in chunk_columns(source, replay.chunk_column)]
-    return tuple(each for each in used if _is_passed(state.values.get(each), replay.end))
+    return tuple(each for each in used if _is_above_next(replay.end, state.values.get(each)))
+
+
+def _is_above_next(end: Value, stored: Value | None) -> bool:
+    """Whether a value can lie above ``stored`` and below ``end``; none does between neighbouring whole numbers."""
+    is_next = isinstance(end, int) and isinstance(stored, int) and end == stored + 1
+    return not is_next and _is_passed(stored, end)
 
 
 def handed_over(

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
+from tidegate.planning.future import AHEAD_REMEDY, stored_ahead
 from tidegate.reports import Check
 from tidegate.runs.column_looking import kind_of, watermark_text
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.examining import guarded, writable
+from tidegate.runs.place import utc_now
 from tidegate.sources.addresses import address_of
 from tidegate.spark.jars import fetched
 from tidegate.spark.packages import driver_of, packages_of
@@ -124,6 +126,10 @@ def _destination(place: ColumnPlace) -> list[Check]:
         yield Check(name, "ok", f"{uri} {at}; this source is at position {opened.version} ({stored or 'no watermark'})")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
+        if not place.pipeline.sink.load.type.reads_everything:
+            state = place.state_of(opened)
+            for told in stored_ahead(place.source, {} if state is None else state.values, utc_now()):
+                yield Check(name, "fail", told, AHEAD_REMEDY)
         yield from writable(name, uri)
 
     return [*guarded(name, look), *_provider(place)]

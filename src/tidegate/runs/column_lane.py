@@ -28,6 +28,9 @@ class ColumnLane(Protocol):
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads ``source``."""
 
+    def count(self, frame: Any) -> int:
+        """How many rows a frame has that a reader gave."""
+
     def columns(self, frame: Any) -> pa.Schema:
         """The columns of a frame that a reader gave."""
 

@@ -8,6 +8,7 @@ from tidegate.column_reports import ColumnSourcePlan
 from tidegate.column_specs import HttpRead, JdbcRead, TableRead, Value, Watermark
 from tidegate.errors import TidegateError
 from tidegate.planning.column_planner import plan_columns
+from tidegate.planning.future import AHEAD_REMEDY, stored_ahead
 from tidegate.reports import SourceStatus, WatermarkView
 from tidegate.runs.column_place import ColumnPlace, decoded
 from tidegate.sources.explaining import explained
@@ -130,10 +131,17 @@ def _status(
         backlog_complete=False,
         in_progress=0,
         shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
-        notes=() if error else (NO_LOOK,),
+        notes=() if error else (NO_LOOK, *ahead_notes(place, state, now)),
         error=error,
         tracking="columns",
     )
+
+
+def ahead_notes(place: ColumnPlace, state: ColumnState | None, now: datetime) -> tuple[str, ...]:
+    """What is to be said of a watermark that lies ahead: no run goes on from there."""
+    if state is None or place.pipeline.sink.load.type.reads_everything:
+        return ()
+    return tuple(f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(place.source, state.values, now))
 
 
 def column_watermark(place: ColumnPlace) -> WatermarkView:

@@ -12,6 +12,7 @@ from datetime import datetime
 from tidegate.column_specs import Value, Watermark
 from tidegate.corrections import FileSet, WatermarkMove
 from tidegate.errors import TidegateError, WatermarkError
+from tidegate.planning.future import stored_ahead
 from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.state.files import Change
@@ -86,7 +87,7 @@ def _moved(
         after=watermark_text(after),
         read_again=FileSet(),
         never_read=FileSet(),
-        notes=(*opened.warnings, *_remarks(place, before, after, same=same)),
+        notes=(*opened.warnings, *_remarks(place, before, after, same=same), *_ahead(place, after)),
         version=opened.version,
         table_version=opened.table_version,
         tracking="columns",
@@ -97,6 +98,13 @@ def _moved(
     change = Change(state=state, embedded=state, debts=place.debts(before, after), action=action)
     done = place.positions.commit(opened, change)
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def _ahead(place: ColumnPlace, after: ColumnState) -> Iterator[str]:
+    """A watermark that lies ahead stops every run."""
+    if after.updated is not None and not place.pipeline.sink.load.type.reads_everything:
+        for told in stored_ahead(place.source, after.values, after.updated):
+            yield f"{told}; runs stop until then"
 
 
 def _remarks(place: ColumnPlace, before: ColumnState | None, after: ColumnState, *, same: bool) -> Iterator[str]:

@@ -18,6 +18,7 @@ from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.planning.column_plan import ColumnPlan, Fixed
 from tidegate.planning.column_planner import fixed, plan_columns
+from tidegate.planning.future import ahead, up_to, waiting
 from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock, utc_now
@@ -31,7 +32,7 @@ from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.row_filter import Bound, RowFilter
 
 if TYPE_CHECKING:
-    from tidegate.sink.row_task import RowsWritten
+    from tidegate.sink.row_task import RowsWritten, RowTask
 
 TRIES_AGAINST_OTHERS = 5
 
@@ -110,13 +111,34 @@ class ColumnPass:
         With a safety lag every source is asked first: what is younger must not be among the rows.
         """
         if reader.fixed_first or self._place.source.safety_lag is not None:
-            seen = reader.greatest(plan.reads)
+            plan, seen = self._seen(plan, reader)
             self._look_at_nulls(seen)
             bounds = fixed(plan, self.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(opened)
             return self._written(opened, plan, self._asked(reader, bounds.rows), bounds)
         return self._written(opened, plan, self._asked(reader, _uncapped(plan, reader)), None)
+
+    def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, Seen]:
+        """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
+        seen = reader.greatest(plan.reads)
+        caps = ahead(plan, seen.values)
+        if not caps:
+            return plan, seen
+        self._tell_later(plan, self._lane.count(reader.read(waiting(plan, caps))), tuple(caps))
+        due = up_to(plan, caps)
+        return due, reader.greatest(due.reads)
+
+    def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
+        """Rows that wait because their time lies ahead are counted and told, run by run."""
+        if not later or plan.horizon is None:
+            return
+        self._left_out("future", later)
+        detail = f"later than {plan.horizon.isoformat()}; they are read when that time has come (future_tolerance)"
+        self._emit(events.RowsLeftOut(*self._names, "future", later, ", ".join(columns), detail))
+
+    def _left_out(self, reason: str, rows: int) -> None:
+        self.totals.skipped = tuple({**dict(self.totals.skipped), reason: rows}.items())
 
     def _asked(self, reader: Reader, rows: RowFilter) -> Any:
         place = self._place
@@ -136,7 +158,7 @@ class ColumnPass:
                 "give them a value, or set null_watermark: exclude | include",
             )
         if source.null_watermark is NullWatermark.EXCLUDE:
-            self.totals.skipped = (("null_watermark", seen.nulls),)
+            self._left_out("null_watermark", seen.nulls)
             self._emit(events.RowsLeftOut(*self._names, "null_watermark", seen.nulls, columns))
 
     def _nothing_new(self, opened: Opened) -> Opened:
@@ -168,7 +190,7 @@ class ColumnPass:
 
         place = self._place
         task = row_task(place.pipeline, place.source, self._lane.columns(frame), opened.schema())
-        written = self._read(frame, replace(task, drop_nulls=self._drops_nulls(bounds)))
+        written = self._read(frame, self._limited(task, plan, bounds))
         bounds = bounds or self._told_by(plan, written)
         if not written.rows:
             return self._nothing_new(opened)
@@ -188,7 +210,7 @@ class ColumnPass:
         from tidegate.sink.batches import Batch
 
         place = self._place
-        task, written = self._gathered(frame, bounds, area.location)
+        task, written = self._gathered(frame, plan, bounds, area.location)
         bounds = bounds or self._told_by(plan, written)
         if not written.rows and bounds.window is None and not plan.full:
             remove_work(place.table_store, area.directory)
@@ -214,14 +236,18 @@ class ColumnPass:
         looks = plan.chunk is not None or self._place.pipeline.sink.load.deduplicate
         return bounds.window or (bounds.rows if looks else None)
 
-    def _gathered(self, frame: Any, bounds: Fixed | None, work: Location) -> tuple[Any, RowsWritten]:
+    def _gathered(self, frame: Any, plan: ColumnPlan, bounds: Fixed | None, work: Location) -> tuple[Any, RowsWritten]:
         """The rows in a work area: read once, the same however often a statement looks at them."""
         from tidegate.sink.row_task import row_task
 
         place = self._place
         task = row_task(place.pipeline, place.source, self._lane.columns(frame), work=work)
-        task = replace(task, drop_nulls=self._drops_nulls(bounds))
+        task = self._limited(task, plan, bounds)
         return task, self._read(frame, task)
+
+    def _limited(self, task: RowTask, plan: ColumnPlan, bounds: Fixed | None) -> RowTask:
+        """The task without the rows that a read could not leave out, whose end is not fixed yet."""
+        return replace(task, drop_nulls=self._drops_nulls(bounds), until=plan.horizon if bounds is None else None)
 
     def _drops_nulls(self, bounds: Fixed | None) -> bool:
         """Whether rows without a watermark are still among those that are read, and are not wanted."""
@@ -238,6 +264,7 @@ class ColumnPass:
     def _told_by(self, plan: ColumnPlan, written: RowsWritten) -> Fixed:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
+        self._tell_later(plan, written.later, self._place.source.watermark_columns)
         return fixed(plan, self.state, written.greatest)
 
     def _commit(self, opened: Opened, change: Change, bounds: Fixed) -> Opened:

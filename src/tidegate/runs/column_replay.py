@@ -95,6 +95,7 @@ class ColumnReplay:
         *,
         into: Location | None = None,
         skip_gap: bool = False,
+        allow_overlap: bool = False,
         fresh: bool = False,
         max_workers: int = 1,
         emit: events.Emit = events.ignore,
@@ -113,6 +114,7 @@ class ColumnReplay:
         self._pipeline = place.pipeline if into is None else _into(place.pipeline, into)
         self._elsewhere = into is not None
         self._skip_gap = skip_gap
+        self._allow_overlap = allow_overlap
         self._fates: dict[int, ChunkReport] = {}
         self._waiting: deque[int] = deque()
         self._outdated: Counter[int] = Counter()
@@ -124,7 +126,7 @@ class ColumnReplay:
         """
         started = time.monotonic()
         production = self._place.state_of(self._place.open(read_only=True))
-        checks = ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap)
+        checks = self._checks(production)
         predicate = explained(self._place.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
@@ -152,6 +154,9 @@ class ColumnReplay:
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
         return replace(self._report(about, record), applied=True, seconds=time.monotonic() - started)
+
+    def _checks(self, production: ColumnState | None) -> ReplayChecks:
+        return ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
 
     def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
         """Read chunks, as many at once as there are workers, and commit them one after the other."""
@@ -213,8 +218,15 @@ class ColumnReplay:
             task = row_task(self._pipeline, source, self._lane.columns(frame), work=area.location)
             written = self._lane.write_rows(frame, task)
             self._check_kind(bounds.rows, reader, written)
+            self._check_overlap(written)
             failpoint("runs.read")
         return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area, since)
+
+    def _check_overlap(self, written: RowsWritten) -> None:
+        """A chunk by another column than the watermark's must hold no row that production has not read yet."""
+        if self._config.chunk_column is not None and not self._elsewhere:
+            production = self._place.state_of(self._place.positions.open(read_only=True))
+            self._checks(production).check_chunk(written.greatest)
 
     def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
         """A bound that is saved must be one that the column's values can be compared with: no date among times.

@@ -59,19 +59,21 @@ class ParquetPass(ColumnPass):
     def _ready(self, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea) -> _Ready:
         pipeline = self._place.pipeline
         if pipeline.transform is None and pipeline.sink.load.type is not LoadType.MERGE_OVERWRITE:
-            written = self._put(frame, area, bounds)
+            written = self._put(frame, area, plan, bounds)
             return _Ready(written, bounds or self._told_by(plan, written), written.rows, written.rows)
         return self._computed(plan, frame, bounds, area)
 
-    def _put(self, frame: Any, area: WorkArea, bounds: Fixed | None, *, is_read: bool = True) -> RowsWritten:
+    def _put(
+        self, frame: Any, area: WorkArea, plan: ColumnPlan, bounds: Fixed | None, *, is_read: bool = True
+    ) -> RowsWritten:
         """The rows as finished files, in folders by their partition."""
         from tidegate.sink.row_task import row_task
 
         place = self._place
         source = place.source if is_read else replace(place.source, watermark_columns=())
         task = row_task(place.pipeline, source, self._lane.columns(frame))
-        task = replace(task, place=area.location, drop_nulls=is_read and self._drops_nulls(bounds))
-        return self._read(frame, task) if is_read else self._lane.write_rows(frame, task)
+        task = replace(task, place=area.location)
+        return self._read(frame, self._limited(task, plan, bounds)) if is_read else self._lane.write_rows(frame, task)
 
     def _computed(self, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea) -> _Ready:
         """Rows that Spark makes of the batch, and where rows are replaced, of the files that are there."""
@@ -83,7 +85,7 @@ class ParquetPass(ColumnPass):
         try:
             pipeline = _undivided(place.pipeline)
             task = row_task(pipeline, place.source, self._lane.columns(frame), work=raw.location)
-            read = self._read(frame, replace(task, drop_nulls=self._drops_nulls(bounds)))
+            read = self._read(frame, self._limited(task, plan, bounds))
             bounds = bounds or self._told_by(plan, read)
             if not read.rows and bounds.window is None and not plan.full:
                 return _Ready(read, bounds, 0, 0)
@@ -91,7 +93,7 @@ class ParquetPass(ColumnPass):
             removed = destination.data_files() if replaces else ()
             batch = replace(Batch.of(pipeline, place.source, task, read), pipeline=place.pipeline)
             made = self._lane.folder_rows(batch, bounds.window, removed)
-            written = self._put(made, area, bounds, is_read=False)
+            written = self._put(made, area, plan, bounds, is_read=False)
             return _Ready(written, bounds, read.rows, read.rows if replaces else written.rows, removed)
         finally:
             with suppress(StorageError):

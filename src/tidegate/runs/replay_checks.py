@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tidegate.column_specs import LoadType
+from tidegate.column_specs import LoadType, Watermark
 from tidegate.errors import ConfigError, TableError, WatermarkError
 from tidegate.planning.column_plan import ColumnPlan
 from tidegate.planning.column_planner import plan_columns
@@ -27,6 +27,8 @@ from tidegate.state.references import sources_of
 from tidegate.state.store import PositionStore
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import is_above
+from tidegate.watermarks.look_back import as_moment
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 
@@ -39,6 +41,7 @@ class ReplayChecks:
     state: ColumnState | None
     elsewhere: bool = False
     skip_gap: bool = False
+    allow_overlap: bool = False
 
     @property
     def _name(self) -> str:
@@ -108,8 +111,9 @@ class ReplayChecks:
             )
 
     def check(self, now: datetime) -> None:
-        """Refuse to save an end after which production would leave rows out or read them twice."""
+        """Refuse an end after which production would leave rows out or read them twice."""
         if not self.config.save_watermark:
+            self._check_overlap()
             return
         if self.elsewhere:
             raise ConfigError(
@@ -119,6 +123,48 @@ class ReplayChecks:
         self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
         if self.place.pipeline.sink.load.type is LoadType.APPEND:
             self._check_edges()
+
+    @property
+    def _doubled(self) -> tuple[str, ...]:
+        """The columns by which the next run would append rows of the range again."""
+        if self.elsewhere:
+            return ()
+        source, load = self.place.source, self.place.pipeline.sink.load
+        return doubled_by_production(source, load, self.state, self.config)
+
+    def _check_overlap(self) -> None:
+        """Refuse to append what the next run would append again."""
+        if not self._doubled or self.allow_overlap:
+            return
+        named = ", ".join(self._doubled)
+        where = (
+            "above the watermark of " + named
+            if self.state is not None
+            else "in a table of which nothing was read before"
+        )
+        raise WatermarkError(
+            f"{self._name}: the range ends at {text_of(self.config.end)}, {where}: the next run would append those"
+            " rows again",
+            "save the end (--save-watermark), or end at the watermark; or, if no run follows, use --allow-overlap",
+        )
+
+    def check_chunk(self, greatest: Watermark) -> None:
+        """Refuse a chunk by another column that holds rows which the next run appends; they were never read."""
+        source, load = self.place.source, self.place.pipeline.sink.load
+        if self.allow_overlap or self.elsewhere or load.type is not LoadType.APPEND or self.state is None:
+            return
+        if set(self._columns) & set(source.watermark_columns):
+            return
+        for column in source.watermark_columns:
+            value, stored = greatest.get(column), self.state.values.get(column)
+            if value is not None and (
+                stored is None or is_above(value, as_moment(stored, value, source.source_timezone))
+            ):
+                raise WatermarkError(
+                    f"{self._name}: {column}={text_of(value)} lies above the watermark: the next run would append that "
+                    "row again",
+                    "run the pipeline first, then the same replay; or, if no run follows, use --allow-overlap",
+                )
 
     def check_alone(self, record: PositionStore) -> None:
         """Refuse to replace a range of a table that others write, too: their rows in it would go.
@@ -173,18 +219,17 @@ class ReplayChecks:
     def warnings(self) -> Iterator[str]:
         """What would go wrong later, and is the user's to decide."""
         pipeline, source = self.place.pipeline, self.place.source
-        if self.elsewhere or self.state is None or pipeline.sink.load.type is not LoadType.APPEND:
+        if self.elsewhere or pipeline.sink.load.type is not LoadType.APPEND:
             return
-        doubled = doubled_by_production(source, pipeline.sink.load, self.state, self.config)
-        if doubled:
+        if self._doubled:
             yield (
-                f"the range ends above the watermark of {', '.join(doubled)}: the next run appends those rows again; "
-                "end at the watermark, or save it"
+                f"the range ends above the watermark of {', '.join(self._doubled)}: the next run appends those rows "
+                "again; end at the watermark, or save it"
             )
         elif self.config.chunk_column is not None and self._columns != source.watermark_columns:
             yield (
-                f"the range is one of {self.config.chunk_column}: rows in it that are new by the watermark are "
-                "appended again by the next run; run the pipeline first"
+                f"the range is one of {self.config.chunk_column}: a chunk with rows that are new by the watermark,"
+                " which the next run would append again, fails; run the pipeline first"
             )
 
     def notes(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -22,15 +23,29 @@ from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
 from tidegate.schema.widening import widened
 from tidegate.schema_reports import SchemaChange, TableRewrite
-from tidegate.specs import Evolution
+from tidegate.specs import Evolution, PipelineSpec
 from tidegate.state.arrow import arrow_schema, no_rows
 from tidegate.state.features import check_replaceable, check_table
 from tidegate.state.files import Change, Replacement
 from tidegate.state.fitting import check_partitioning
+from tidegate.state.store import PositionStore
 from tidegate.state.table import CommitNote, Snapshot
 from tidegate.storage.exclusion import alone
 
 Confirm = Callable[[TableRewrite], bool]
+
+
+class Table(Protocol):
+    """A source of any kind with its ports opened, as far as its table is concerned."""
+
+    @property
+    def pipeline(self) -> PipelineSpec:
+        """The pipeline that writes the table."""
+
+    @property
+    def positions(self) -> PositionStore:
+        """Where positions are kept: in the log of the table."""
+
 
 TRIES = 20
 
@@ -38,7 +53,7 @@ _FEED = "every row is removed and added again: readers of a change data feed or 
 _SLOW = "a commit of somebody else in between costs another attempt: stop the pipelines of a large table meanwhile"
 
 
-def widen(place: Place, column: str, type_name_: str, confirm: Confirm) -> TableRewrite:
+def widen(place: Table, column: str, type_name_: str, confirm: Confirm) -> TableRewrite:
     """Rewrite the table with the wider type of one column, if ``confirm`` agrees; what was done, or would have been."""
     started = time.monotonic()
     widening = _Widening(place, column, _type(type_name_))
@@ -59,7 +74,7 @@ def _type(name: str) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class _Widening:
-    place: Place
+    place: Table
     column: str
     kind: pa.DataType
 
@@ -183,7 +198,7 @@ def _replacement(place: Place, snapshot: Snapshot, columns: pa.Schema, keys: tup
 
 
 def _report(
-    place: Place, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
+    place: Table, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
 ) -> TableRewrite:
     size = snapshot.size()
     return TableRewrite(

@@ -102,16 +102,17 @@ def write_schema(
     table: pa.Schema | None,
     mode: Evolution,
     partition_columns: tuple[str, ...] = (),
+    made_by: str = "the declared schema",
 ) -> pa.Schema:
     """What tasks write for ``declared``: its columns in its order, narrower types widened to the table's.
 
-    Raises :class:`SchemaMismatch` where the two do not fit, before anything is written. Partition columns are
-    not part of it: they are not in the files.
+    Raises :class:`SchemaMismatch` where the two do not fit, before anything is written; it says ``made_by``.
+    Partition columns are not part of it: they are not in the files.
     """
     kept = pa.schema([plain_field(field) for field in declared if field.name not in partition_columns])
     if table is None:
         return kept
-    evolve(table, kept, mode, partition_columns=partition_columns, file_name="the declared schema")
+    evolve(table, kept, mode, partition_columns=partition_columns, file_name=made_by)
     known = {field.name: field for field in table}
     return pa.schema([_widened(field, known.get(field.name)) for field in kept])
 
@@ -233,9 +234,9 @@ class _Comparison:
                 table,
                 file,
                 f"column {path!r} is {type_name(table)} in the table, narrower than {type_name(file)} in {self._file}",
-                "rewrite the table with the wider type (`tidegate table widen`, which keeps the position), or use "
-                "Delta's type widening, after which the table is written by the DataFrame lane, or declare the table's "
-                "type",
+                f"rewrite the table with the wider type: `tidegate table widen` with --column {path} --type "
+                f"{type_name(file)}, which keeps the position; or use Delta's type widening, after which the table is "
+                "written by the DataFrame lane; or declare the table's type",
             )
         return self._note(
             Kind.OTHER_TYPE,

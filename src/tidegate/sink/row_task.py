@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
@@ -37,8 +40,9 @@ class RowTask:
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
     files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written. ``mask`` is
-    for what a task that failed tells; it stays in the driver.
+    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written; so are rows
+    with a time later than ``until`` in a watermark column, of a cursor in the first. Times without a zone are those of
+    ``timezone``. ``mask`` is for what a task that failed tells; it stays in the driver.
     """
 
     place: Location
@@ -51,6 +55,8 @@ class RowTask:
     mode: WatermarkMode = WatermarkMode.ANY
     drop_nulls: bool = False
     mask: Mask = field(default_factory=Mask, repr=False, compare=False)
+    until: datetime | None = None
+    timezone: str = "UTC"
 
     @property
     def names(self) -> list[str]:
@@ -80,13 +86,14 @@ class RowsWritten:
     """What tasks wrote: finished files, and what the rows in them have in the watermark columns.
 
     ``greatest`` has None for a column that was always null; in ``tuple`` mode it is the greatest cursor. ``nulls`` are
-    rows with null in every watermark column (in a cursor: in any).
+    rows with null in every watermark column (in a cursor: in any), ``later`` those that lie beyond ``until``.
     """
 
     data_files: tuple[DataFile, ...] = ()
     rows: int = 0
     greatest: Mapping[str, Value | None] = field(default_factory=dict)
     nulls: int = 0
+    later: int = 0
 
 
 def row_task(
@@ -106,7 +113,8 @@ def row_task(
     rows = as_required(plain_schema(columns), table)
     keys = Partitioning(by, rows)
     if work is None:
-        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns)
+        made_by = "the declared schema" if pipeline.schema.fields else "the source"
+        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
     else:
         files = with_keys(rows, keys.keys)
     missing = [name for name in source.watermark_columns if name not in rows.names]
@@ -125,6 +133,7 @@ def row_task(
         watermark_columns=source.watermark_columns,
         mode=source.mode,
         mask=Mask.around(pipeline),
+        timezone=source.source_timezone,
     )
 
 
@@ -142,9 +151,12 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
     divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
     seen = Greatest(task.watermark_columns, task.mode)
+    later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
-            rows = _fitted(batch, columns)
+            fitted = _fitted(batch, columns)
+            rows = _due(fitted, task)
+            later += fitted.num_rows - rows.num_rows
             known = seen.see(rows)
             rows = known if task.drop_nulls else rows
             if rows.num_rows:
@@ -152,7 +164,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
         finished = writer.cut()
     return RowsWritten(
-        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), seen.values, seen.nulls
+        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), seen.values, seen.nulls, later
     )
 
 
@@ -166,7 +178,28 @@ def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
         sum(part.rows for part in parts),
         seen.values,
         sum(part.nulls for part in parts),
+        sum(part.later for part in parts),
     )
+
+
+def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
+    """The rows whose time has come: none of the leading watermark columns holds one beyond ``until``."""
+    leading = task.watermark_columns[:1] if task.mode is WatermarkMode.TUPLE else task.watermark_columns
+    for name in leading if task.until is not None else ():
+        column = batch.column(name)
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            until = _like(column.type, task)
+            batch = batch.filter(pc.fill_null(pc.less_equal(column, pa.scalar(until, column.type)), True))
+    return batch
+
+
+def _like(kind: pa.DataType, task: RowTask) -> Value:
+    """``until`` as a value of a column of times or dates."""
+    assert task.until is not None
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return task.until
+    local = task.until.astimezone(ZoneInfo(task.timezone)).replace(tzinfo=None)
+    return local if pa.types.is_timestamp(kind) else local.date()
 
 
 def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:

@@ -211,6 +211,15 @@ class SparkArrowLane:
 
         return open_reader(self.session(), source, schema, now)
 
+    def count(self, frame: DataFrame) -> int:
+        """How many rows a frame has that a reader gave."""
+        try:
+            return frame.count()
+        except Exception as error:
+            raise TidegateError(
+                f"Spark gave up on a count: {cause(error)}", "nothing was committed; run again"
+            ) from error
+
     def columns(self, frame: DataFrame) -> pa.Schema:
         """The columns of a frame that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
         from tidegate.spark.frames import columns_of

@@ -141,7 +141,7 @@ def _missing(
 
     if written.data_files:
         check_partition_types(table, written.schema, partition_columns)
-    name = written.data_files[0].path if written.data_files else "the new state"
+    name = written.data_files[0].path if written.data_files else "the new rows"
     fields = evolve(table, written.schema, mode, partition_columns=partition_columns, file_name=name)
     if written.data_files:
         _check_types(table, written.schema, partition_columns, name)

@@ -79,6 +79,13 @@ def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value |
     return local if kind == "datetime_naive" else local.date()
 
 
+def as_moment(value: Value, like: Value, source_timezone: str) -> Value:
+    """A time without a zone as the moment that it is, where ``like`` is one; every other value as it is."""
+    if kind_of(value) == "datetime_naive" and kind_of(like) == "datetime" and isinstance(value, datetime):
+        return value.replace(tzinfo=check_zone(source_timezone))
+    return value
+
+
 def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
     """What stands there about look-back; None if nothing does."""
     flat = {key.removeprefix("backward_"): value for key, value in configure.items() if key.startswith("backward_")}

@@ -718,6 +718,7 @@ class StandIn:
         chunk_column: str | None,
         save_watermark: bool,
         skip_gap: bool,
+        allow_overlap: bool,
         into: str | None,
         max_workers: int,
         fresh: bool,

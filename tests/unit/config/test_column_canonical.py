@@ -74,6 +74,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "watermark_mode": "tuple",
         "filter_expression": "a > 'b'",
         "safety_lag": "P1DT2H3M4S",
+        "future_tolerance": "P2DT3H",
         "null_watermark": "include",
         "source_timezone": "Asia/Tokyo",
         "poll_interval_secs": 3,

@@ -482,6 +482,30 @@ def test_keys_that_mean_nothing_without_watermark_columns_are_told(loaded: Load_
 
 
 @pytest.mark.parametrize(
+    ("kind", "mode", "is_refused"),
+    [
+        ("int64", "any", True),
+        ("'decimal(10,2)'", "any", True),
+        ("string", "tuple", True),
+        ("timestamp", "any", False),
+        ("date", "tuple", False),
+    ],
+)
+def test_a_safety_lag_on_a_declared_type_that_is_no_time_is_refused(
+    problems: Problems, loaded: Load_, kind: str, mode: str, is_refused: bool
+) -> None:
+    schema = f"schema: {{fields: [{{name: id, type: int64}}, {{name: at, type: {kind}}}]}},\n  sink:"
+    text = table(f", safety_lag: PT5M, watermark_mode: {mode}").replace("sink:", schema)
+    if not is_refused:
+        assert loaded(text)
+        return
+    (line,) = problems(text)
+    assert line.startswith("pipelines.yml:2: pipelines.p.source.safety_lag: has no effect on 'at', which is of type")
+    assert "use backward: {value: …} with a merge" in line
+    assert loaded(text.replace("PT5M", "none"))
+
+
+@pytest.mark.parametrize(
     ("kind", "given", "words"),
     [
         ("int64", "days: 7", "a look-back by days does not fit 'at', which is of type int64; use backward: {value: …}"),

@@ -219,6 +219,8 @@ def test_a_window_after_a_transform_may_have_another_name(loaded: Loaded) -> Non
 def test_look_back_that_has_no_effect_is_told(loaded: Loaded) -> None:
     project = loaded(file("load_type: overwrite", BACK))
     assert project.notices == ("pipelines.p.source.backward.days: look-back means nothing where everything is read",)
+    project = loaded(file("load_type: overwrite", "watermark_columns: [at], safety_lag: PT5M"))
+    assert project.notices == ("pipelines.p.source.safety_lag means nothing where everything is read",)
 
 
 @pytest.mark.parametrize(

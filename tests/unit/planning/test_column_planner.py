@@ -151,7 +151,7 @@ def test_an_inclusive_column_reads_its_boundary_once() -> None:
     ],
 )
 def test_with_look_back_the_lower_bound_is_inclusive(stored: Value, look_back: LookBack, low: str) -> None:
-    plan = planned(source("u", look_back=look_back), ColumnState({"u": stored}), MERGE)
+    plan = planned(source("u", look_back=look_back, future_tolerance=None), ColumnState({"u": stored}), MERGE)
     assert text(plan) == f"u >= {low}"
     assert plan.stored == {"u": stored}
 
@@ -241,9 +241,44 @@ def test_a_safety_lag_holds_on_the_first_read_too() -> None:
     assert fixing(given, None, {"u": NOW}).state.values == {"u": until}
     assert fixing(given, None, {"u": datetime(2027, 1, 1)}).state.values == {"u": datetime(2026, 3, 8, 20, 55)}
     assert fixing(given, None, {"u": date(2027, 1, 1)}).state.values == {"u": date(2026, 3, 8)}
-    assert fixing(given, None, {"u": 2027}).state.values == {"u": 2027}
     earlier = until - timedelta(seconds=1)
     assert fixing(given, None, {"u": earlier}).state.values == {"u": earlier}
+
+
+@pytest.mark.parametrize("value", [2027, Decimal("1.5"), 1.5, "2027-01-01", True])
+def test_a_safety_lag_on_what_is_no_time_is_refused_with_what_helps_instead(value: Value) -> None:
+    given = source("u", safety_lag=timedelta(minutes=5))
+    for attempt in (
+        lambda: fixing(given, None, {"u": value}),
+        lambda: planned(given, ColumnState({"u": value})),
+        lambda: planned(replace(given, watermark_columns=("u", "id")), ColumnState({"u": value, "id": 3})),
+        lambda: planned(
+            replace(given, watermark_columns=("u", "at"), mode=WatermarkMode.TUPLE),
+            ColumnState({"u": value, "at": NOW}),
+        ),
+    ):
+        with pytest.raises(WatermarkError, match="safety_lag has no effect on u") as caught:
+            attempt()
+        assert "a column of dates or times" in caught.value.remedy
+        assert "backward: {value: …}" in caught.value.remedy
+
+
+def test_a_safety_lag_claims_no_more_than_it_does() -> None:
+    given = source("u", safety_lag=timedelta(minutes=5))
+    (note,) = planned(given).notes
+    assert note == (
+        "rows later than 2026-03-08T11:55:00+00:00 wait for a later run (safety_lag), if u holds dates or times; the "
+        "run stops where it does not"
+    )
+    (note,) = planned(given, ColumnState({"u": NOW - timedelta(hours=1)})).notes
+    assert note == "rows whose u is later than 2026-03-08T11:55:00+00:00 wait for a later run (safety_lag)"
+    both = source("u", "id", safety_lag=timedelta(minutes=5))
+    (note,) = planned(both, ColumnState({"u": NOW - timedelta(hours=1), "id": 7})).notes
+    assert note.startswith("rows whose u is later than")
+    assert planned(given, load=Load(LoadType.OVERWRITE)).notes == (
+        "overwrite reads everything each time; the watermark is kept for show",
+        "safety_lag means nothing where everything is read",
+    )
 
 
 def test_a_safety_lag_never_lies_below_what_was_read() -> None:

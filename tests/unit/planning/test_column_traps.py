@@ -175,7 +175,11 @@ def test_decimals_are_exact(shop: Shop) -> None:
 @pytest.mark.parametrize("moment", [datetime(2026, 3, 29, 2, 30), datetime(2026, 3, 29, 2, 30, tzinfo=UTC)])
 def test_the_zone_of_the_machine_changes_nothing(moment: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     given = source(
-        "u", look_back=LookBack(closing_day=10), safety_lag=timedelta(hours=1), source_timezone="Europe/Berlin"
+        "u",
+        look_back=LookBack(closing_day=10),
+        safety_lag=timedelta(hours=1),
+        future_tolerance=None,
+        source_timezone="Europe/Berlin",
     )
     found = set()
     try:

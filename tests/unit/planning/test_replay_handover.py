@@ -79,14 +79,18 @@ def test_what_production_could_not_go_on_from_is_refused(
         check_handover("shop/orders", given, load, ColumnState(stored), ReplayConfig(5, 9, chunk_column=column))
 
 
-def test_an_append_beyond_the_watermark_that_does_not_move_it_is_told() -> None:
+def test_an_append_beyond_the_watermark_that_does_not_move_it_is_found() -> None:
     state = ColumnState({"u": 5})
-    beyond, within = ReplayConfig(1, 9), ReplayConfig(1, 5)
+    beyond, within = ReplayConfig(1, 9), ReplayConfig(1, 6)
+    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 7)) == ("u",)
+    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 5)) == ()
     assert doubled_by_production(source("u"), APPEND, state, beyond) == ("u",)
     assert doubled_by_production(source("u"), APPEND, state, within) == ()
     assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 9, save_watermark=True)) == ()
     assert doubled_by_production(source("u"), MERGE, state, beyond) == ()
-    assert doubled_by_production(source("u"), APPEND, None, beyond) == ()
+    assert doubled_by_production(source("u"), APPEND, None, beyond) == ("u",)
+    assert doubled_by_production(source("u"), APPEND, None, ReplayConfig(1, 9, chunk_column="day")) == ("u",)
+    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 9, chunk_column="day")) == ()
 
 
 def test_one_of_several_columns_is_enough_where_rows_are_merged() -> None:
