@@ -112,6 +112,7 @@ class TableRead:
     sheet: str | None = None
     lines: bool = True
     pattern: str | None = None
+    follow_links: bool = False
 
 
 class AuthKind(StrEnum):

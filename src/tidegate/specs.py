@@ -82,7 +82,11 @@ class Tracking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathSource:
-    """A prefix of files, tracked by path watermarks or by the set of all paths."""
+    """A prefix of files, tracked by path watermarks or by the set of all paths.
+
+    ``apart`` are the places of tables, from which nothing is read: paths below the location or, with a leading slash,
+    directories of this machine that a link could lead to.
+    """
 
     name: str
     location: Location
@@ -105,6 +109,8 @@ class PathSource:
     tracking: Tracking = Tracking.WATERMARK
     format: Format = Format.NDJSON
     csv: CsvOptions = field(default_factory=CsvOptions)
+    follow_links: bool = False
+    apart: tuple[str, ...] = ()
 
 
 class ParquetCodec(StrEnum):

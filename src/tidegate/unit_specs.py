@@ -214,6 +214,7 @@ class FileRead:
     http: HttpRead | None = None
     compression: str = "auto"
     csv: CsvOptions = field(default_factory=CsvOptions)
+    follow_links: bool = False
 
 
 UnitRead = HttpRead | JdbcRead | FunctionRead | FileRead

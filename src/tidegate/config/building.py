@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidegate.config.column_building import Connections, column_source, csv_options, load, state
 from tidegate.config.column_models import ColumnSourceModel
@@ -38,6 +39,7 @@ from tidegate.specs import (
     Tracking,
     TransformSpec,
 )
+from tidegate.storage.overlaps import kept_apart, tables_of
 
 Absolute = Callable[[str], str]
 
@@ -45,7 +47,7 @@ Absolute = Callable[[str], str]
 def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
     """The specs of a whole file."""
     sinks = {name: _sink(each.sink, absolute) for name, each in model.pipelines.items()}
-    return ProjectSpec(
+    spec = ProjectSpec(
         origin=origin,
         pipelines=in_order(
             tuple(_pipeline(name, each, model.connections, sinks, absolute) for name, each in model.pipelines.items())
@@ -60,6 +62,13 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
         notices=notices,
         state=state(model.state, absolute),
     )
+    tables = tables_of(spec)
+    return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
+
+
+def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
+    """The pipeline with sources of files that know where the tables of the whole file are."""
+    return replace(pipeline, sources=tuple(kept_apart(source, tables) for source in pipeline.sources))
 
 
 def _pipeline(
@@ -104,6 +113,7 @@ def _source(name: str, model: SourceModel, absolute: Absolute) -> PathSource:
         location=Location(absolute(model.source_uri), model.storage_options),
         pattern=model.pattern,
         exclude=model.exclude,
+        follow_links=model.follow_links,
         compression=model.compression,
         format=model.format,
         csv=csv_options(model.csv),

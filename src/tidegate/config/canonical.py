@@ -119,6 +119,7 @@ def _source_keys(source: PathSource) -> dict[str, Any]:
         "use_watermark": source.tracking is Tracking.WATERMARK,
         "pattern": source.pattern,
         "exclude": list(source.exclude),
+        "follow_links": source.follow_links,
         "compression": source.compression.value,
         "format": source.format.value,
         "csv": csv_keys(source.csv),

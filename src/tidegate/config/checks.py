@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidegate.config.column_checks import column_problems, connections_problems
+from tidegate.config.overlap_checks import overlap_problems
 from tidegate.config.partition_checks import partition_keys, partition_problems
 from tidegate.config.problems import Problem, problem
 from tidegate.config.schema_checks import schema_problems
@@ -45,6 +46,7 @@ def together(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> 
         sources = {name: block for name, block in pipeline.blocks("sources") if not covers((*at, name))}
         yield from column_problems(root, where, pipeline, sources)
         yield from unit_problems(root, where, pipeline, sources)
+    yield from overlap_problems(root, absolute)
     yield from order_problems(root, absolute)
     yield from _table_problems(root, absolute)
     spark = root.block("spark")
@@ -150,9 +152,9 @@ def _table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
         written = pipeline.block("sink").text("table_uri")
         if written is not None:
             tables[absolute(written)].append(name)
-    for table, names in tables.items():
+    for names in tables.values():
         writers = [writer for name in names for writer in _writers(root, name, absolute)]
-        yield from _writer_problems(root, table, writers)
+        yield from _writer_problems(root, writers)
         yield from _overwrite_problems(root, names, writers)
         yield from _agreement_problems(root, names)
         yield from same_unit_column_problems(root, names)
@@ -173,7 +175,7 @@ def _endings(source: Block) -> str:
     return "" if source.get("pattern") is not None else "ndjson" if kind == "json" else kind
 
 
-def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterator[Problem]:
+def _writer_problems(root: Block, writers: list[_Writer]) -> Iterator[Problem]:
     mirrors: dict[str, _Writer] = {}
     inputs: dict[tuple[str, str], _Writer] = {}
     for writer in writers:
@@ -187,9 +189,6 @@ def _writer_problems(root: Block, table: str, writers: list[_Writer]) -> Iterato
         if same is not writer:
             text = f"{writer.title} and {same.title} read the same files into one table, which doubles rows"
             yield problem(root, (*writer.loc, "source_uri"), f"{text}; remove one")
-        if f"{writer.uri}/".startswith(f"{table}/"):
-            text = "lies in the directory of the table that is written; allowed: another place"
-            yield problem(root, (*writer.loc, "source_uri"), text)
 
 
 def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -> Iterator[Problem]:

@@ -95,6 +95,7 @@ def _read(model: ColumnSourceModel, connections: Connections, absolute: Absolute
                 sheet=model.sheet,
                 lines=model.lines,
                 pattern=model.pattern,
+                follow_links=model.follow_links,
             )
         case PythonSourceModel():
             return FunctionRead(model.function, model.options)

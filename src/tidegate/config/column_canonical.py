@@ -147,7 +147,7 @@ def _table(read: TableRead) -> dict[str, Any]:
     if read.format is TableFormat.JSON:
         data["lines"] = read.lines
     if read.format not in (TableFormat.DELTA, TableFormat.ICEBERG):
-        data["pattern"] = read.pattern
+        data |= {"pattern": read.pattern, "follow_links": read.follow_links}
     return {**data, "storage_options": dict.fromkeys(read.location.options, MASK)}
 
 

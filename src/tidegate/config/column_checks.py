@@ -20,6 +20,7 @@ _OF_FORMATS = {
     "sheet": ("excel",),
     "lines": ("json",),
     "pattern": ("parquet", "csv", "json", "excel"),
+    "follow_links": ("parquet", "csv", "json", "excel"),
 }
 _IN_REQUESTS = (
     "watermark_param_mapping",

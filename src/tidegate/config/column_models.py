@@ -107,6 +107,9 @@ class TableSourceModel(ColumnSourceModel):
     sheet: v.Text | None = Field(default=None, description="The sheet of Excel files; the first one when unset.")
     lines: v.Flag = Field(default=True, description="Whether JSON files have one object per line.")
     pattern: v.Glob | None = Field(default=None, description="Only files whose names fit this glob are read.")
+    follow_links: v.Flag = Field(
+        default=False, description="Follow symbolic links below source_uri; without it, one is an error. Local only."
+    )
     storage_options: v.SecretOptions = Field(
         default_factory=Options, description="Settings and credentials of the object store; never shown."
     )

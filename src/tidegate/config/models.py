@@ -71,6 +71,10 @@ class SourceModel(Model):
         description="Only files that fit this glob are taken: by name, or by whole path if it has a slash.",
     )
     exclude: v.Globs = Field(default=(), description="Globs of files and directories that are left out.")
+    follow_links: v.Flag = Field(
+        default=False,
+        description="Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.",
+    )
     compression: v.SourceCompression = Field(
         default=Compression.AUTO,
         description="How the files are compressed; auto goes by the ending of the name.",

@@ -172,7 +172,9 @@ def _files(model: DownloadModel, connections: Connections, params: Mapping[str, 
         server = replace(asked, path=model.path or "", params=params)
         return FileRead(model.format, None, server, model.compression.value, csv_options(model.csv))
     location = Location(_template(model.source_uri or "", absolute), model.storage_options)
-    return FileRead(model.format, location, None, model.compression.value, csv_options(model.csv))
+    return FileRead(
+        model.format, location, None, model.compression.value, csv_options(model.csv), follow_links=model.follow_links
+    )
 
 
 def _template(written: str, absolute: Absolute) -> str:

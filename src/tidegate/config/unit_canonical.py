@@ -163,4 +163,5 @@ def _files(connection: str, read: FileRead) -> dict[str, Any]:
         return data | {"connection": connection} | {key: asked[key] for key in asked if key not in _OF_RECORDS}
     assert read.location is not None
     options = dict.fromkeys(read.location.options, MASK)
-    return data | {"source_uri": masked(read.location.uri), "storage_options": options}
+    links = {"follow_links": read.follow_links}
+    return data | {"source_uri": masked(read.location.uri), **links, "storage_options": options}

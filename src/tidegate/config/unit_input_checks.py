@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tidegate.config.problems import Problem, nearest, problem, sentence
-from tidegate.config.source_kinds import is_of_units
+from tidegate.config.source_kinds import is_of_units, tag_of_source
 from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import inputs, makes_units
 from tidegate.config.words import words
 from tidegate.planning.pipeline_order import cycle
+from tidegate.storage.overlaps import comparable
 
 Absolute = Callable[[str], str]
 Path = tuple[str, ...]
@@ -66,7 +67,7 @@ def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
 def order_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
     """Pipelines that wait for each other."""
     tables = {
-        name: absolute(uri)
+        name: comparable(absolute(uri))
         for name, pipeline in root.blocks("pipelines")
         if (uri := pipeline.block("sink").text("table_uri")) is not None
     }
@@ -84,12 +85,19 @@ def order_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
 def _references(
     name: str, pipeline: Block, tables: dict[str, str], absolute: Absolute
 ) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """The pipelines whose tables are secondary inputs, and where that is said."""
+    """The pipelines whose tables are read, as sources or as secondary inputs, and where that is said."""
     for source, block in pipeline.blocks("sources"):
+        uri = block.text("source_uri")
+        if uri is not None and tag_of_source(block) in ("files", "table"):
+            where_read = ("pipelines", name, "sources", source, "source_uri")
+            place = comparable(absolute(uri))
+            yield from ((other, where_read) for other, table in tables.items() if table == place and other != name)
         for at, each in inputs(block) if is_of_units(block) else ():
             where = ("pipelines", name, "sources", source, "secondary_input", at)
             path, given = each.text("path"), each.text("pipeline")
             if given is not None:
                 yield str(given), (*where, "pipeline")
             elif path is not None:
-                yield from ((other, (*where, "path")) for other, uri in tables.items() if uri == absolute(path))
+                yield from (
+                    (other, (*where, "path")) for other, uri in tables.items() if uri == comparable(absolute(path))
+                )

@@ -187,6 +187,10 @@ class DownloadModel(UnitSourceModel, RequestModel):
         default=Compression.AUTO, description="How the files are compressed; auto goes by the ending of the name."
     )
     csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
+    follow_links: v.Flag = Field(
+        default=False,
+        description="Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.",
+    )
     storage_options: v.SecretOptions = Field(
         default_factory=Options, description="Settings and credentials of the object store; never shown."
     )

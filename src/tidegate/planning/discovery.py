@@ -45,7 +45,8 @@ class PathListing:
 
     ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
     directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
-    ``survey``. ``sorts_in_time`` is looked at only where no watermark is used.
+    ``survey``. ``sorts_in_time`` is looked at only where no watermark is used. ``tables`` are the directories with a
+    Delta log whose data files the source would take.
     """
 
     files: tuple[SourceFile, ...]
@@ -57,6 +58,7 @@ class PathListing:
     deep: bool = True
     any_files: bool = True
     sorts_in_time: bool = False
+    tables: tuple[str, ...] = ()
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
@@ -130,6 +132,8 @@ def accepts(source: PathSource, path: str) -> Reason | None:
     """Why the file at ``path`` is not taken; ``None`` to take it."""
     if path.endswith("/"):
         return Reason.MARKER
+    if is_apart(source, path):
+        return Reason.TABLE
     if path.startswith(("_", ".")) or "/_" in path or "/." in path:
         return Reason.INTERNAL
     if source.pattern is None:
@@ -144,7 +148,23 @@ def accepts(source: PathSource, path: str) -> Reason | None:
 
 def accepts_directory(source: PathSource, directory: str) -> Reason | None:
     """Why nothing below ``directory`` is taken; ``None`` to look into it."""
+    if is_apart(source, directory):
+        return Reason.TABLE
     if directory.startswith(("_", ".")) or "/_" in directory or "/." in directory:
         return Reason.INTERNAL
     levels = (pattern for pattern in source.exclude if "/" not in pattern)
     return Reason.EXCLUDED if any(matches_any_level(pattern, directory) for pattern in levels) else None
+
+
+def table_of(source: PathSource, path: str) -> str | None:
+    """The directory of the Delta table whose log ``path`` is or lies in, if its data files would be taken."""
+    before, log, _ = f"/{path}/".partition("/_delta_log/")
+    directory = before.strip("/")
+    if not log or accepts(source, f"{directory}/0.parquet".lstrip("/")) is not None:
+        return None
+    return directory
+
+
+def is_apart(source: PathSource, path: str) -> bool:
+    """Whether ``path`` lies in a table, or is one."""
+    return any(path == place or path.startswith(f"{place}/") for place in source.apart)

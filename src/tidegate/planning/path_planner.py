@@ -10,7 +10,7 @@ from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
 from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
-from tidegate.planning.troubles import Troubles, notes_of, remarks_of
+from tidegate.planning.troubles import Troubles, notes_of, remarks_of, tables_in
 from tidegate.specs import PathSource
 from tidegate.watermarks.advance import advance
 from tidegate.watermarks.layout import Layout
@@ -46,7 +46,7 @@ def plan_paths(
         skipped=choice.tally.result(),
         listed=tuple(choice.listed),
         late=tuple(choice.late),
-        notes=(*notes_of(state, listing), *choice.troubles.notes(source)),
+        notes=(*notes_of(state, listing), *tables_in(source, listing), *choice.troubles.notes(source)),
         remarks=remarks_of(source, listing),
         complete=listing.complete,
         any_files=listing.any_files,

@@ -13,6 +13,12 @@ class Reason(StrEnum):
     """Why a file is not read, in words for people; the texts are stable."""
 
     INTERNAL = "internal name (begins with _ or .)"
+    TABLE = "belongs to a table of this configuration"
+    LINK = "symbolic link, not followed (follow_links)"
+    LINK_AGAIN = "leads to files that are listed under another name"
+    LINK_BROKEN = "symbolic link that leads nowhere"
+    NAME = "name that cannot be used (not text, an empty part, '.', '..' or a control character)"
+    SPECIAL = "neither a file nor a directory"
     MARKER = "directory marker"
     SUFFIX = "not an ending of the source's format"
     PATTERN = "does not match the pattern"
@@ -36,6 +42,10 @@ class Skipped:
     reason: Reason
     count: int
     examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.examples) else ""
+        return f"{self.count:,} left out, {self.reason}: {', '.join(self.examples)}{more}"
 
 
 class Tally:

@@ -10,7 +10,7 @@ from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
 from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
-from tidegate.planning.troubles import Troubles
+from tidegate.planning.troubles import Troubles, tables_in
 from tidegate.specs import PathSource
 from tidegate.watermarks.path_set import SetState, advance_set
 from tidegate.watermarks.path_state import FileProgress
@@ -49,7 +49,7 @@ def plan_set(
         units=grouped(choice.slices, sizing),
         skipped=choice.tally.result(),
         listed=tuple(listed),
-        notes=(*_rewritten(listing), *choice.troubles.notes(source)),
+        notes=(*_rewritten(listing), *tables_in(source, listing), *choice.troubles.notes(source)),
         remarks=tuple(_remarks(listing)),
         complete=listing.complete,
         any_files=listing.any_files,

@@ -87,6 +87,15 @@ def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
             )
 
 
+def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
+    """Delta tables among the files: what is read there are the files, not the table."""
+    for directory in listing.tables:
+        yield (
+            f"{directory or source.location.uri} is a Delta table, and its data files are read as source files, also"
+            " those that left the table: read it as a table (type: delta), or exclude it"
+        )
+
+
 def remarks_of(source: PathSource, listing: PathListing) -> tuple[str, ...]:
     """What is not looked for with these settings."""
     remarks = []

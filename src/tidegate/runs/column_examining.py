@@ -22,6 +22,7 @@ from tidegate.spark.jars import fetched
 from tidegate.spark.packages import driver_of, packages_of
 from tidegate.storage.opening import open_store, split_uri
 from tidegate.watermarks.dialects import untested
+from tidegate.storage.scope import Scope
 
 ANSWER_SECS = 3.0
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
@@ -50,7 +51,7 @@ def _reached(name: str, place: ColumnPlace) -> Check:
     """Whether somebody listens at the source, or its folder can be listed."""
     read, kind = place.source.read, kind_of(place)
     if isinstance(read, TableRead):
-        empty = next(iter(open_store(read.location).list("")), None) is None
+        empty = next(iter(open_store(read.location).list(scope=Scope())), None) is None
         if empty:
             return Check(name, "warn", f"{kind}: there is nothing at {read.location.uri}", "correct source_uri")
         return Check(name, "ok", f"{kind}: {read.location.uri} answers")

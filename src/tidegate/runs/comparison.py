@@ -21,6 +21,7 @@ from tidegate.planning.discovery import accepts
 from tidegate.planning.plan import FileSlice
 from tidegate.runs.place import Place
 from tidegate.runs.scratch import fill, teller
+from tidegate.sources.files.discovery import scope_of
 from tidegate.state import documents
 from tidegate.state.ledger import LedgerEntry, entries
 from tidegate.state.opened import Opened
@@ -112,6 +113,7 @@ class Comparison:
         self._stop = stop
         self._ledger = _Ledger(place)
         self._listed: FoundFiles | None = None
+        self._scope = scope_of(place.source)
 
     @property
     def is_listed(self) -> bool:
@@ -131,7 +133,7 @@ class Comparison:
 
         def rows() -> Iterator[tuple[object, ...]]:
             nonlocal size
-            for info in store.list():
+            for info in store.list(scope=self._scope):
                 if accepts(source, info.path) is None:
                     size += info.size
                     yield info.path, info.size, info.etag
@@ -161,6 +163,7 @@ class Comparison:
         )
 
     def _remarks(self, out_of_sight: int) -> Iterator[str]:
+        yield from map(str, self._scope.left_out)
         every = self._place.source.deep_listing_every
         if out_of_sight:
             yield (

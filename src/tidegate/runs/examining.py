@@ -16,6 +16,7 @@ from tidegate.reports import Check
 from tidegate.runs.looking import status_of
 from tidegate.runs.place import Place, utc_now
 from tidegate.schema.avro_library import reading_library
+from tidegate.sources.files.discovery import scope_of
 from tidegate.sources.files.naming import Order, Verdict, names_sort_in_time, sample
 from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version
@@ -108,7 +109,7 @@ def _source(place: Place) -> list[Check]:
         yield Check(name, "ok", f"{place.source.location.uri} answers; {status.backlog_files}{more} new files")
         if place.source.format is Format.AVRO:
             reading_library()
-        verdict = names_sort_in_time(sample(place.source_store))
+        verdict = names_sort_in_time(sample(place.source_store, scope=scope_of(place.source)))
         if status.tracking == "set":
             yield _set_cost(name, status.remembered, verdict)
         elif verdict.order is Order.NOT_IN_TIME:

@@ -21,9 +21,11 @@ from tidegate.runs.letters import Choice, answered, chosen
 from tidegate.runs.place import Place, watermarks_of
 from tidegate.schema.letter import READ_AGAIN, Letter
 from tidegate.sink.names import uuid7
+from tidegate.sources.files.discovery import scope_of
 from tidegate.specs import PathSource
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
+from tidegate.storage.scope import Scope
 from tidegate.watermarks.codec import embedded, encode
 from tidegate.watermarks.moving import blank, moved_to, without
 from tidegate.watermarks.path_state import PathState
@@ -80,9 +82,11 @@ def move_watermark(place: Place, target: Target, now: datetime, confirm: Confirm
     after = target.state(place.source, before, now)
     letters = [] if after == before else list(chosen(place, Choice()))
     files = frozenset(letter.file for letter in letters if letter.file is not None)
-    found = consequences(place.source, before, after, _listed(place, target), now, files)
+    scope = scope_of(place.source)
+    found = consequences(place.source, before, after, _listed(place, target, scope), now, files)
     letters = [letter for letter in letters if letter.file in found.from_start]
     move = _foreseen(place, target, opened, before, after, found, len(letters))
+    move = replace(move, notes=(*move.notes, *map(str, scope.left_out)))
     if after == before or not confirm(move):
         return move
     done = place.positions.commit(opened, _change(place, target, opened, after, letters))
@@ -133,9 +137,9 @@ def _foreseen(
     )
 
 
-def _listed(place: Place, target: Target) -> Iterator[SourceFile]:
+def _listed(place: Place, target: Target, scope: Scope) -> Iterator[SourceFile]:
     """Every file that the move may be about, as a stream."""
-    for info in place.source_store.list(target.partition or ""):
+    for info in place.source_store.list(target.partition or "", scope=scope):
         meant = target.partition is None or split(info.path)[0] == target.partition
         if meant and accepts(place.source, info.path) is None:
             yield SourceFile(info.path, info.size, info.etag)

@@ -29,6 +29,7 @@ from tidegate.state.pending import list_pending, staged_files
 from tidegate.state.references import References
 from tidegate.state.staging import meta_path
 from tidegate.storage.port import ObjectInfo
+from tidegate.storage.scope import Scope
 
 _OURS = re.compile(
     r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
@@ -159,7 +160,7 @@ class TableScan:
 
     def _files(self) -> Iterator[tuple[object, ...]]:
         """The Parquet files that could be data; directories of other tables inside this one are noted."""
-        for info in self._store.list(known=lambda path: path.startswith(_NEVER)):
+        for info in self._store.list(known=lambda path: path.startswith(_NEVER), scope=Scope()):
             inner, found, _ = info.path.partition("/_delta_log/")
             if found:
                 self._keep_out(inner)

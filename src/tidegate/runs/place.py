@@ -29,6 +29,7 @@ from tidegate.state.winner import StateUnreadable, way_out
 from tidegate.state.work_areas import WorkRemover
 from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
+from tidegate.storage.overlaps import kept_apart, tables_of
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.codec import decode, is_newer
 from tidegate.watermarks.path_state import PathState
@@ -110,6 +111,7 @@ def open_place(
 ) -> Place:
     """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
     key = SourceKey(pipeline.name, source.name)
+    source = kept_apart(source, tables_of(project))
     source_store, table_store = open_store(source.location), open_store(pipeline.sink.table)
     tracker = _tracker(key, source, source_store, table_store)
     letter_store = open_store(pipeline.dead_letters)

@@ -14,10 +14,11 @@ from tidegate.corrections import FileSet
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.planning.discovery import accepts
-from tidegate.planning.reasons import EXAMPLES
+from tidegate.planning.reasons import EXAMPLES, Skipped
 from tidegate.planning.selecting import Selection
 from tidegate.runs.place import Place
 from tidegate.runs.tracking import SourceState
+from tidegate.sources.files.discovery import scope_of
 from tidegate.specs import ProjectSpec
 from tidegate.state.opened import Opened
 from tidegate.state.reading import literal, rows_by_value
@@ -42,6 +43,7 @@ class Choice:
     dropped: tuple[str, ...]
     rows: int
     blank: int
+    left_out: tuple[Skipped, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -56,6 +58,7 @@ class Choice:
 
     def notes(self) -> Iterator[str]:
         """What somebody should know before it is done."""
+        yield from map(str, self.left_out)
         if self.blank:
             yield f"without a row in the table now: {count(self.blank, 'file')}; their rows are only added"
         if self.due:
@@ -113,7 +116,9 @@ def choose(
 ) -> Choice:
     """The files that are meant, after looking into source and table."""
     source, base = place.source, f"{place.source.location.uri}/"
-    there = {info.path: info for info in place.source_store.list(selection.prefix) if selection.takes(info.path)}
+    scope = scope_of(source)
+    listed = place.source_store.list(selection.prefix, scope=scope)
+    there = {info.path: info for info in listed if selection.takes(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
     by_state = place.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
     rows = {
@@ -128,7 +133,8 @@ def choose(
         _check_elsewhere(place, others, blank)
     leaving = [*(file.path for file in by_state.finished), *dropped]
     counted = sum(rows.get(path, 0) for path in leaving)
-    return Choice(base, by_state.finished, by_state.due, missing, dropped, counted, len(blank))
+    left_out = scope.left_out
+    return Choice(base, by_state.finished, by_state.due, missing, dropped, counted, len(blank), left_out)
 
 
 def _check_number(place: Place, number: int) -> None:

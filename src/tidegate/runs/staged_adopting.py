@@ -27,6 +27,7 @@ from tidegate.state.opened import Opened
 from tidegate.state.pending import staged_files
 from tidegate.state.references import References
 from tidegate.storage.port import ObjectInfo
+from tidegate.storage.scope import Scope
 
 Confirm = Callable[[FileAdoption], bool]
 
@@ -88,7 +89,7 @@ class FileAdopting:
 
     def _files(self, prefix: str) -> Iterator[ObjectInfo]:
         """The Parquet files below ``prefix`` that could be data."""
-        for info in self._store.list(prefix):
+        for info in self._store.list(prefix, scope=Scope()):
             if "_delta_log/" in info.path and not info.path.startswith("_delta_log/"):
                 raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a part without it")
             try:

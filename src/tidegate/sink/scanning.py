@@ -23,8 +23,8 @@ from tidegate.sink.formats.opening import open_format
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.sampling import Sampler, spread
-from tidegate.sources.files.discovery import check_location
-from tidegate.sources.files.everything import list_everything
+from tidegate.sources.files.discovery import check_location, scope_of
+from tidegate.sources.files.everything import list_everything, refuse_left_out
 from tidegate.specs import FieldSpec, Format, PathSource, SchemaSpec
 from tidegate.storage.opening import open_store
 
@@ -33,14 +33,18 @@ def files_of(name: str, read: TableRead) -> PathSource:
     """The files of a scan as a source of files."""
     lines = Format.NDJSON if read.lines else Format.JSON
     format_ = Format.CSV if read.format is TableFormat.CSV else lines
-    return PathSource(name, read.location, pattern=read.pattern, format=format_, csv=read.csv)
+    return PathSource(
+        name, read.location, pattern=read.pattern, format=format_, csv=read.csv, follow_links=read.follow_links
+    )
 
 
 def listed(source: PathSource) -> tuple[FileSlice, ...]:
     """The files that are there now, the large ones first."""
     store = open_store(source.location)
     check_location(store, source)
-    found = [each for each in list_everything(store) if accepts(source, each.path) is None]
+    scope = scope_of(source)
+    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
+    refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
     ordered = sorted(found, key=lambda each: (-each.size, each.path))
     return tuple(FileSlice(each.path, each.size, each.etag) for each in ordered)
 

@@ -33,7 +33,8 @@ ROWS_AT_ONCE = 4096
 
 def workbooks_of(name: str, read: TableRead) -> PathSource:
     """The workbooks of a scan as a source of files; those that Excel keeps while it edits are none."""
-    return PathSource(name, read.location, pattern=read.pattern or PATTERN, exclude=("~$*",))
+    pattern = read.pattern or PATTERN
+    return PathSource(name, read.location, pattern=pattern, exclude=("~$*",), follow_links=read.follow_links)
 
 
 def sheet_lines(

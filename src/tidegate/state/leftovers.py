@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from tidegate.state.log import DeltaLog, entry_path
 from tidegate.state.table import Snapshot
 from tidegate.state.traces import checkpoint_actions, newest_checkpoint
+from tidegate.storage.scope import Scope
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -63,7 +64,7 @@ def unreferenced(store: ObjectStore, known: Contents) -> tuple[str, ...]:
     """The Parquet files below the table that the log does not name."""
     return tuple(
         item.path
-        for item in store.list()
+        for item in store.list(scope=Scope())
         if item.path.endswith(".parquet")
         and not any(part.startswith(("_", ".")) for part in item.path.split("/"))
         and item.path not in known.named

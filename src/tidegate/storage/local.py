@@ -19,11 +19,13 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import BinaryIO, cast
 
+from tidegate.planning.reasons import Reason
 from tidegate.specs import Location
 from tidegate.storage import failures
 from tidegate.storage.local_files import LocalInput, LocalOutput, etag_of
-from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after
+from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after, why_not
 from tidegate.storage.port import Directory, ObjectInfo, Output, Requests, Upload
+from tidegate.storage.scope import Scope
 from tidegate.storage.uploads import Uploads
 
 _TEMPORARY = (".tidegate-", ".tmp")
@@ -51,21 +53,41 @@ class LocalStore:
         return os.path.isdir(self._root)
 
     def list(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[ObjectInfo]:
-        directories, names = self._scan(checked_prefix(self.location.uri, prefix), after)
+        checked_prefix(self.location.uri, prefix)
+        if scope is None or scope.reaches(self._root, prefix):
+            yield from self._below(prefix, after, known, scope)
+
+    def _below(
+        self, prefix: str, after: str | None, known: Callable[[str], bool] | None, scope: Scope | None
+    ) -> Iterator[ObjectInfo]:
+        directories, names = self._scan(prefix, after, scope)
         keys = [*names, *(f"{each}/" for each in directories if may_hold_after(each, after))]
         for key in sorted(keys):
             if key.endswith("/"):
-                yield from self.list(key[:-1], after, known=known)
-            elif not (known and known(key)) and (info := self._listed(key)):
+                yield from self._below(key[:-1], after, known, scope)
+            elif not (known and known(key)) and (info := self._listed(key, scope)):
                 yield info
 
     def list_directory(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Directory:
-        directories, names = self._scan(checked_prefix(self.location.uri, prefix), after)
-        wanted = (self._listed(path) for path in sorted(names) if not (known and known(path)))
+        checked_prefix(self.location.uri, prefix)
+        if scope is not None and not scope.reaches(self._root, prefix):
+            return Directory((), ())
+        directories, names = self._scan(prefix, after, scope)
+        wanted = (self._listed(path, scope) for path in sorted(names) if not (known and known(path)))
         return Directory(tuple(sorted(directories)), tuple(info for info in wanted if info))
 
     def head(self, path: str) -> ObjectInfo:
@@ -131,21 +153,30 @@ class LocalStore:
         with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
             os.unlink(self._at(path))
 
-    def _scan(self, prefix: str, after: str | None) -> tuple[Paths, Paths]:
+    def _scan(self, prefix: str, after: str | None, scope: Scope | None) -> tuple[Paths, Paths]:
         """The directories and the possible objects greater than ``after`` in one directory, in no order."""
         bound = _bound(prefix, after)
         directories: Paths = []
         names: Paths = []
         with self._mapped(prefix, "list"), self._entries(prefix) as entries:
             for entry in entries:
+                path = below(prefix, entry.name)
+                if _is_temporary(entry.name) or self._is_left_out(entry, path, scope):
+                    continue
                 if entry.is_dir():
-                    directories.append(below(prefix, entry.name))
-                elif bound is not None and entry.name > bound and not _is_temporary(entry.name):
-                    names.append(below(prefix, entry.name))
-        for path in (*directories, *names):
-            checked(self.location.uri, path)
+                    directories.append(path)
+                elif bound is not None and entry.name > bound:
+                    names.append(path)
         self.requests.listed(len(directories) + len(names), pages=1)
         return directories, names
+
+    def _is_left_out(self, entry: os.DirEntry[str], path: str, scope: Scope | None) -> bool:
+        reason = Reason.NAME if why_not(entry.name) else None
+        if reason is None and scope is not None:
+            reason = scope.links(self._root).refusal(path, is_link=entry.is_symlink())
+        if reason is not None and scope is not None:
+            scope.leave_out(reason, path)
+        return reason is not None
 
     def _entries(self, prefix: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
         try:
@@ -153,14 +184,18 @@ class LocalStore:
         except FileNotFoundError:
             return contextlib.nullcontext(())
 
-    def _listed(self, path: str) -> ObjectInfo | None:
+    def _listed(self, path: str, scope: Scope | None) -> ObjectInfo | None:
         """What is at a path whose name was read: nothing if it is gone by now, or no regular file."""
         with self._mapped(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
             except FileNotFoundError:
                 return None
-        return _info(path, found) if stat.S_ISREG(found.st_mode) else None
+        if stat.S_ISREG(found.st_mode):
+            return _info(path, found)
+        if scope is not None:
+            scope.leave_out(Reason.SPECIAL, path)
+        return None
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes | None = None) -> Iterator[str]:

@@ -21,6 +21,7 @@ from tidegate.storage import failures
 from tidegate.storage.outputs import UndoableOutput
 from tidegate.storage.paths import below, checked, checked_prefix
 from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
+from tidegate.storage.scope import Scope
 from tidegate.storage.uploads import Uploads
 
 
@@ -70,7 +71,12 @@ class MemoryStore:
         return True
 
     def list(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[ObjectInfo]:
         found = [path for path in self._paths(prefix) if after is None or path > after]
         self.requests.listed(len(found), pages=max(1, -(-len(found) // PAGE)))
@@ -80,7 +86,12 @@ class MemoryStore:
                     yield self._info(path)
 
     def list_directory(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Directory:
         depth = prefix.count("/") + 1 if prefix else 0
         paths = [(path, path.split("/")) for path in self._paths(prefix)]

@@ -14,16 +14,21 @@ def checked(uri: str, path: str) -> str:
 
 def checked_prefix(uri: str, path: str) -> str:
     """Like ``checked``, for a directory: the empty path is the store's root."""
-    if not path:
-        return path
+    if path and (reason := why_not(path)):
+        raise failures.unusable_path(uri, path, reason)
+    return path
+
+
+def why_not(path: str) -> str | None:
+    """Why nothing can be named ``path``; None for a path as it should be."""
     segments = path.split("/")
     if "" in segments:
-        raise failures.unusable_path(uri, path, "it has an empty segment")
+        return "it has an empty segment"
     if "." in segments or ".." in segments:
-        raise failures.unusable_path(uri, path, "it has a segment '.' or '..'")
+        return "it has a segment '.' or '..'"
     if "\0" in path or not _encodable(path):
-        raise failures.unusable_path(uri, path, "it is not valid UTF-8 text")
-    return path
+        return "it is not valid UTF-8 text"
+    return None
 
 
 def _encodable(path: str) -> bool:

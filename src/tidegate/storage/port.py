@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol, Self
 
 from tidegate.specs import Location
+from tidegate.storage.scope import Scope
 from tidegate.storage.uploads import Uploads
 
 PAGE = 1000
@@ -115,18 +116,30 @@ class ObjectStore(Protocol):
         """Whether the place itself is there: false for a missing local directory only."""
 
     def list(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[ObjectInfo]:
         """Every object below directory ``prefix``, at any depth, whose full path is greater than ``after``.
 
         The objects of any one directory come in ascending order, and before what lies in a directory beside them
         whose name is greater; how directories interleave otherwise is the store's choice. Paths for which
         ``known`` says true are left out, before anything is asked about them. A missing ``prefix`` gives nothing.
-        Directory markers are left out.
+        Directory markers are left out, and so are names that no path can have; ``scope`` is told of these, and says
+        which links are followed. Without one, all of them are: a directory of Tidegate's own leads where its owner
+        wants.
         """
 
     def list_directory(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Directory:
         """One level: all directories directly in ``prefix``, and its own objects greater than ``after``."""
 

@@ -11,21 +11,26 @@ import contextlib
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, InvalidPathError
 
 from tidegate.errors import ObjectMissing
 from tidegate.masking import Mask
+from tidegate.planning.reasons import Reason
 from tidegate.specs import Location
 from tidegate.storage import failures
+from tidegate.storage.odd_keys import is_odd, keys_below
 from tidegate.storage.options import secrets
 from tidegate.storage.paths import below, checked, checked_prefix
 from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
 from tidegate.storage.remote_files import RangedInput, RemoteOutput
+from tidegate.storage.scope import Scope
 from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -36,6 +41,7 @@ BLOCK = 8 * 1024 * 1024
 """Bytes per ranged read of a stream."""
 
 _MOST_PARTS = 10_000
+Paths = list[str]
 
 
 class RemoteStore:
@@ -54,31 +60,93 @@ class RemoteStore:
         return True
 
     def list(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[ObjectInfo]:
         checked_prefix(self.location.uri, prefix)
         page_open = False
-        for chunk in self._chunks(prefix, after):
+        for chunk in self._chunks(prefix, after, known, scope):
             self.requests.listed(len(chunk), pages=1)
             page_open = True
             yield from self._wanted(chunk, prefix, after, known)
         if not page_open:
             self.requests.listed(0, pages=1)
 
-    def _chunks(self, prefix: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
+    def _chunks(
+        self, prefix: str, after: str | None, known: Callable[[str], bool] | None, scope: Scope | None
+    ) -> Iterator[Sequence[ObjectMeta]]:
         with self._mapped(prefix, "list"):
-            yield from obstore.list(self._client, prefix or None, offset=after, chunk_size=PAGE)
+            try:
+                yield from self._pages(prefix, after)
+            except InvalidPathError as error:
+                _, keys = self._around(error, prefix, scope, deep=True)
+                listed = self._listed_before(prefix, after)
+                left = (key for key in keys if key not in listed and (after is None or key > after))
+                yield from self._heads(left, known)
+
+    def _pages(self, prefix: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
+        yield from obstore.list(self._client, prefix or None, offset=after, chunk_size=PAGE)
+
+    def _listed_before(self, prefix: str, after: str | None) -> set[str]:
+        """What the client lists before it meets a key that it cannot represent."""
+        listed: set[str] = set()
+        with contextlib.suppress(InvalidPathError):
+            for page in self._pages(prefix, after):
+                listed.update(meta["path"] for meta in page)
+        return listed
+
+    def _around(self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool) -> tuple[Paths, Paths]:
+        """The directories and keys that a listing has apart from those that the client cannot represent."""
+        if not self.location.uri.startswith("s3"):
+            raise error
+        try:
+            directories, keys = keys_below(self.location, prefix, deep=deep)
+        except (OSError, ValueError):
+            raise error from None
+        for each in filter(is_odd, (*directories, *keys)):
+            if scope is not None and (not deep or each in keys):
+                scope.leave_out(Reason.NAME, each)
+        return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
+
+    def _heads(self, keys: Iterable[str], known: Callable[[str], bool] | None) -> Iterator[Sequence[ObjectMeta]]:
+        """What is at ``keys``, asked one by one, page by page; what is gone by now is left out."""
+        wanted = (key for key in keys if not (known and known(key)))
+        with ThreadPoolExecutor(self.concurrency, "head") as pool:
+            while page := list(islice(wanted, PAGE)):
+                yield [meta for meta in pool.map(self._meta, page) if meta is not None]
+
+    def _meta(self, key: str) -> ObjectMeta | None:
+        self.requests.count("head")
+        try:
+            return obstore.head(self._client, key)
+        except FileNotFoundError:
+            return None
 
     def list_directory(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Directory:
         checked_prefix(self.location.uri, prefix)
         with self._mapped(prefix, "list"):
-            found = obstore.list_with_delimiter(self._client, prefix or None)
-        entries = len(found["objects"]) + len(found["common_prefixes"])
+            try:
+                found = obstore.list_with_delimiter(self._client, prefix or None)
+                directories, objects = found["common_prefixes"], found["objects"]
+            except InvalidPathError as error:
+                directories, keys = self._around(error, prefix, scope, deep=False)
+                keys = [key for key in keys if after is None or key > after]
+                objects = [meta for page in self._heads(keys, known) for meta in page]
+        entries = len(objects) + len(directories)
         self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
-        objects = sorted(self._wanted(found["objects"], prefix, after, known), key=lambda info: info.path)
-        return Directory(tuple(sorted(found["common_prefixes"])), tuple(objects))
+        wanted = sorted(self._wanted(objects, prefix, after, known), key=lambda info: info.path)
+        return Directory(tuple(sorted(directories)), tuple(wanted))
 
     def _wanted(
         self, chunk: Sequence[ObjectMeta], prefix: str, after: str | None, known: Callable[[str], bool] | None

@@ -24,6 +24,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{S}.source_uri": "elsewhere",
     f"{S}.pattern": "*.json",
     f"{S}.exclude": ["tmp*", "*.bak"],
+    f"{S}.follow_links": True,
     f"{S}.compression": "zstd",
     f"{S}.format": "json",
     f"{S}.csv": {"delimiter": "tab"},

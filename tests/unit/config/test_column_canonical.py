@@ -139,7 +139,7 @@ BY_ITSELF = {
     f"{HTTP}.pagination.start": "of other kinds of pages",
 }
 UNIT_KINDS = ("unit", "http-unit", "jdbc-unit", "python-unit", "download")
-CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern")
+CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern", "follow_links")
 
 
 def base() -> dict[str, Any]:
@@ -290,7 +290,7 @@ def test_every_kind_of_credentials_survives_show(loaded: Loaded, auth: str) -> N
     "source",
     [
         "{type: csv, path: in, csv: {delimiter: ;, header: false, columns: [a]}, pattern: '*.txt'}",
-        "{type: excel, path: in, sheet: March, pattern: '*.xlsx'}",
+        "{type: excel, path: in, sheet: March, pattern: '*.xlsx', follow_links: true}",
         "{type: json, path: in, lines: false}",
         "{type: parquet, path: in}",
     ],

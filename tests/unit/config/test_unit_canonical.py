@@ -81,6 +81,7 @@ OTHER: dict[str, dict[str, Any]] = {
     HTTP: {"path": "/other"},
     PYTHON: {"function": "a:c", "options": {"a": "***"}},
     DOWNLOAD: {
+        "follow_links": True,
         "source_uri": "s3://b/{{low}}/*",
         "format": "ndjson",
         "compression": "gzip",

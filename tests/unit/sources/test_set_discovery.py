@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,8 +125,8 @@ def test_a_listing_that_fails_half_way_fails_the_poll(tmp_path: Path) -> None:
             self.exists = inner.exists
             self._inner = inner
 
-        def list(self) -> Iterator[ObjectInfo]:
-            yield next(iter(self._inner.list()))
+        def list(self, **scope: Any) -> Iterator[ObjectInfo]:
+            yield next(iter(self._inner.list(**scope)))
             raise StorageUnavailable("the second page did not come")
 
     store = open_store(Location(absolute("in", tmp_path)))
@@ -147,8 +148,8 @@ def test_directories_listed_side_by_side_give_the_same_and_an_error_of_one_fails
             self.exists, self.list_directory = inner.exists, inner.list_directory
             self._inner = inner
 
-        def list(self, prefix: str) -> Iterator[ObjectInfo]:
-            yield from self._inner.list(prefix)
+        def list(self, prefix: str, **scope: Any) -> Iterator[ObjectInfo]:
+            yield from self._inner.list(prefix, **scope)
             if prefix == self.broken:
                 raise StorageUnavailable(f"{prefix} broke off")
 

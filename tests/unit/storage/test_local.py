@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import ObjectChanged, ObjectMissing, StorageError
+from tidegate.planning.reasons import Reason, Skipped
 from tidegate.specs import Location
 from tidegate.storage.opening import absolute, open_store
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.scope import Scope
 
 
 @pytest.fixture
@@ -115,11 +117,17 @@ def test_pipes_are_not_files(store: ObjectStore, tmp_path: Path) -> None:
         store.head("pipe")
 
 
-def test_a_name_that_is_no_text_is_an_error_that_names_it(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_name_that_is_no_text_is_left_out_and_told_by_its_escape(store: ObjectStore, tmp_path: Path) -> None:
     store.put("d/a", b"1")
     (tmp_path / os.fsdecode(b"in/d/caf\xe9.json")).write_bytes(b"1")
+    (tmp_path / os.fsdecode(b"in/\xff")).mkdir()
+    (tmp_path / os.fsdecode(b"in/\xff/b")).write_bytes(b"1")
+    scope = Scope()
+    assert [info.path for info in store.list(scope=scope)] == ["d/a"]
+    assert scope.left_out == (Skipped(Reason.NAME, 2, ("\\udcff", "d/caf\\udce9.json")),)
+    assert store.list_directory().directories == ("d",)
     with pytest.raises(StorageError, match=r"caf\\udce9\.json"):
-        list(store.list())
+        store.get(os.fsdecode(b"d/caf\xe9.json"))
 
 
 def test_a_file_in_place_of_a_directory_is_not_taken_for_an_existing_object(store: ObjectStore) -> None:

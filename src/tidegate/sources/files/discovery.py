@@ -26,11 +26,13 @@ from tidegate.planning.discovery import (
     is_new,
     list_after,
     survey,
+    table_of,
 )
-from tidegate.planning.reasons import EXAMPLES, Reason, Skipped, Tally
+from tidegate.planning.reasons import EXAMPLES, Reason, Skipped, Tally, tallied
 from tidegate.sources.files.places import Places
 from tidegate.specs import PathSource
 from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.scope import Scope
 from tidegate.watermarks.path_state import PathState
 from tidegate.watermarks.paths import ROOT, SourceFile, join, sort_key, split
 from tidegate.watermarks.sealing import Directories
@@ -54,7 +56,8 @@ def discover(
     check_location(store, source)
     before = store.requests.list, store.requests.keys
     deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
-    poll = _Poll(store, source, state, Places.of(source, state, now), deep, limit, is_new(source, state))
+    places, scope = Places.of(source, state, now), scope_of(source)
+    poll = _Poll(store, source, state, places, scope, deep, limit, is_new(source, state))
     prefixes = cold_prefixes(source, state, now)
     if prefixes is None:
         poll.look_into(ROOT)
@@ -64,13 +67,14 @@ def discover(
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
     return PathListing(
         files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
-        skipped=poll.tally.result(),
+        skipped=poll.skipped,
         directories=seen,
         list_requests=store.requests.list - before[0],
         listed_keys=store.requests.keys - before[1],
         complete=not poll.is_cut,
         deep=deep or (prefixes is None and not poll.places.partitions),
-        any_files=bool(poll.seen or poll.files or poll.tally.result()),
+        any_files=bool(poll.seen or poll.files or poll.skipped),
+        tables=tuple(sorted(poll.tables)),
     )
 
 
@@ -83,6 +87,12 @@ def check_location(store: ObjectStore, source: PathSource) -> None:
         )
 
 
+def scope_of(source: PathSource) -> Scope:
+    """How far listings of ``source`` go, for one poll or one look at everything."""
+    apart = tuple(place for place in source.apart if place.startswith("/"))
+    return Scope(follow_links=source.follow_links, apart=apart)
+
+
 @dataclass(slots=True)
 class _Poll:
     """One poll: level by level where partitions are known, then whole where they are not."""
@@ -91,6 +101,7 @@ class _Poll:
     source: PathSource
     state: PathState
     places: Places
+    scope: Scope
     deep: bool
     limit: int | None
     is_unfinished: Callable[[str], bool]
@@ -98,8 +109,14 @@ class _Poll:
     files: list[SourceFile] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
     is_cut: bool = False
     new_files: int = 0
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What was not taken, whoever left it out."""
+        return tallied((*self.tally.result(), *self.scope.left_out))
 
     def look_into(self, directory: str) -> None:
         """One level of ``directory`` where partitions are known below it; others are to be listed whole."""
@@ -107,7 +124,7 @@ class _Poll:
             self.whole.append(directory)
             return
         known = _Known(self.places.is_remembered)
-        level = self.store.list_directory(directory, self._bound(directory), known=known)
+        level = self.store.list_directory(directory, self._bound(directory), known=known, scope=self.scope)
         self.seen.update(level.directories)
         self._take(level.objects, known)
         for each in filter(self.is_wanted, level.directories):
@@ -130,7 +147,7 @@ class _Poll:
     def _everything_in(self, directory: str) -> tuple[list[ObjectInfo], _Known]:
         """All of it, or one new file more than the poll may take."""
         known = _Known(self.places.is_remembered)
-        listed = self.store.list(directory, self._bound(directory), known=known)
+        listed = self.store.list(directory, self._bound(directory), known=known, scope=self.scope)
         found: list[ObjectInfo] = []
         new = 0
         for info in listed:
@@ -150,6 +167,7 @@ class _Poll:
             reason = self._refusal(info.path)
             if reason is not None:
                 self.tally.add(reason, info.path)
+                self._see_table(reason, info.path)
             elif self.new_files == self.limit and self._is_new(info.path):
                 self.is_cut = True
             else:
@@ -163,7 +181,13 @@ class _Poll:
             reason = Reason.SEALED
         if reason is not None:
             self.tally.add(reason, f"{directory}/")
+            self._see_table(reason, directory)
         return reason is None
+
+    def _see_table(self, reason: Reason, path: str) -> None:
+        table = table_of(self.source, path) if reason is Reason.INTERNAL else None
+        if table is not None:
+            self.tables.add(table)
 
     def _refusal(self, path: str) -> Reason | None:
         reason = accepts(self.source, path)

@@ -12,24 +12,35 @@ from contextlib import closing
 from itertools import islice
 from queue import Queue
 
+from tidegate.errors import SourceError
+from tidegate.planning.reasons import Reason
 from tidegate.storage.port import PAGE, ObjectInfo, ObjectStore
+from tidegate.storage.scope import INTERNAL, Scope
 
 PAGES_AHEAD = 2
 
 
-def list_everything(store: ObjectStore) -> Generator[ObjectInfo, None, None]:
-    """Every object, each once; those of one directory in ascending order."""
+def list_everything(store: ObjectStore, scope: Scope) -> Generator[ObjectInfo, None, None]:
+    """Every object in ``scope``, each once; those of one directory in ascending order."""
     if store.concurrency == 1:
-        yield from store.list()
+        yield from store.list(scope=scope)
         return
-    top = store.list_directory()
+    top = store.list_directory(scope=scope)
     yield from top.objects
-    with closing(_pages(store, top.directories)) as pages:
+    with closing(_pages(store, top.directories, scope)) as pages:
         for page in pages:
             yield from page
 
 
-def _pages(store: ObjectStore, directories: Sequence[str]) -> Generator[list[ObjectInfo], None, None]:
+def refuse_left_out(scope: Scope, uri: str, remedy: str) -> None:
+    """``SourceError`` if something was left out of a listing that has to be whole, for want of a place to tell it."""
+    for each in scope.left_out:
+        hidden = [path for path in each.examples if path.startswith(INTERNAL) or "/_" in path or "/." in path]
+        if each.reason not in (Reason.LINK_AGAIN, Reason.SPECIAL, Reason.TABLE) and each.count > len(hidden):
+            raise SourceError(f"{uri}: {each}", remedy)
+
+
+def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Generator[list[ObjectInfo], None, None]:
     width = min(store.concurrency, len(directories))
     pages: Queue[list[ObjectInfo] | Exception | None] = Queue(maxsize=PAGES_AHEAD * width)
     stopped = threading.Event()
@@ -43,7 +54,7 @@ def _pages(store: ObjectStore, directories: Sequence[str]) -> Generator[list[Obj
                     directory = next(left, None)
                 if directory is None:
                     return
-                listed = iter(store.list(directory))
+                listed = iter(store.list(directory, scope=scope))
                 while not stopped.is_set() and (page := list(islice(listed, PAGE))):
                     pages.put(page)
         except Exception as error:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from itertools import groupby, islice, pairwise
 
 from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.scope import Scope
 from tidegate.watermarks.paths import split
 
 SAMPLE = 1000
@@ -75,9 +76,9 @@ class Verdict:
         return f"names {verb} ({self.shape} names, {self.files} files{share}{shown})"
 
 
-def sample(store: ObjectStore, count: int = SAMPLE) -> list[ObjectInfo]:
+def sample(store: ObjectStore, count: int = SAMPLE, *, scope: Scope | None = None) -> list[ObjectInfo]:
     """The first ``count`` files that a listing shows, without internal ones."""
-    visible = (info for info in store.list() if not any(part[0] in "_." for part in info.path.split("/")))
+    visible = (info for info in store.list(scope=scope) if not any(part[0] in "_." for part in info.path.split("/")))
     return list(islice(visible, count))
 
 

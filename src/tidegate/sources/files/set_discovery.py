@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tidegate.planning.discovery import PathListing, accepts
-from tidegate.planning.reasons import EXAMPLES, Reason, Skipped, Tally
-from tidegate.sources.files.discovery import check_location
+from tidegate.planning.discovery import PathListing, accepts, table_of
+from tidegate.planning.reasons import EXAMPLES, Reason, Skipped, Tally, tallied
+from tidegate.sources.files.discovery import check_location, scope_of
 from tidegate.sources.files.everything import list_everything
 from tidegate.sources.files.naming import SAMPLE, Order, names_sort_in_time
 from tidegate.specs import PathSource
@@ -38,16 +38,18 @@ def discover_all(
     check_location(store, source)
     before = store.requests.list, store.requests.keys
     poll = _Poll(source, state, look_up, limit)
-    with closing(list_everything(store)) as listed:
+    scope = scope_of(source)
+    with closing(list_everything(store, scope)) as listed:
         while not poll.is_cut and (batch := list(islice(listed, BATCH))):
             poll.take(batch)
     return PathListing(
         files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
-        skipped=poll.tally.result(),
+        skipped=tallied((*poll.tally.result(), *scope.left_out)),
         list_requests=store.requests.list - before[0],
         listed_keys=store.requests.keys - before[1],
         complete=not poll.is_cut,
-        any_files=poll.any_files,
+        any_files=poll.any_files or bool(scope.left_out),
+        tables=tuple(sorted(poll.tables)),
         sorts_in_time=names_sort_in_time(poll.sample).order is Order.IN_TIME,
     )
 
@@ -66,6 +68,7 @@ class _Poll:
     new_files: int = 0
     is_cut: bool = False
     any_files: bool = False
+    tables: set[str] = field(default_factory=set)
 
     def take(self, batch: Sequence[ObjectInfo]) -> None:
         """Take the new files of ``batch``, until there are as many as were asked for."""
@@ -95,6 +98,9 @@ class _Poll:
                 yield info
             else:
                 self.tally.add(reason, info.path)
+                table = table_of(self.source, info.path) if reason is Reason.INTERNAL else None
+                if table is not None:
+                    self.tables.add(table)
 
     def _take_new(self, file: SourceFile) -> None:
         is_unknown = file.path not in self.state.files

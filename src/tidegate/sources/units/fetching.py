@@ -108,7 +108,7 @@ class _Walk:
         read = self._task.source.read
         name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
         if isinstance(read, FileRead) and isinstance(ask, Address):
-            self.files += listed(ask, segment, read.compression)
+            self.files += listed(ask, segment, read.compression, follow_links=read.follow_links)
             return
         assert isinstance(ask, Ask)
         if isinstance(read, FileRead):

@@ -19,11 +19,13 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
 from tidegate.schema.avro_library import reading_library
+from tidegate.sources.files.everything import refuse_left_out
 from tidegate.sources.units.json_records import json_records
 from tidegate.sources.units.texts import NoText, column_texts, plain_text
 from tidegate.specs import Location
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.scope import Scope
 from tidegate.storage.seekable import SeekableInput
 from tidegate.unit_specs import InputFormat, SecondaryInput
 
@@ -59,8 +61,12 @@ def input_files(location: Location) -> InputFiles:
             return InputFiles(beside, (beside.head(unquote(name)),))
         except ObjectMissing:
             pass
-    store = open_store(location)
-    found = sorted((each for each in store.list() if not _is_hidden(each.path)), key=lambda each: each.path)
+    store, scope = open_store(location), Scope()
+    listed = store.list(scope=scope)
+    found = sorted((each for each in listed if not _is_hidden(each.path)), key=lambda each: each.path)
+    refuse_left_out(
+        scope, f"secondary input {location.uri}", "put the files themselves there, under names that are text"
+    )
     if not found:
         raise SourceError(
             f"secondary input {location.uri}: there are no files", "check `path`, or write the input first"

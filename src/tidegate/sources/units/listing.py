@@ -5,6 +5,7 @@ They are read where they lie, as they were listed: one that changed since then i
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from tidegate.errors import ObjectMissing, SourceError, SourceMissing
 from tidegate.locations import Location
 from tidegate.planning.globs import compiled
 from tidegate.planning.plan import FileSlice
+from tidegate.sources.files.everything import refuse_left_out
 from tidegate.sources.units.fetched import FetchedFile
 from tidegate.sources.units.variables import Variables, names_in
 from tidegate.specs import Compression
 from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.paths import below
 from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.scope import Scope
 
 _WILD = re.compile(r"[*?]")
 _SPECIAL = re.compile(r"[*?\[]")
@@ -64,13 +68,19 @@ def address_of(template: Location, variables: Variables) -> Address:
     return Address(root, place, tuple(levels[first:]), f"{scheme}://{authority}/{shown}")
 
 
-def listed(address: Address, segment: int, compression: str) -> tuple[FetchedFile, ...]:
+def listed(address: Address, segment: int, compression: str, *, follow_links: bool = False) -> tuple[FetchedFile, ...]:
     """The files at an address, by name; raises :class:`SourceMissing` where there are none.
 
-    A folder of all work units that is not there, as a disk that is not mounted, says nothing about any of them.
+    A folder of all work units that is not there, as a disk that is not mounted, says nothing about any of them. A
+    work unit is read as a whole: a link that is not followed, or a name that cannot be used, is an error.
     """
+    scope = Scope()
     store = open_store(address.folder)
-    found = sorted(_found(store, address), key=lambda each: each.path)
+    if follow_links:
+        found = _once(address, sorted(_found(store, address, None), key=lambda each: each.path))
+    else:
+        found = sorted(_found(store, address, scope), key=lambda each: each.path) if _is_reached(address, scope) else []
+    refuse_left_out(scope, address.shown, "set follow_links: true, or put the files themselves there")
     if not found and not open_store(address.root).exists():
         raise SourceError(f"{address.root.uri} is not there", "check source_uri, and whether the folder is mounted")
     if not found:
@@ -88,7 +98,30 @@ def listed(address: Address, segment: int, compression: str) -> tuple[FetchedFil
     )
 
 
-def _found(store: ObjectStore, address: Address) -> Iterator[ObjectInfo]:
+def _is_reached(address: Address, scope: Scope) -> bool:
+    """Whether no link leads from the part of the address that all work units have to the folder, or to the file."""
+    (scheme, _, root), (_, _, folder) = split_uri(address.root.uri), split_uri(address.folder.uri)
+    path = folder[len(root) :].strip("/")
+    if address.is_literal:
+        path = below(path, _unclassed(address.levels[-1], plain=True))
+    return scheme != "file" or scope.reaches(f"/{root}", path)
+
+
+def _once(address: Address, found: list[ObjectInfo]) -> list[ObjectInfo]:
+    """Each real file of a work unit under one name: its own, if that is among them."""
+    scheme, _, folder = split_uri(address.folder.uri)
+    if scheme != "file":
+        return found
+    names: dict[str, ObjectInfo] = {}
+    for each in found:
+        path = f"/{folder}/{each.path}"
+        real = os.path.realpath(path)
+        if real == path or real not in names:
+            names[real] = each
+    return sorted(names.values(), key=lambda each: each.path)
+
+
+def _found(store: ObjectStore, address: Address, scope: Scope | None) -> Iterator[ObjectInfo]:
     *folders, last = address.levels
     if address.is_literal:
         try:
@@ -101,11 +134,11 @@ def _found(store: ObjectStore, address: Address) -> Iterator[ObjectInfo]:
         prefixes = [
             below_it
             for prefix in prefixes
-            for below_it in store.list_directory(prefix).directories
+            for below_it in store.list_directory(prefix, scope=scope).directories
             if _fits(level, below_it)
         ]
     for prefix in prefixes:
-        yield from (each for each in store.list_directory(prefix).objects if _fits(last, each.path))
+        yield from (each for each in store.list_directory(prefix, scope=scope).objects if _fits(last, each.path))
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -10,12 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import ColumnSource, TableFormat, TableRead
+from tidegate.errors import SourceError
+from tidegate.planning.reasons import Reason
+from tidegate.sources.files.everything import refuse_left_out
 from tidegate.sources.reading import Seen
 from tidegate.spark.bounds import fitted
 from tidegate.spark.filters import filtered, greatest_of, with_nulls
 from tidegate.spark.readers.paths import spark_path
 from tidegate.spark.readers.rows import given, unreadable, utc_session
 from tidegate.specs import SchemaSpec
+from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.scope import Scope
 from tidegate.watermarks.dialects import Dialect, quoted
 from tidegate.watermarks.row_filter import RowFilter
 
@@ -64,12 +69,25 @@ class TableReader:
         try:
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
+            self._check_links()
             reader = self._session.read.option("mergeSchema", "true")
             if self._read.pattern:
                 reader = reader.option("pathGlobFilter", self._read.pattern).option("recursiveFileLookup", "true")
             return reader.parquet(path)
         except Exception as error:
             raise unreadable(self._source.name, error, _REMEDY) from error
+
+    def _check_links(self) -> None:
+        """Spark follows every link and would read a file under each of its names: refuse what it must not follow."""
+        location, scope = self._read.location, Scope(follow_links=self._read.follow_links)
+        if split_uri(location.uri)[0] != "file":
+            return
+        for _ in open_store(location).list(scope=scope):
+            pass
+        refuse_left_out(scope, location.uri, "set follow_links: true, or put the files themselves there")
+        again = [each for each in scope.left_out if each.reason is Reason.LINK_AGAIN]
+        if again:
+            raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
         history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path, Dialect.SPARK)} LIMIT 1")

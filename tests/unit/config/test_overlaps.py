@@ -1,0 +1,141 @@
+"""Sources and tables that lie in each other are refused, however their addresses are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate.config import load
+from tidegate.errors import ConfigError
+from tidegate.specs import Location, PathSource
+from tidegate.storage.overlaps import comparable, inside, kept_apart
+
+Pipeline = str
+
+
+def one(name: str, source: str, table: str, more: str = "") -> Pipeline:
+    return f"  {name}:\n    source: {{{source}}}\n    sink: {{table_uri: '{table}'}}\n{more}"
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Callable[[str], tuple[str, ...]]:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "door").symlink_to("real")
+
+    def problems_of(*pipelines: str) -> tuple[str, ...]:
+        path = tmp_path / "x.yml"
+        path.write_text("pipelines:\n" + "".join(pipelines).replace("BASE", str(tmp_path)))
+        try:
+            load(path, env=os.environ)
+        except ConfigError as error:
+            return error.problems
+        return ()
+
+    return problems_of
+
+
+@pytest.mark.parametrize(
+    ("source", "table"),
+    [
+        ("source_uri: pin/, format: parquet", "pin/table"),
+        ("source_uri: ./pin/../pin, format: parquet", "file://BASE/pin/table/"),
+        ("source_uri: 'file://BASE/pin//', format: parquet", "pin/deep/table"),
+        ("source_uri: door, format: parquet", "real/table"),
+        ("source_uri: real, format: parquet", "door/table"),
+        ("source_uri: 'S3://lake/in/', format: parquet", "s3a://lake/in/table"),
+        ("source_uri: 's3n://lake', format: parquet", "s3://lake/in%20x/table"),
+        ("source_uri: pin, pattern: '*'", "pin/table"),
+        ("source_uri: pin, pattern: '**/*.parquet', format: parquet", "pin/a/table"),
+        ("type: parquet, source_uri: pin, watermark_columns: [id]", "pin/table"),
+        ("source_uri: pin, format: parquet", "pin/lake/../table"),
+    ],
+)
+def test_a_table_that_its_own_source_would_read_is_refused(
+    problems: Callable[..., tuple[str, ...]], source: str, table: str
+) -> None:
+    found = problems(one("a", source, table))
+    assert any("the table of pipeline 'a' lies in it" in line for line in found), found
+    assert any("the dead-letter table of pipeline 'a'" in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("source", "table"),
+    [
+        ("source_uri: pin", "pin/table"),
+        ("source_uri: pin, format: parquet, exclude: [table, table_dead_letters]", "pin/table"),
+        ("source_uri: pin, format: parquet, pattern: 'raw/*.parquet'", "pin/table"),
+        ("source_uri: pin, format: parquet", "pin/_out/table"),
+        ("source_uri: pin, format: parquet", "pin2/table"),
+        ("source_uri: 's3://one/in', format: parquet", "s3://two/in/table"),
+    ],
+)
+def test_a_table_that_a_listing_does_not_take_may_lie_there(
+    problems: Callable[..., tuple[str, ...]], source: str, table: str
+) -> None:
+    assert problems(one("a", source, table)) == ()
+
+
+@pytest.mark.parametrize("source", ["lake/a", "lake/a/", "lake/a/date=1", "file://BASE/lake/a", "./lake/../lake/a"])
+def test_files_of_another_pipelines_table_are_no_source_but_the_table_is(
+    problems: Callable[..., tuple[str, ...]], source: str
+) -> None:
+    first = one("a", "source_uri: in", "lake/a")
+    (line,) = problems(first, one("b", f"source_uri: '{source}', format: parquet", "lake/b"))
+    assert "lies in the table of pipeline 'a'" in line
+    assert "type: delta" in line
+    if not source.endswith("date=1"):
+        assert problems(first, one("b", f"type: delta, source_uri: '{source}', watermark_columns: [x]", "lake/b")) == ()
+
+
+def test_a_source_above_the_table_of_another_pipeline_is_refused(problems: Callable[..., tuple[str, ...]]) -> None:
+    found = problems(one("a", "source_uri: in", "lake/a"), one("b", "source_uri: lake, format: parquet", "out"))
+    assert any("the table of pipeline 'a' lies in it (a)" in line for line in found)
+
+
+def test_a_folder_of_parquet_files_that_another_pipeline_writes_may_be_read(
+    problems: Callable[..., tuple[str, ...]],
+) -> None:
+    source = "type: delta, source_uri: in"
+    first = f"  a:\n    source: {{{source}}}\n    sink: {{table_uri: lake/a, format: parquet, load_type: full_load}}\n"
+    second = one("b", "source_uri: lake/a, format: parquet", "lake/b")
+    assert problems(first, second, "state: {provider: file, url: st}\n") == ()
+
+
+def test_downloads_and_secondary_inputs_are_looked_at_too(problems: Callable[..., tuple[str, ...]]) -> None:
+    unit = "watermark: [{name: id, type: unit, units: [a]}], replace: unit"
+    reads = one("a", f"type: download, format: parquet, source_uri: 'pin/{{{{id}}}}/*.parquet', {unit}", "pin/table")
+    assert any("the table of pipeline 'a' lies in it" in line for line in problems(reads))
+    other = one("a", f"type: download, format: csv, source_uri: 'pin/{{{{id}}}}/*.csv', {unit}", "pin/table")
+    assert problems(other) == ()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_pipelines_that_read_each_others_tables_are_refused_by_name(
+    problems: Callable[..., tuple[str, ...]], kind: str
+) -> None:
+    def reading(name: str, other: str) -> str:
+        return one(name, f"type: {kind}, source_uri: './lake/{other}/', watermark_columns: [x]", f"lake/{name}")
+
+    assert problems(reading("a", "b"), reading("b", "other")) == ()
+    (line,) = problems(reading("a", "b"), reading("b", "c"), reading("c", "a"))
+    assert "a → b → c → a" in line
+
+
+def test_places_compare_whatever_their_spelling(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "door").symlink_to("real")
+    assert comparable(f"file://{tmp_path}/door/x%20y/") == comparable(f"FILE://{tmp_path}/real/x y")
+    assert comparable("s3a://b//k/") == comparable("S3://b/k")
+    assert inside(comparable("s3://b/in"), comparable("s3a://b/in/t")) == "t"
+    assert inside(comparable("s3://b/in"), comparable("s3://b/in2")) is None
+
+
+def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: Path) -> None:
+    source = PathSource("s", Location(f"file://{tmp_path}/in"))
+    tables = (f"file://{tmp_path}/in/table", f"file://{tmp_path}/lake")
+    assert kept_apart(source, tables).apart == ("table",)
+    linked = PathSource("s", Location(f"file://{tmp_path}/in"), follow_links=True)
+    assert kept_apart(linked, tables).apart == ("table", f"{tmp_path}/in/table", f"{tmp_path}/lake")
