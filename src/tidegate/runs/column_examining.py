@@ -21,8 +21,8 @@ from tidegate.sources.addresses import address_of
 from tidegate.spark.jars import fetched
 from tidegate.spark.packages import driver_of, packages_of
 from tidegate.storage.opening import open_store, split_uri
-from tidegate.watermarks.dialects import untested
 from tidegate.storage.scope import Scope
+from tidegate.watermarks.dialects import untested
 
 ANSWER_SECS = 3.0
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
