@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from support.long_runs import chosen
 from tidegate.errors import SourceError
@@ -142,3 +144,25 @@ def test_a_parquet_dictionary_beyond_the_limit_is_refused_before_it_is_read(tmp_
     outcome, peak = outcome_and_peak(tmp_path, "a.parquet", "parquet")
     assert "the dictionary of 'text' in row group 0 has 125,829,140 bytes, the limit is 64 MiB" in outcome
     assert peak < 400
+
+
+GIANTS = {
+    "a.ndjson.gz": ("ndjson", b'{"text": "', b"x", "a line after line 0 is longer than 64 MiB"),
+    "a.ndjson.zst": ("ndjson", b'{"text": "', b"x", "a line after line 0 is longer than 64 MiB"),
+    "b.csv.zst": ("csv", b'text\n"', b"x\n", "a record after record 0 is longer than 64 MiB"),
+    "c.json.zst": ("json", b'[{"text": "', b"x", "a record after record 0 is longer than 64 MiB"),
+    "d.json.zst": ("json", b"[", b"[", "a record after record 0 is longer than 64 MiB"),
+}
+
+
+@pytest.mark.parametrize("name", chosen(list(GIANTS), "a.ndjson.zst", "b.csv.zst", "d.json.zst"))
+def test_a_record_that_never_ends_is_refused_at_the_limit(tmp_path: Path, name: str) -> None:
+    """300 MiB of one record: a text, a quote that is not closed, brackets."""
+    format, first, more, said = GIANTS[name]
+    content = first + more * (300 * MEGABYTE // len(more))
+    packed = zstandard.compress(content) if name.endswith(".zst") else gzip.compress(content, 1)
+    (tmp_path / name).write_bytes(packed)
+    del content
+    outcome, peak = outcome_and_peak(tmp_path, name, format)
+    assert outcome == said
+    assert peak < 1500
