@@ -20,7 +20,7 @@ _FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}
 """Compressed bytes that are read at once."""
 
 LARGEST_PIECE = 4 * 1024 * 1024
-"""Plain bytes that a step gives at most, whatever they were compressed from; zstd gives whole steps, see below."""
+"""Plain bytes that are handed on at once at most, whatever they were compressed from."""
 
 _ZSTD_STEP = 1024
 """Compressed bytes per step of zstd, whose library has no bound on what a step gives: four bytes may become 128 KiB,
@@ -87,7 +87,8 @@ def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) 
                         break
                     member, members = new(), members + 1
                 plain, rest = step(member, rest)
-                yield plain
+                for start in range(0, len(plain), LARGEST_PIECE):
+                    yield plain[start : start + LARGEST_PIECE]
     except (_IsalError, zstandard.ZstdError) as error:
         raise SourceError(f"{path}: {_broken(compression, members, str(error))}", "write the file again") from error
     if not member.eof:

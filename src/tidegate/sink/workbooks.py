@@ -7,6 +7,7 @@ counts that was saved with it.
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta
@@ -29,6 +30,15 @@ from tidegate.storage.opening import open_store
 PATTERN = "*.xls[xm]"
 ROWS_AT_ONCE = 4096
 """Rows of a sheet that are decoded together."""
+
+LARGEST_SHEET = 2 * 1024**3
+"""Bytes of a sheet, which is read row by row."""
+
+LARGEST_PART = 256 * 1024**2
+"""Bytes of any other part, as the texts that the sheets share, which are held in memory."""
+
+UNSUSPICIOUS, MOST_PACKED = 64 * 1024**2, 200
+"""A part that unpacks to more than so many bytes may not unpack to more than so many times its size."""
 
 
 def workbooks_of(name: str, read: TableRead) -> PathSource:
@@ -105,15 +115,47 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[tuple[Any, ..
         raise EnvironmentProblem(
             "Excel files are read by openpyxl, which is missing", "install tidegate[excel]"
         ) from error
+    _check_sizes(raw, path)
     try:
         book = load_workbook(raw, read_only=True, data_only=True)
     except Exception as error:
         raise SourceError(f"{path} is no Excel workbook ({error})", "correct the file, or the pattern") from error
     if sheet is not None and sheet not in book.sheetnames:
         raise SourceError(f"{path} has no sheet {sheet!r}", f"its sheets are {', '.join(book.sheetnames)}")
+    if not book.worksheets:
+        raise SourceError(f"{path} has no sheet with cells", "correct the file, or the pattern")
     found = book[sheet] if sheet is not None else book.worksheets[0]
     found.reset_dimensions()
-    yield from found.iter_rows(values_only=True)
+    rows = found.iter_rows(values_only=True)
+    while True:
+        try:
+            row = next(rows, None)
+        except Exception as error:
+            raise SourceError(f"{path}: a sheet is damaged ({error})", "write the file again") from error
+        if row is None:
+            return
+        yield row
+
+
+def _check_sizes(raw: BinaryIO, path: str) -> None:
+    """Refuse a workbook that unpacks beyond the limits; what its directory says is all that is ever unpacked."""
+    try:
+        with zipfile.ZipFile(raw) as parts:
+            found = parts.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise SourceError(f"{path} is no Excel workbook ({error})", "correct the file, or the pattern") from error
+    for part in found:
+        limit = LARGEST_SHEET if part.filename.startswith("xl/worksheets/") else LARGEST_PART
+        if part.file_size > limit:
+            raise SourceError(
+                f"{path}: {part.filename} unpacks to {part.file_size:,} bytes, the limit is {limit // 2**20} MiB",
+                "write the rows into several workbooks, or as CSV or Parquet",
+            )
+        if part.file_size > UNSUSPICIOUS and part.file_size > MOST_PACKED * part.compress_size:
+            raise SourceError(
+                f"{path}: {part.filename} unpacks to {part.file_size:,} bytes, more than {MOST_PACKED} times its size",
+                "cells are at most 32,767 characters long; write the file again",
+            )
 
 
 def _names(row: Sequence[Any], path: str) -> list[str | None]:

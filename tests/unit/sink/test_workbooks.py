@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from datetime import date, datetime, time
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
 
 from tidegate.errors import SourceError
+from tidegate.sink import workbooks
 from tidegate.sink.workbooks import sheet_lines
 
 
@@ -63,3 +65,47 @@ def test_cells_without_a_column_of_their_own_are_refused(rows: list[list[Any]], 
 def test_what_is_no_workbook_is_named() -> None:
     with pytest.raises(SourceError, match=r"a\.xlsx is no Excel workbook"):
         lines(io.BytesIO(b"id,at\n1,2\n"))
+
+
+def with_part(name: str, content: bytes) -> io.BytesIO:
+    """A workbook, one of whose parts is replaced."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(book([["id"], ["x"]])) as before,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as after,
+    ):
+        for part in before.infolist():
+            after.writestr(part.filename, content if part.filename == name else before.read(part))
+    packed.seek(0)
+    return packed
+
+
+HELD, SHEET = "xl/styles.xml", "xl/worksheets/sheet1.xml"
+
+
+@pytest.mark.parametrize("name", [HELD, SHEET])
+def test_a_part_that_unpacks_to_far_more_than_it_is_is_refused_before_it_is_unpacked(name: str) -> None:
+    with pytest.raises(
+        SourceError, match=rf"a\.xlsx: {name} unpacks to 83,886,080 bytes, more than 200 times its size"
+    ):
+        lines(with_part(name, bytes(80 * 1024**2)))
+
+
+def test_a_part_that_is_held_in_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbooks, "LARGEST_PART", 1024**2)
+    with pytest.raises(SourceError, match=r"xl/styles.xml unpacks to 2,097,152 bytes, the limit is 1 MiB"):
+        lines(with_part(HELD, bytes(2 * 1024**2)))
+
+
+@pytest.mark.parametrize("name", [HELD, SHEET])
+def test_entities_that_stand_for_ever_more_text_are_refused(name: str) -> None:
+    entities = "".join(f'<!ENTITY e{n} "{"".join(f"&e{n - 1};" for _ in range(10))}">' for n in range(1, 12))
+    text = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e0 "{"ha" * 50}">{entities}]><x>&e11;</x>'
+    with pytest.raises(SourceError, match=r"a\.xlsx"):
+        lines(with_part(name, text.encode()))
+
+
+@pytest.mark.parametrize("content", [b"", b"<a>", b"<worksheet><sheetData><row><c><v>1</v></c>"])
+def test_a_damaged_sheet_is_named(content: bytes) -> None:
+    with pytest.raises(SourceError, match=r"a\.xlsx: a sheet is damaged|is no Excel workbook"):
+        lines(with_part(SHEET, content))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
-from collections.abc import Iterator
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -13,11 +17,19 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.planning.plan import FileSlice
 from tidegate.schema.avro_library import reading_library
 from tidegate.sink.decoder import Decoded
+from tidegate.sink.decompression import LARGEST_WINDOW
 from tidegate.sink.formats.avro_schema import Types
 from tidegate.sink.formats.columnar import ColumnarFormat
 from tidegate.sink.formats.counting import check_start
 
 _ROWS = 8192
+_MAGIC = b"Obj\x01"
+_CODEC = b"avro.codec"
+_MOST_EMPTY = 1_000_000
+"""Records of no byte at all, as a block may have them."""
+
+LARGEST_BLOCK = 64 * 1024 * 1024
+"""Bytes of a block, as it lies in the file and as it unpacks."""
 
 
 class AvroFormat(ColumnarFormat):
@@ -34,20 +46,146 @@ class AvroFormat(ColumnarFormat):
         check_start(each, file.records)
 
 
-class _Counted:
-    """A stream that knows how far it was read, which is all that the library asks besides reading."""
+class _Plain:
+    """A container file as the library reads it best: not compressed, and each block within the limit.
 
-    def __init__(self, raw: BinaryIO) -> None:
+    The library believes the sizes that a file declares, and decompresses a block to whatever it gives. So the blocks
+    are decompressed here, with a bound, and handed on as those of a file without compression.
+    """
+
+    def __init__(self, raw: BinaryIO, path: str) -> None:
         self._raw = raw
+        self._path = path
         self._place = 0
+        self._pieces = self._container()
+        self._rest = io.BytesIO()
 
-    def read(self, size: int = -1) -> bytes:
-        content = self._raw.read(size)
-        self._place += len(content)
-        return content
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer only at the end."""
+        found = self._rest.read(size)
+        while len(found) < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._rest = io.BytesIO(piece)
+            found += self._rest.read(size - len(found))
+        self._place += len(found)
+        return found
 
     def tell(self) -> int:
+        """How many bytes were read, which is all that the library asks besides reading."""
         return self._place
+
+    def _container(self) -> Iterator[bytes]:
+        if self._exactly(len(_MAGIC)) != _MAGIC:
+            raise ValueError("cannot read header - is it an avro file?")
+        metadata = dict(self._metadata())
+        sync = self._exactly(16)
+        codec = metadata.pop(_CODEC, b"null").decode("utf-8", "replace")
+        decompress = _CODECS.get(codec)
+        if decompress is None:
+            raise ValueError(f"Unrecognized codec: {codec}")
+        entries = b"".join(_bytes(key) + _bytes(value) for key, value in metadata.items())
+        yield _MAGIC + _long(len(metadata)) + entries + (_long(0) if metadata else b"") + sync
+        while (records := self._long(at_end=True)) is not None:
+            plain = decompress(self._sized("an Avro block"))
+            self._check("an Avro block unpacks to", len(plain))
+            if records > max(len(plain), _MOST_EMPTY):
+                raise ValueError(f"{records} records in a block of {len(plain)} bytes")
+            if self._exactly(16) != sync:
+                raise ValueError("expected sync marker not found")
+            yield _long(records) + _bytes(plain) + sync
+
+    def _metadata(self) -> Iterator[tuple[bytes, bytes]]:
+        while (count := self._long()) != 0:
+            if count is not None and count < 0:
+                self._long()
+            for _ in range(abs(count or 0)):
+                yield self._sized("the Avro header"), self._sized("the Avro header")
+
+    def _sized(self, what: str) -> bytes:
+        size = self._long() or 0
+        self._check(f"{what} has", size)
+        return self._exactly(size)
+
+    def _check(self, what: str, size: int) -> None:
+        if size < 0:
+            raise ValueError(f"a size of {size} bytes")
+        if size > LARGEST_BLOCK:
+            amount = f"more than {LARGEST_BLOCK:,}" if size == LARGEST_BLOCK + 1 else f"{size:,}"
+            raise SourceError(
+                f"{self._path}: {what} {amount} bytes, the limit is {LARGEST_BLOCK // 2**20} MiB",
+                "write smaller blocks (a smaller sync interval)",
+            )
+
+    def _exactly(self, size: int) -> bytes:
+        found = self._raw.read(size)
+        while len(found) < size:
+            more = self._raw.read(size - len(found))
+            if not more:
+                raise ValueError(f"it ends {size - len(found)} bytes too early")
+            found += more
+        return found
+
+    def _long(self, *, at_end: bool = False) -> int | None:
+        """A number as Avro writes it; None where the file is at its end and may be."""
+        first = self._raw.read(1)
+        if not first and at_end:
+            return None
+        value = shift = 0
+        while True:
+            byte = (first or self._exactly(1))[0]
+            first = b""
+            value |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number that is too long")
+
+
+def _long(value: int) -> bytes:
+    """A number as Avro writes it."""
+    rest = value << 1
+    found = bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def _bytes(value: bytes) -> bytes:
+    return _long(len(value)) + value
+
+
+def _snappy(data: bytes) -> bytes:
+    """A block of snappy, whose checksum stands behind it and whose plain size before it."""
+    import cramjam
+
+    size = shift = 0
+    for place in range(5):
+        size |= (data[place] & 0x7F) << shift
+        shift += 7
+        if not data[place] & 0x80:
+            break
+    return bytes(LARGEST_BLOCK + 1) if size > LARGEST_BLOCK else bytes(cramjam.snappy.decompress_raw(data[:-4]))
+
+
+def _zstandard(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(data).read(LARGEST_BLOCK + 1)
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": lambda data: zlib.decompressobj(-15).decompress(data, LARGEST_BLOCK + 1),
+    "bzip2": lambda data: bz2.BZ2Decompressor().decompress(data, LARGEST_BLOCK + 1),
+    "xz": lambda data: lzma.LZMADecompressor(memlimit=LARGEST_WINDOW).decompress(data, LARGEST_BLOCK + 1),
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}
+"""Blocks decompressed to one byte more than the limit at most."""
 
 
 class AvroFile:
@@ -57,7 +195,7 @@ class AvroFile:
         self._path = path
         self.records = 0
         with self._guarded():
-            self._blocks = reading_library().block_reader(_Counted(raw))
+            self._blocks = reading_library().block_reader(_Plain(raw, path))
             kind, self._shape = Types().of(self._blocks.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")
@@ -94,7 +232,7 @@ class AvroFile:
         """Whatever the library raises means that the file is not whole."""
         try:
             yield
-        except TidegateError:
+        except (TidegateError, MemoryError):
             raise
         except Exception as error:
             raise SourceError(f"{self._path}: not a whole Avro file ({error})", "write the file again") from error

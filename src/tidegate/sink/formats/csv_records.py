@@ -151,7 +151,7 @@ def record_blocks(chunks: Iterable[bytes], dialect: Dialect, *, block_bytes: int
         elif len(held) > LONGEST_LINE:
             raise LineTooLong
         else:
-            wanted = 2 * len(held)
+            wanted = min(2 * len(held), LONGEST_LINE + 1)
     if held:
         text = bytes(held) if held.endswith(b"\n") else bytes(held) + b"\n"
         ends = dialect.ends(text)

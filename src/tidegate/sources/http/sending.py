@@ -29,6 +29,9 @@ Received = TypeVar("Received")
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
+_ENCODINGS = ("gzip", "deflate")
+"""How answers may be encoded: what arrives at once then becomes a thousand times as much at most, some 64 MiB."""
+
 _TOO_MANY = 429
 _UNAUTHORIZED = 401
 _NOT_FOUND = 404
@@ -68,7 +71,10 @@ class Sender:
         self._authentication = Authentication(read.auth, self._ask_token)
         _quiet_logs()
         self._client = httpx.Client(
-            timeout=read.timeout_secs, follow_redirects=False, event_hooks={"response": [_look_at_redirect]}
+            timeout=read.timeout_secs,
+            follow_redirects=False,
+            headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
+            event_hooks={"response": [_look_at_redirect]},
         )
 
     def close(self) -> None:
@@ -141,6 +147,7 @@ class Sender:
         for _ in range(_MOST_REDIRECTS + 1):
             response = self._sent(request, url, params)
             try:
+                _check_encoding(response)
                 if response.status_code in _REDIRECTS and "location" in response.headers:
                     url, params = self._redirected(request, response, url), {}
                     continue
@@ -257,6 +264,16 @@ class Sender:
                 "check client_id, client_secret and scope",
             )
         return token
+
+
+def _check_encoding(response: httpx.Response) -> None:
+    """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
+    found = response.headers.get("content-encoding", "").strip().lower()
+    if found not in ("", "identity", *_ENCODINGS):
+        raise SourceError(
+            f"{shown(str(response.url))}: the answer is encoded with {found[:100]!r}",
+            f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
+        )
 
 
 _REMEDIES = {

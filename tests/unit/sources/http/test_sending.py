@@ -55,6 +55,15 @@ def test_a_bad_answer_is_asked_for_again_and_no_record_comes_twice(api: Api, fau
     assert (counts.requests, counts.repeated, counts.pages, counts.records) == (5, 2, 3, 25)
 
 
+@pytest.mark.parametrize("encoding", ["zstd", "br", "gzip, gzip", "deflate,gzip"])
+def test_encodings_that_unpack_without_bound_are_refused(api: Api, encoding: str) -> None:
+    """Sixteen kilobytes of zstd may be half a gigabyte, and so may gzip in gzip."""
+    api.routes["/items"] = lambda asked: Answer(b"", headers={"Content-Encoding": encoding})
+    with pytest.raises(SourceError, match=f"the answer is encoded with '{encoding}'"):
+        fetched(read_of(api))
+    assert [each.headers["accept-encoding"] for each in api.asked] == ["gzip, deflate"]
+
+
 def test_a_slow_answer_is_asked_for_again(api: Api) -> None:
     api.routes["/items"] = whole(ROWS)
     api.faults["/items"].append(Answer({"data": ROWS}, wait=0.5))
