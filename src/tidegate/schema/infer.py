@@ -24,6 +24,9 @@ MOST_KEYS = 1000
 MANY = 100
 """From so many values of one kind on a type is called sure."""
 
+LONGEST_WHOLE = 20
+"""Letters of a number that 64 bits may hold; Python refuses to look at whole numbers of some thousand digits."""
+
 _NUMBERS = frozenset({"integer", "number"})
 _SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
 
@@ -149,7 +152,7 @@ def _kind(value: Any) -> str:
         case bool():
             return "boolean"
         case Literal():
-            whole = value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63
+            whole = len(value) <= LONGEST_WHOLE and value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63
             return "integer" if whole else "number"
         case str():
             return "string"

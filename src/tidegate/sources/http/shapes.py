@@ -6,14 +6,21 @@ and is left out until it has one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tidegate.schema.infer import MOST_KEYS
+from tidegate.errors import SourceError
+from tidegate.schema.infer import LONGEST_WHOLE, MOST_KEYS
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
+
+MOST_LEVELS = 200
 
 
 class Shapes:
-    """What was seen at which path; takes records one after the other."""
+    """What was seen at which path; takes records one after the other.
+
+    Raises :class:`SourceError` for one with more levels than columns can have, or with text that is not Unicode.
+    """
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
@@ -22,10 +29,12 @@ class Shapes:
     def telling(self, record: bytes) -> bytes | None:
         """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
         try:
-            value = _filled(parse(record))
+            value = parse(record)
         except NotJson:
             return record if self._is_new("", "unreadable") else None
-        return compact(value).encode() if self._adds(value, "") else None
+        _check_levels(value)
+        value = _filled(value)
+        return _encoded(value) if self._adds(value, "") else None
 
     def _adds(self, value: Any, path: str) -> bool:
         new = self._is_new(path, _kind(value))
@@ -50,8 +59,36 @@ class Shapes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, Literal):
-        return "whole" if value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63 else "number"
+        is_whole = len(value) <= LONGEST_WHOLE and value.lstrip("-").isdigit() and -(2**63) <= int(value) < 2**63
+        return "whole" if is_whole else "number"
     return type(value).__name__
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return compact(value).encode()
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            "a record has half a surrogate pair in a text or a name, which is not Unicode",
+            "declare schema.fields, or have the server send Unicode",
+        ) from error
+
+
+def _check_levels(value: Any) -> None:
+    """Refuse objects and lists inside each other that are too many to be looked at one in the other."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [item for each in level if isinstance(each, list) for item in _items(each)]
+        if not level:
+            return
+    raise SourceError(
+        f"a record is nested in more than {MOST_LEVELS} levels, too deep for columns to be found in it",
+        "declare schema.fields, or have the server send less of it",
+    )
+
+
+def _items(value: list[Any]) -> Iterator[Any]:
+    return (item for _, item in value) if isinstance(value, Pairs) else iter(value)
 
 
 def _filled(value: Any) -> Any:
