@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
 from tidegate.column_reports import ColumnSourcePlan
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tidegate.runs.column_place import ColumnPlace
     from tidegate.runs.place import Place
     from tidegate.runs.unit_place import UnitPlace
+
+AnyPlan = TypeVar("AnyPlan", bound=SourcePlan | ColumnSourcePlan | UnitSourcePlan)
 
 
 def plan(
@@ -33,16 +35,26 @@ def plan(
     moment = now or datetime.now(UTC)
     project = load(config, pipeline=pipeline)
     plans: list[SourcePlan | ColumnSourcePlan | UnitSourcePlan] = []
-    plans += [planned(place, moment) for place in open_places(project, pipeline)]
+    plans += [_noted(place, planned(place, moment)) for place in open_places(project, pipeline)]
     if columns := open_column_places(project, pipeline):
         from tidegate.runs.column_looking import planned_columns
 
-        plans += [planned_columns(place, moment) for place in columns]
+        plans += [_noted(place, planned_columns(place, moment)) for place in columns]
     if units := open_unit_places(project, pipeline):
         from tidegate.runs.unit_looking import planned_units
 
-        plans += [planned_units(place, moment, accept_new_partitions=accept_new_partitions) for place in units]
+        plans += [
+            _noted(place, planned_units(place, moment, accept_new_partitions=accept_new_partitions)) for place in units
+        ]
     return tuple(plans)
+
+
+def _noted(place: Place | ColumnPlace | UnitPlace, found: AnyPlan) -> AnyPlan:
+    """With what failed before there was a position."""
+    from tidegate.runs.first_attempts import attempts_note
+
+    position = found.plan.version if isinstance(found, SourcePlan) else found.position
+    return found if position else replace(found, notes=(*found.notes, *attempts_note(place)))
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -66,8 +78,14 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
 
 
 def _at_work(place: Place | ColumnPlace | UnitPlace, known: SourceStatus, now: datetime) -> SourceStatus:
-    """With who is at work on the source, where runs of it say so."""
-    if place.pipeline.conflict is OnConflict.RACE or known.error is not None:
+    """With who is at work on the source, where runs of it say so, and with what failed before there was a position."""
+    if known.error is not None:
+        return known
+    from tidegate.runs.first_attempts import attempts_note
+
+    if not known.version:
+        known = replace(known, notes=(*known.notes, *attempts_note(place)))
+    if place.pipeline.conflict is OnConflict.RACE:
         return known
     from tidegate.runs.presence import who_is_at_work
 

@@ -324,6 +324,7 @@ class SourceFinished(Event):
     state_files: int = 0
     failed: bool = False
     staged: int = 0
+    failed_units: int = 0
 
 
 @dataclass(frozen=True, slots=True)

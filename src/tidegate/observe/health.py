@@ -2,8 +2,9 @@
 
 A source is well when its last pass read everything it could, and when it shows signs of life: it is silent for no
 longer than ``MISSED_INTERVALS`` of its poll interval, but at least for ``PATIENCE_SECS``. One that cannot be read, or
-that has files which cannot be read, is not well until a pass ends without either. While Spark reads and loads the rows
-of a column source, or it waits for another run, nothing is heard of it, and that is no silence.
+that has files which cannot be read or work units that failed, is not well until a pass ends without these. While Spark
+reads and loads the rows of a column source, or a source waits for another run of it, nothing is heard of it, and that
+is no silence.
 """
 
 from __future__ import annotations
@@ -113,8 +114,10 @@ def _note(vital: _Vital, event: Event) -> None:
         case events.SourceFailed(error=error):
             vital.error = error
             vital.trouble = error
-        case events.SourceFinished(failed_files=files):
-            vital.trouble = vital.error or (f"{count(files, 'file')} cannot be read" if files else "")
+        case events.SourceFinished(failed_files=files, failed_units=units):
+            told = [f"{count(files, 'file')} cannot be read"] if files else []
+            told += [f"{count(units, 'work unit')} failed"] if units else []
+            vital.trouble = vital.error or " and ".join(told)
             vital.error = ""
             vital.ended_at = vital.seen_at
         case events.CommitterLooked(error=error):

@@ -21,10 +21,12 @@ from tidegate.planning.column_planner import fixed, plan_columns
 from tidegate.planning.future import ahead, up_to, waiting
 from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_place import ColumnPlace, encoded
+from tidegate.runs.first_attempts import attempts_before
 from tidegate.runs.place import Clock, utc_now
 from tidegate.sources.explaining import explained
 from tidegate.sources.reading import Bounded, Reader, Seen
 from tidegate.specs import Location
+from tidegate.state.attempts import Attempts
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
@@ -66,6 +68,8 @@ class ColumnPass:
         self.totals = ColumnTotals()
         self.state: ColumnState | None = None
         self.opened: Opened | None = None
+        self.is_first = False
+        self.before: Attempts | None = None
         self._place = place.at_poll(polls)
         self._lane = lane
         self._emit = emit
@@ -87,6 +91,7 @@ class ColumnPass:
         for warning in opened.warnings:
             self._notice(warning)
         self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
+        self.is_first, self.before = opened.first_run, attempts_before(self._place, opened)
         self.state = self._place.state_of(opened)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         plan = self._planned(opened)

@@ -17,6 +17,7 @@ from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.column_place import ColumnPlace, open_column_place
 from tidegate.runs.due_care import care_if_due
+from tidegate.runs.first_attempts import settle_attempts
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
@@ -63,7 +64,10 @@ class ColumnRunning:
         except TidegateError as failure:
             error = Mask.around(self.project).error(failure)
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
-        return self._told(name, carried, error, time.monotonic() - started)
+        report = self._told(name, carried, error, time.monotonic() - started)
+        if carried is not None:
+            settle_attempts(place, carried.is_first, carried.before, report, self.clock)
+        return report
 
     def _place(self, pipeline: PipelineSpec, source: ColumnSource) -> ColumnPlace:
         name = (pipeline.name, source.name)

@@ -18,6 +18,7 @@ from tidegate.observe import events
 from tidegate.observe.fanning import masked
 from tidegate.reports import FailedFile, RunReport, SourceReport
 from tidegate.runs.due_care import care_if_due
+from tidegate.runs.first_attempts import settle_attempts
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, Place, open_place, utc_now
 from tidegate.runs.polls import Polls
@@ -193,7 +194,10 @@ class Running:
         except TidegateError as failure:
             error = Mask.around(self.project).error(failure)
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
-        return self._told(name, carried, error, time.monotonic() - started)
+        report = self._told(name, carried, error, time.monotonic() - started)
+        if carried is not None:
+            settle_attempts(place, carried.is_first, carried.before, report, self.clock)
+        return report
 
     def _place(self, pipeline: PipelineSpec, source: PathSource) -> Place:
         name = (pipeline.name, source.name)

@@ -20,6 +20,7 @@ from tidegate.planning.plan import Plan, Unit
 from tidegate.runs.batches import coverage_of, first_files, in_commits, left_of
 from tidegate.runs.columns import Columns, resolve_columns
 from tidegate.runs.dead_lettering import Letters, Limits, given_up
+from tidegate.runs.first_attempts import attempts_before
 from tidegate.runs.frames import FrameWork, as_read
 from tidegate.runs.lanes import Lane, deadline_in, deal, raise_failures
 from tidegate.runs.place import Clock, Place, utc_now
@@ -30,6 +31,7 @@ from tidegate.schema.infer import Inference
 from tidegate.sink.names import uuid7
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.state import inferred_schema
+from tidegate.state.attempts import Attempts
 from tidegate.state.files import Change, Coverage
 from tidegate.state.opened import Opened
 from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
@@ -77,6 +79,8 @@ class SourcePass:
         self.totals = Totals()
         self.state = place.state_of(None)
         self.opened: Opened | None = None if since is None else since.opened
+        self.is_first = False
+        self.before: Attempts | None = None
         self._shown = None if since is None else type(since.state.watermark).__name__
         self._place = place.at_poll(polls)
         self._tracker = place.tracker
@@ -125,6 +129,7 @@ class SourcePass:
         for warning in opened.warnings:
             self._emit(events.Notice(*self._names, warning))
         self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
+        self.is_first, self.before = opened.first_run, attempts_before(self._place, opened)
         self.state = self._place.opened_state(opened)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         changed_rounds = 0

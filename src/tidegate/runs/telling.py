@@ -81,6 +81,7 @@ def finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> Sou
         state_files=state_files,
         failed=failed,
         staged=report.staged,
+        failed_units=len(report.failed_units),
     )
 
 

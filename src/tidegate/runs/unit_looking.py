@@ -13,8 +13,10 @@ from tidegate.observe.wording import count
 from tidegate.planning.unit_plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.planning.unit_planner import plan_units
 from tidegate.reports import FailedUnit, SourceStatus, WatermarkView, WorkProgress
+from tidegate.runs.first_attempts import attempts_before
 from tidegate.runs.unit_place import UnitPlace, decoded
 from tidegate.sources.units.inputs import read_units
+from tidegate.state.attempts import read_attempts
 from tidegate.state.opened import Opened
 from tidegate.state.status import Recorded
 from tidegate.unit_reports import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
@@ -41,7 +43,7 @@ class Looked:
 def look(place: UnitPlace, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
     """The plan of the next run, by the same steps, with nothing written."""
     opened = place.open(read_only=True)
-    state = place.state_of(opened)
+    state = place.state_of(opened) or place.attempted(attempts_before(place, opened))
     units = read_units(place.source)
     plan = plan_units(
         place.pipeline.name,
@@ -172,13 +174,20 @@ def unit_status(place: UnitPlace, now: datetime) -> SourceStatus:
     state: UnitState | None = None
     try:
         recorded = place.recorded()
-        state = None if recorded is None else decoded(recorded.state)
+        state = _known(place, recorded)
         units = read_units(place.source)
         version = 0 if recorded is None else recorded.version
         plan = plan_units(place.pipeline.name, place.source, state, units, version, now)
         return _status(place, recorded, state, now, progress_of(plan, state), (*plan.notes, *_obstacles(plan)))
     except TidegateError as error:
         return _status(place, recorded, state, now, None, (), str(error))
+
+
+def _known(place: UnitPlace, recorded: Recorded | None) -> UnitState | None:
+    """The recorded coverage or, where there is none, what is known of failures."""
+    if recorded is not None:
+        return decoded(recorded.state)
+    return place.attempted(read_attempts(place.table_store, place.key, place.positions.site.identity))
 
 
 def progress_of(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
@@ -238,7 +247,7 @@ def _status(
 def unit_watermark(place: UnitPlace) -> WatermarkView:
     """The recorded coverage of a source, unit by unit, in full."""
     recorded = place.recorded()
-    state = None if recorded is None else decoded(recorded.state)
+    state = _known(place, recorded)
     known = state or UnitState(zone=place.source.timezone)
     return WatermarkView(
         pipeline=place.pipeline.name,

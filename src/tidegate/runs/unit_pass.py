@@ -24,6 +24,7 @@ from tidegate.planning.unit_plan import UnitPlan, WorkUnit
 from tidegate.planning.unit_planner import plan_units
 from tidegate.planning.unit_progress import progressed
 from tidegate.reports import FailedUnit
+from tidegate.runs.first_attempts import attempts_before
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.telling import ANOTHER_RUN
 from tidegate.runs.unit_change import Group, UnitChange
@@ -33,7 +34,8 @@ from tidegate.runs.unit_place import UnitPlace, encoded
 from tidegate.runs.unit_waves import Breaker, Waves
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitWork
-from tidegate.state.files import Change
+from tidegate.state.attempts import Attempts
+from tidegate.state.files import Change, State
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import clean_old
 from tidegate.unit_specs import UnitSource
@@ -85,6 +87,9 @@ class UnitPass:
         self.totals = UnitTotals()
         self.state: UnitState | None = None
         self.opened: Opened | None = None
+        self.is_first = False
+        self.before: Attempts | None = None
+        self.unsaved: State | None = None
         self._place = place.at_poll(polls)
         self._lane = lane
         self._emit = emit
@@ -124,7 +129,8 @@ class UnitPass:
         for warning in opened.warnings:
             self._notice(warning)
         self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
-        self.state = self._place.state_of(opened)
+        self.is_first, self.before = opened.first_run, attempts_before(self._place, opened)
+        self.state = self._place.state_of(opened) or self._place.attempted(self.before)
         self.totals.table_version = opened.table_version if opened.table_version >= 0 else None
         units = self._read_units(self._place.source)
         plan = self._planned(opened, units)
@@ -245,10 +251,14 @@ class UnitPass:
         return after
 
     def _failures_saved(self, opened: Opened, plan: UnitPlan) -> Opened:
-        """What failed since the last commit is noted, where there is a table to note it in."""
-        if not self._failed or opened.table_version < 0:
+        """What failed since the last commit is noted: in the table or, where there is none, beside it."""
+        if not self._failed:
             return opened
-        return self._noted(opened, progressed(self.state, plan, [], self._failed))
+        state = progressed(self.state, plan, [], self._failed)
+        if opened.table_version < 0:
+            self.unsaved = encoded(state)
+            return opened
+        return self._noted(opened, state)
 
     def _noted(self, opened: Opened, state: UnitState) -> Opened:
         """A state that comes without rows."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.runs.log_positions import log_positions
 from tidegate.runs.place import told_where
 from tidegate.specs import PipelineSpec, ProjectSpec
+from tidegate.state.attempts import Attempts
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
@@ -54,6 +56,16 @@ class UnitPlace:
         """The recorded coverage, None on a first run; stops at a state that has no such form."""
         with told_where(opened):
             return decoded(opened.state)
+
+    def attempted(self, attempts: Attempts | None) -> UnitState | None:
+        """What earlier runs know of failures, for a source without a position; nothing of it counts as read."""
+        if attempts is None or attempts.failures is None:
+            return None
+        try:
+            found = decode(attempts.failures)
+        except (TidegateError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return UnitState(zone=self.source.timezone, runs=found.runs, failures=found.failures)
 
 
 def decoded(recorded: State | None) -> UnitState | None:

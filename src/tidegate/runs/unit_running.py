@@ -13,6 +13,7 @@ from tidegate.masking import Mask
 from tidegate.observe import events
 from tidegate.reports import SourceReport
 from tidegate.runs.due_care import care_if_due
+from tidegate.runs.first_attempts import settle_attempts
 from tidegate.runs.lanes import Lane
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
@@ -74,7 +75,10 @@ class UnitRunning:
         except TidegateError as failure:
             error = Mask.around(self.project).error(failure)
             self.emit(events.SourceFailed(*name, told_once(name, failure)))
-        return self._told(name, carried, error, time.monotonic() - started)
+        report = self._told(name, carried, error, time.monotonic() - started)
+        if carried is not None:
+            settle_attempts(place, carried.is_first, carried.before, report, self.clock, carried.unsaved)
+        return report
 
     def begin(self) -> None:
         """A run begins: every server is asked again."""
@@ -107,7 +111,7 @@ def _report(name: Name, carried: UnitPass | None, error: TidegateError | None, s
         return not_begun(name, error, seconds)
     watermark, totals = watermark_text(carried.state), carried.totals
     return replace(
-        rows_report(name, totals, watermark, error, seconds, is_first=carried.state is None),
+        rows_report(name, totals, watermark, error, seconds, is_first=carried.is_first),
         skipped=tuple(sorted(totals.skipped.items())),
         work_units=totals.units,
         failed_units=tuple(totals.failed),

@@ -74,6 +74,11 @@ class SourceKey:
         """
         return f"{ROOT}/{self.pipeline}/{self.source}.at-work.json"
 
+    @property
+    def attempts(self) -> str:
+        """What failed before there was any position."""
+        return f"{ROOT}/{self.pipeline}/{self.source}.attempts.json"
+
     def segment(self, sha256: str) -> str:
         """A part of the set of paths that were read, where a source is tracked by a set.
 

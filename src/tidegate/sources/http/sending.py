@@ -217,12 +217,15 @@ class Sender:
             )
 
     def _retry_after(self, response: httpx.Response) -> float | None:
+        """The seconds that the server asks to wait; None where it asks for nothing that can be understood."""
         text = response.headers.get("retry-after", "").strip()
-        if text.isdigit():
+        if text.isascii() and text.isdigit():
             return float(text)
         try:
-            return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
-        except (ValueError, TypeError):
+            asked = parsedate_to_datetime(text)
+            asked = asked.replace(tzinfo=UTC) if asked.tzinfo is None else asked
+            return max(0.0, (asked - self._now()).total_seconds())
+        except (ValueError, TypeError, IndexError, OverflowError):
             return None
 
     def _excerpt(self, response: httpx.Response) -> str:

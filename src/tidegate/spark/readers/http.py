@@ -144,8 +144,14 @@ class HttpReader:
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
         from tidegate.schema.infer import agreeing, look
+        from tidegate.spark.arrow_lane import cause
 
-        telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
+        try:
+            telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
+        except Exception as error:
+            raise SourceError(
+                f"{self._source.uri}: Spark gave up on a task: {cause(error)}", "nothing of this read is kept"
+            ) from error
         fields: tuple[FieldSpec, ...] = ()
         if telling:
             found = look(
