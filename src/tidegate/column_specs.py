@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from tidegate.csv_options import CsvOptions
+from tidegate.jdbc_addresses import former_identity, hosts_of, identity_of
 from tidegate.locations import Location, Options, Secret
 
 Value = bool | int | float | str | Decimal | datetime | date | time
@@ -282,13 +283,31 @@ class ColumnSource:
         """What the source is, without anything secret: for identities and messages."""
         match self.read:
             case JdbcRead(url=url, table=table):
-                return f"{_without_user(url.split('?')[0].split(';')[0])}#{table or 'query'}"
+                return f"{identity_of(url)}#{table or 'query'}"
             case TableRead(location=location):
                 return location.uri
             case HttpRead(url=url, path=path):
                 return f"{_without_user(url.split('?')[0])}{path}"
             case FunctionRead(function=function):
                 return f"python:{function}"
+
+    @property
+    def former_uri(self) -> str | None:
+        """What :attr:`uri` was in earlier releases, where positions may still have it; None where it is the same."""
+        match self.read:
+            case JdbcRead(url=url, table=table):
+                return f"{former_identity(url)}#{table or 'query'}"
+            case _:
+                return None
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What may change about the source although it stays the same: where its database is."""
+        match self.read:
+            case JdbcRead(url=url):
+                return {"hosts": hosts} if (hosts := hosts_of(url)) else {}
+            case _:
+                return {}
 
 
 def _without_user(url: str) -> str:

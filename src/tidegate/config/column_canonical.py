@@ -28,6 +28,7 @@ from tidegate.column_specs import (
 )
 from tidegate.config.problems import masked, masked_address
 from tidegate.csv_options import CsvOptions
+from tidegate.jdbc_addresses import shown_address
 from tidegate.locations import Secret
 from tidegate.masking import MASK, looks_secret
 from tidegate.specs import PathSource, PipelineSpec, every_source
@@ -66,7 +67,7 @@ def request_of(source: ColumnSource | UnitSource) -> Read | None:
 def _database(read: JdbcRead) -> dict[str, Any]:
     return {
         "type": "jdbc",
-        "url": masked(read.url),
+        "url": shown_address(read.url),
         "user": read.user,
         "password": _hidden(read.password),
         "driver": read.driver,

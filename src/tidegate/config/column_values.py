@@ -27,6 +27,7 @@ from tidegate.config.problems import nearest
 from tidegate.config.tree import Block, Items, Node, Scalar
 from tidegate.config.values import choice, one_of, options, refusal, text, texts
 from tidegate.http_origins import NotOrigin, origin_of
+from tidegate.jdbc_addresses import holds_credentials
 from tidegate.locations import Secret
 from tidegate.masking import looks_secret
 from tidegate.specs import SinkFormat
@@ -98,16 +99,15 @@ def secret(value: object) -> Secret:
 def jdbc_url(value: object) -> str:
     """The address of a database, without credentials in it."""
     where = text(value).strip()
-    if not re.match(r"jdbc:[a-z0-9]+:.", where):
+    if not re.match(r"jdbc:[a-z0-9]+(?:[+_.-][a-z0-9]+)*:.", where) or not where.isprintable():
         raise refusal("is not a JDBC address", "allowed: such as jdbc:postgresql://host:5432/database")
-    names = re.findall(r"[?&;]\s*([\w.-]+)\s*=", where)
-    if re.search(r"//[^/?;]*@", where) or re.match(r"jdbc:oracle:[a-z0-9]+:[^@]+@", where) or _secret_names(names):
+    if "${" in where:
+        raise refusal(
+            "holds '${'", "allowed: an address; variables of the environment are filled in unless '$' is doubled"
+        )
+    if holds_credentials(where):
         raise refusal("holds credentials", "put them into user, password and properties")
     return where
-
-
-def _secret_names(names: list[str]) -> bool:
-    return any(looks_secret(name) or name.lower() in ("user", "username", "pwd", "uid") for name in names)
 
 
 def http_url(value: object) -> str:

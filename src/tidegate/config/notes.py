@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from tidegate.config.problems import Problem, problem
 from tidegate.config.source_kinds import is_followed_by_columns, is_of_units, is_prefix_of_files, kinds_of_watermark
-from tidegate.config.tree import Block, Loc, find, path_of
+from tidegate.config.tree import Block, Loc, Scalar, find, path_of
 from tidegate.config.unit_notes import unit_notices
 from tidegate.config.words import WHOLE, backward
+from tidegate.masking import MASK, SHORTEST, looks_secret
 
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"
@@ -69,6 +70,8 @@ WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", 
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
 """Keys of a source that mean something only with ``watermark_columns``."""
 
+_SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
+
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 
 
@@ -94,6 +97,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
     _refuse(root, (), REFUSED[""], notes)
     for name, _ in root.blocks("connections"):
         _note_short_forms(root, ("connections", name, "configure"), notes)
+        _note_short_secrets(root, ("connections", name), notes)
     for name, pipeline in root.blocks("pipelines"):
         where = ("pipelines", name)
         _refuse(root, where, REFUSED["pipeline"], notes)
@@ -101,6 +105,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
         unknown = [each for each, _ in pipeline.blocks("sources") if notes.covers((*where, "sources", each))]
         for source, block in pipeline.blocks("sources"):
             at = (*where, "sources", source)
+            _note_short_secrets(root, at, notes)
             if not notes.covers(at):
                 _take_source(root, at, block, notes)
             if pipeline.block("sink").text("load_type") in WHOLE and (place := backward(root, at, block)).keys:
@@ -169,6 +174,24 @@ def _note_short_forms(root: Block, where: tuple[str, ...], notes: Notes) -> None
         short = f"backward_{key}"
         if isinstance(block, Block) and block.get(short) is not None:
             notes.notices.append(f"{path_of(root, (*where, short))} means nothing beside backward.{key}")
+
+
+def _note_short_secrets(root: Block, where: tuple[str, ...], notes: Notes) -> None:
+    """Secrets that would be found inside ordinary words, so that messages are not rid of them."""
+    holder = find(root, where)
+    for key, value in holder.items() if isinstance(holder, Block) else ():
+        at = (*where, str(key))
+        if isinstance(value, Block) and key in _SECRET_BLOCKS:
+            _note_short_secrets(root, at, notes)
+        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
+            notes.notices.append(
+                f"{path_of(root, at)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
+                "from ordinary words, and may show there; use a longer secret"
+            )
+
+
+def _is_short(secret: Scalar) -> bool:
+    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
 
 
 def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.config.tree import Block, Loc, Scalar, find, line_of, path_of
+from tidegate.jdbc_addresses import shown_address
 from tidegate.masking import MASK, looks_secret
 
 _SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
@@ -61,7 +62,10 @@ def shown(root: Block, loc: Loc) -> str:
     node = find(root, loc)
     if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
-    text = masked_address(node.raw) if loc[-1] in ("url", "token_url") else masked(node.raw)
+    if loc[-1] in ("url", "token_url"):
+        text = shown_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else masked_address(node.raw)
+    else:
+        text = masked(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")
 
 

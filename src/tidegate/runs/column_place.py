@@ -116,7 +116,7 @@ def open_column_place(
         return open_parquet_place(project, pipeline, source, emit)
     table_store = open_store(pipeline.sink.table)
     provider = provider_of(project.state)
-    identity = Identity(COLUMN, source.uri, _cursor(source))
+    identity = Identity(COLUMN, source.uri, _cursor(source), source.notes, source.former_uri)
     positions = log_positions(project, pipeline, source.name, identity, table_store, emit, pace)
     positions = positions.paying({COPY: ProviderCopy(provider, positions.position).pay})
     return ColumnPlace(pipeline, source, table_store, positions, provider)

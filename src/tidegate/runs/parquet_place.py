@@ -126,5 +126,7 @@ def open_parquet_place(
         raise ConfigError((f"{key}: sink.format parquet needs a state provider: state: {{provider: file | sql}}",))
     store = open_store(pipeline.sink.table)
     destination = ParquetDestination(pipeline.sink.table, provider, key, store=store)
-    positions = ParquetPositions(key, Identity(COLUMN, source.uri), destination, store, emit)
+    positions = ParquetPositions(
+        key, Identity(COLUMN, source.uri, None, source.notes, source.former_uri), destination, store, emit
+    )
     return ParquetPlace(pipeline, source, store, positions, provider)

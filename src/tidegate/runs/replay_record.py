@@ -177,7 +177,7 @@ def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStor
     store = open_store(pipeline.sink.table)
     return PositionStore(
         SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        Identity(KIND, place.source.uri),
+        Identity(KIND, place.source.uri, None, place.source.notes, place.source.former_uri),
         pipeline.sink.table,
         store,
         checkpoint_every=site.checkpoint_every,

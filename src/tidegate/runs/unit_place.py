@@ -87,6 +87,6 @@ def open_unit_place(
 ) -> UnitPlace:
     """Makes the clients; sends nothing yet."""
     table_store = open_store(pipeline.sink.table)
-    identity = Identity(UNIT, source.uri, None)
+    identity = Identity(UNIT, source.uri, None, source.rows.notes, source.rows.former_uri)
     positions = log_positions(project, pipeline, source.name, identity, table_store, emit, pace)
     return UnitPlace(pipeline, source, table_store, positions)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tidegate.jdbc_addresses import current_identity
 
 ROOT = "_tidegate"
 LEGACY_ROOT = "_blizzard"
@@ -99,27 +101,37 @@ class SourceKey:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a position is a position *in*: it means nothing for another location or another set of names."""
+    """What a position is a position *in*: it means nothing for another location or another set of names.
+
+    ``notes`` are recorded beside it and may change, such as the hosts of a database. ``formerly`` is how earlier
+    releases wrote ``source_uri``: a position with that form is about the same source, and the next commit rewrites it.
+    """
 
     kind: str
     source_uri: str
     pattern: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    formerly: str | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, object]:
         """As it is stored."""
-        return {"kind": self.kind, "source_uri": self.source_uri, "pattern": self.pattern}
+        data: dict[str, object] = {"kind": self.kind, "source_uri": self.source_uri, "pattern": self.pattern}
+        return data | ({"notes": dict(self.notes)} if self.notes else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Identity:
         """The stored form read back; ``KeyError`` when something is missing."""
-        pattern = data["pattern"]
-        return cls(str(data["kind"]), str(data["source_uri"]), None if pattern is None else str(pattern))
+        pattern, notes = data["pattern"], data.get("notes")
+        kept = {str(name): str(note) for name, note in notes.items()} if isinstance(notes, Mapping) else {}
+        return cls(str(data["kind"]), str(data["source_uri"]), None if pattern is None else str(pattern), kept)
 
     def differences(self, recorded: Identity) -> tuple[str, ...]:
-        """One phrase per field that is not as it was recorded."""
+        """One phrase per field that is not as it was recorded; addresses of databases show in today's form alone."""
+        source = current_identity(recorded.source_uri)
+        is_former = recorded.source_uri in (self.source_uri, self.formerly)
         pairs = (
             ("kind", recorded.kind, self.kind),
-            ("source_uri", recorded.source_uri, self.source_uri),
+            ("source_uri", self.source_uri if is_former else source, self.source_uri),
             ("pattern", recorded.pattern, self.pattern),
         )
         return tuple(f"{name} was {old!r} and is now {new!r}" for name, old, new in pairs if old != new)

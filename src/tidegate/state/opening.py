@@ -153,7 +153,7 @@ def known(site: Site, snapshot: Snapshot, winner: Winner, accept: Collection[Acc
         debts=() if winner.paid else winner.debts,
         letters=winner.letters,
         unseen=unseen,
-        warnings=(*winner.warnings, *unseen_warning(unseen)),
+        warnings=(*winner.warnings, *unseen_warning(unseen), *_moved_warning(site, winner)),
         needs_frames=lane_reasons(facts, site.uri),
     )
 
@@ -198,6 +198,16 @@ def _check_identity(site: Site, winner: Winner) -> None:
             f"put it back; or, if {_SAME.get(site.identity.kind, _SAME_FILES)}, go on with `tidegate recover --accept "
             "identity`; or give the source another name and another table, to read everything anew",
         )
+
+
+def _moved_warning(site: Site, winner: Winner) -> tuple[str, ...]:
+    """What to say about a source that is elsewhere than when its position was recorded, and the same all the same."""
+    before = {} if winner.identity is None else winner.identity.notes
+    return tuple(
+        f"the {name} of the source were {before[name]} and are now {now}; its position holds on"
+        for name, now in site.identity.notes.items()
+        if before.get(name, now) != now
+    )
 
 
 def check_restore(site: Site, checked: int, table_version: int) -> tuple[int, int] | None:

@@ -167,3 +167,30 @@ def test_a_secret_put_by_mistake_into_any_other_key_does_not_show_in_errors(tmp_
             assert CANARY not in error(text, tmp_path), text
             tried += 1
     assert tried > 200
+
+
+def test_secrets_that_are_too_short_to_be_masked_are_told(tmp_path: Path) -> None:
+    from tidegate import api
+
+    (tmp_path / "p.yml").write_text(
+        """
+connections:
+  api: {type: http, url: "https://h", auth: {type: bearer, token: abc}, headers: {X-Api-Key: "12345", X-Plain: x}}
+  db: {type: jdbc, url: "jdbc:h2:mem:x", user: b, password: b, properties: {ssl: "1", trustPassword: "long enough"}}
+pipelines:
+  p:
+    source: {type: python, function: "m:f", options: {api_key: k, depth: "3"}}
+    sink: {path: lake, load_type: full_load}
+"""
+    )
+    project = load(tmp_path / "p.yml", env={})
+    places = [notice.split(" has ")[0] for notice in project.notices]
+    assert places == [
+        "connections.api.auth.token",
+        "connections.api.headers.X-Api-Key",
+        "connections.db.password",
+        "pipelines.p.source.options.api_key",
+    ]
+    assert all("fewer than 6 characters" in notice for notice in project.notices)
+    warned = [each for each in api.doctor(tmp_path / "p.yml") if each.verdict == "warn" and "characters" in each.detail]
+    assert len(warned) == 4
