@@ -25,6 +25,7 @@ NAMES = (
     "unit_planning",
     "units",
     "commands",
+    "durability",
 )
 QUICK = ("throughput", "idle_poll", "memory", "decode")
 

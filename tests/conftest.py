@@ -15,12 +15,24 @@ from tidegate.spark.jars import S3
 from tidegate.spark.packages import TESTED
 from tidegate.spark.session import open_session
 from tidegate.specs import SparkSpec
+from tidegate.storage import durability
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 hypothesis.settings.register_profile("tidegate", deadline=None)
 hypothesis.settings.load_profile("tidegate")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unforced() -> Iterator[None]:
+    """Nothing is forced to disk in this process: thousands of small writes would wait for it.
+
+    Processes that tests start do so, and the tests of it put something else here.
+    """
+    real, durability.force = durability.force, lambda descriptor: None
+    yield
+    durability.force = real
 
 
 @pytest.fixture(scope="session")

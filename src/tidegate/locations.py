@@ -32,10 +32,19 @@ class Options(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """An absolute URI (``file:///…``, ``s3://…``, ``memory://…``) without trailing slash, and how to reach it."""
+    """An absolute URI (``file:///…``, ``s3://…``, ``memory://…``) without trailing slash, and how to reach it.
+
+    ``sync``: what is written there is forced to disk before it counts. Object stores do so whatever it says.
+    """
 
     uri: str
     options: Options = field(default_factory=Options)
+    sync: bool = True
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether writers have to force what they write to disk: on local disks, unless ``sync`` says otherwise."""
+        return self.sync and self.uri.lower().startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,7 +322,7 @@ class PipelineSpec:
             scheme, _, rest = table.uri.partition("://")
             has_path = "/" in rest.strip("/") or scheme == "file"
             given = f"{table.uri}_dead_letters" if has_path else f"{table.uri}/_dead_letters"
-        return Location(given, table.options)
+        return Location(given, table.options, table.sync)
 
     def continuous(self) -> PipelineSpec:
         """As it runs continuously: files that nothing closes otherwise are closed after a while."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidegate.api.opening import Config, agreed, column_place_named, load, refuse_units, spark_lane
 from tidegate.column_specs import Value
 from tidegate.errors import ConfigError
-from tidegate.locations import Location
 from tidegate.observe.events import Emit, ignore
 from tidegate.replay_reports import ColumnReplayReport
 from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
@@ -60,7 +59,7 @@ def replay_range(
     bounds = [_bound(place, each, chunk_column) for each in (start, end)]
     wanted = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = place.pipeline.sink.table
-    table = own if into is None else Location(absolute(into, Path.cwd()), own.options)
+    table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
     written = replace(place.pipeline, sink=replace(place.pipeline.sink, table=table))
     with spark_lane(project.spark, emit, flag, columns=(written,)) as lane, stops_on_signals(flag):
         replay = ColumnReplay(

@@ -164,7 +164,7 @@ def _child(name: str, model: ElementModel | FieldModel | None) -> FieldSpec | No
 def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
     by = model.partition_by
     return SinkSpec(
-        table=Location(absolute(model.table_uri), model.storage_options),
+        table=Location(absolute(model.table_uri), model.storage_options, model.sync),
         partition_by=PartitionBy(by.prefix_template, by.column) if by else None,
         file_size_mb=model.file_size_mb,
         row_group_size_bytes=model.row_group_size_bytes,

@@ -204,6 +204,7 @@ def _sink_keys(pipeline: PipelineSpec) -> dict[str, Any]:
         "inactivity_timeout_secs": sink.inactivity_timeout_secs,
         "commit_batch_files": sink.commit_batch_files,
         "delta_checkpoint_interval": sink.delta_checkpoint_interval,
+        "sync": sink.table.sync,
         "metadata_columns": list(sink.metadata_columns),
         "max_concurrent_uploads": sink.max_concurrent_uploads,
         "part_size_mb": sink.part_size_mb,

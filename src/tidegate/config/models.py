@@ -225,6 +225,10 @@ class SinkModel(LoadModel):
     delta_checkpoint_interval: v.CountOrNone = Field(
         default=10, description="A Delta checkpoint every this many commits; 0 = never."
     )
+    sync: v.Flag = Field(
+        default=True,
+        description="On local disks: force files, documents and log entries to disk before a commit counts.",
+    )
     metadata_columns: v.MetadataColumns = Field(
         default=(), description="Extra columns: _source_file, _source_record, _ingested_at."
     )

@@ -18,7 +18,7 @@ STATES = ("Initial", "Active", "Idle", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
 BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
 LEFT_OUT = ("null_watermark", "future", "outside_range")
-CARE_OPERATIONS = ("optimize", "vacuum")
+CARE_OPERATIONS = ("optimize", "vacuum", "clean_log")
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,13 @@ def open_place(
     tracker = _tracker(key, source, source_store, table_store)
     letter_store = open_store(pipeline.dead_letters)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
-    letters = DeadLetterTable(letter_store, open_delta(pipeline.dead_letters, letter_store), pace)
+    letters = DeadLetterTable(
+        letter_store,
+        open_delta(pipeline.dead_letters, letter_store),
+        pace,
+        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
+        emit=emit,
+    )
     positions = PositionStore(
         key,
         Identity(tracker.kind, source.location.uri, source.pattern),

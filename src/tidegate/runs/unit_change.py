@@ -142,7 +142,7 @@ class UnitChange:
         return plain and not self._opened.needs_frames and not any(work.replaces for work in wave)
 
     def _below(self, name: str) -> Location:
-        return Location(f"{self._area.location.uri}/{name}", self._area.location.options)
+        return replace(self._area.location, uri=f"{self._area.location.uri}/{name}")
 
 
 def _replaced(work: WorkUnit) -> ReplacedUnit:

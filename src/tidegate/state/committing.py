@@ -31,7 +31,7 @@ from tidegate.observe.events import CommitContested, CommitFailed
 from tidegate.state import bare_entry, debts, marks
 from tidegate.state.arrow import arrow_schema, no_rows
 from tidegate.state.documents import Document, digest
-from tidegate.state.done import done
+from tidegate.state.done import done, make_durable
 from tidegate.state.features import check_replaceable, check_table, lane_reasons
 from tidegate.state.files import Change, Replacement, Written
 from tidegate.state.fitting import check_changes, columns_of_new_table, columns_to_add, costs_rows
@@ -93,6 +93,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Opened, ...]:
     except TidegateError as error:
         _tell_failure(written, error)
         raise
+    make_durable(written, entry)
     failpoint("state.done.before")
     return tuple(done(each, attempt, entry) for each in written)
 

@@ -8,6 +8,8 @@ looked at again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import (
@@ -19,12 +21,14 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import failpoint
+from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.schema.letter import RESOLUTION, Letter
-from tidegate.specs import Location
 from tidegate.state.documents import encoded
 from tidegate.state.features import check_table
 from tidegate.state.files import DataFile
 from tidegate.state.identity import SourceKey
+from tidegate.state.log import sync_entries
+from tidegate.state.log_cleaning import clean_log
 from tidegate.state.opened import Opened
 from tidegate.state.pace import Pace
 from tidegate.state.table import Add, CommitNote, DeltaTablePort
@@ -45,10 +49,20 @@ def debt(uri: str, files: Sequence[DataFile]) -> dict[str, Any]:
 class DeadLetterTable:
     """One dead-letter table; several sources and pipelines may share it."""
 
-    def __init__(self, store: ObjectStore, delta: DeltaTablePort, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        delta: DeltaTablePort,
+        pace: Pace | None = None,
+        *,
+        checkpoint_every: int = 10,
+        emit: Emit = ignore,
+    ) -> None:
         self.store = self._store = store
         self.delta = self._delta = delta
         self._pace = pace or Pace()
+        self._checkpoint_every = checkpoint_every
+        self._emit = emit
 
     @property
     def uri(self) -> str:
@@ -64,9 +78,10 @@ class DeadLetterTable:
         from tidegate.state.store import open_delta
         from tidegate.storage.opening import open_store
 
-        location = Location(uri, self._store.location.options)
+        location = replace(self._store.location, uri=uri)
         store = open_store(location)
-        return DeadLetterTable(store, open_delta(location, store), self._pace)
+        every, emit = self._checkpoint_every, self._emit
+        return DeadLetterTable(store, open_delta(location, store), self._pace, checkpoint_every=every, emit=emit)
 
     def check(self, files: Sequence[DataFile]) -> None:
         """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
@@ -130,7 +145,20 @@ class DeadLetterTable:
             check_table(snapshot.facts, self.uri)
             self._check_columns(snapshot.facts.schema_json)
             self._delta.append(snapshot, adds, note)
+        sync_entries(self._store, 0 if snapshot is None else snapshot.facts.version)
         failpoint("state.letters.after")
+        self._checkpoint(0 if snapshot is None else snapshot.facts.version + 1, key)
+
+    def _checkpoint(self, version: int, key: SourceKey) -> None:
+        """Every so many commits of the table a checkpoint, and then its log is cleaned; neither fails a commit."""
+        if self._checkpoint_every <= 0 or (version + 1) % self._checkpoint_every:
+            return
+        try:
+            self._delta.checkpoint()
+            clean_log(self._store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
+        except Exception as error:
+            text = f"no Delta checkpoint of the dead letters {self.uri} ({error}); tried again later"
+            self._emit(Notice(key.pipeline, key.source, text))
 
     def _check_columns(self, found: str) -> None:
         from tidegate.schema.letters import LETTERS

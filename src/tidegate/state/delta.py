@@ -15,9 +15,10 @@ from urllib.parse import unquote
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
 from tidegate.masking import Mask, shortened
 from tidegate.state.features import check_protocol
-from tidegate.state.log import DeltaLog
+from tidegate.state.log import DIRECTORY, DeltaLog
 from tidegate.state.pumping import pumped
 from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
+from tidegate.state.traces import newest_checkpoint
 from tidegate.storage.opening import split_uri
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets
 
@@ -224,6 +225,8 @@ class DeltaLakeTable:
         if table is not None:
             with self._mapped("checkpoint"):
                 table.create_checkpoint()
+            if self._location.is_forced:
+                self._store.sync([*newest_checkpoint(self._store)[1], f"{DIRECTORY}/_last_checkpoint"])
 
     @contextmanager
     def _mapped(self, action: str) -> Iterator[None]:

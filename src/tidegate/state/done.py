@@ -5,22 +5,29 @@ Nothing here can make the commit undone.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import Committed, Notice
+from tidegate.observe.events import Committed, Notice, TableCared, TableCareFailed
 from tidegate.state import compacting, debts
 from tidegate.state.arrow import schema_json
 from tidegate.state.blocks import SIZE
 from tidegate.state.documents import Parent
 from tidegate.state.files import Change
-from tidegate.state.log import LogEntry
+from tidegate.state.log import LogEntry, sync_entries
+from tidegate.state.log_cleaning import clean_log
 from tidegate.state.opened import Opened
 from tidegate.state.site import Site
 
 if TYPE_CHECKING:
     from tidegate.state.committing import Attempt, WrittenMember
+
+
+CLEAN_LOG = "clean_log"
 
 
 def done(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Opened:
@@ -54,6 +61,21 @@ def done(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Opened:
         _checkpoint(site, now, opened.version)
     _compact(site, now, opened.version)
     return now
+
+
+def make_durable(members: Sequence[WrittenMember], entry: LogEntry) -> None:
+    """Force the commit to disk: the data files that a library or Spark wrote for it, then the log up to it.
+
+    What tasks wrote, and the documents, were forced when they were closed. The log is forced from the version on that
+    the commit was planned with, since whoever wrote the entries between may have died before doing so.
+    """
+    site = members[0].site
+    if not site.store.location.is_forced:
+        return
+    change = members[0].change
+    if change.frame is not None or change.replacement is not None:
+        site.store.sync(site.log.added(entry.version, site.key))
+    sync_entries(site.store, max(min(each.opened.table_version for each in members), 0))
 
 
 def _replaced_columns(change: Change) -> str | None:
@@ -97,6 +119,21 @@ def _checkpoint(site: Site, now: Opened, before: int) -> None:
     except Exception as error:
         text = f"no Delta checkpoint at table version {now.table_version} ({error}); tried again later"
         site.emit(Notice(site.key.pipeline, site.key.source, text))
+        return
+    _clean_log(site)
+
+
+def _clean_log(site: Site) -> None:
+    """Entries that a checkpoint sums up, that are old enough and that nobody needs; they do no harm while they stay."""
+    started = time.monotonic()
+    names = site.key.pipeline, site.key.source
+    try:
+        cleaned = clean_log(site.store, datetime.fromtimestamp(site.pace.now_ms() / 1000, UTC))
+    except Exception as error:
+        site.emit(TableCareFailed(*names, CLEAN_LOG, str(error)))
+        return
+    if cleaned.files:
+        site.emit(TableCared(*names, CLEAN_LOG, cleaned.files, cleaned.bytes, time.monotonic() - started))
 
 
 def _compact(site: Site, now: Opened, before: int) -> None:

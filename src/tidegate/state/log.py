@@ -33,6 +33,12 @@ def entry_path(version: int) -> str:
     return f"{DIRECTORY}/{version:020d}.json"
 
 
+def sync_entries(store: ObjectStore, start: int) -> None:
+    """Force the entries from version ``start`` on to disk, whoever wrote them: a log with a hole cannot be read."""
+    if store.location.is_forced:
+        store.sync([entry_path(version) for version in DeltaLog(store).versions(start)])
+
+
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """What one commit says, apart from its data files.

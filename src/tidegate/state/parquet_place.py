@@ -174,6 +174,7 @@ class ParquetDestination:
                     removes=self._removes(removed),
                     work=None if work is None else work.directory,
                 )
+                self._store.sync(move.source for move in moves)
                 if not self._put(marker):
                     continue
                 failpoint("state.swap.marked")

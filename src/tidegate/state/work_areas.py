@@ -45,7 +45,7 @@ class WorkArea:
 def new_work_area(key: SourceKey, table: Location) -> WorkArea:
     """A work area that nobody else has; nothing is written yet."""
     directory = f"{_root(key)}/{uuid4()}"
-    return WorkArea(directory, Location(f"{table.uri}/{quote(directory)}", table.options))
+    return WorkArea(directory, Location(f"{table.uri}/{quote(directory)}", table.options, sync=False))
 
 
 def remove_work(store: ObjectStore, directory: str) -> None:

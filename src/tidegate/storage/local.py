@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 
 from tidegate.planning.reasons import Reason
 from tidegate.specs import Location
-from tidegate.storage import failures
+from tidegate.storage import durability, failures
 from tidegate.storage.local_files import LocalInput, LocalOutput, etag_of
 from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after, why_not
 from tidegate.storage.port import Directory, ObjectInfo, Output, Requests, Upload
@@ -122,23 +122,27 @@ class LocalStore:
         self.requests.count("put")
         with self._mapped(path, "write"), self._temporary(path, data) as temporary:
             os.replace(temporary, self._at(path))
+            self._sync_name(path)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
         with self._mapped(path, "write"), self._temporary(path, data) as temporary:
             os.link(temporary, self._at(path))
+            self._sync_name(path)
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
         self.requests.count("put")
         with self._mapped(path, "write"):
-            _make_directory(self._at(path))
-            return LocalOutput(self._at(path), self._uri(path))
+            self._make_directory(path)
+            return LocalOutput(self._at(path), self._uri(path), sync=self.location.sync)
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         self.requests.count("put")
         with self._mapped(path, "write"), self._temporary(path, b"") as temporary:
             shutil.copyfile(local_path, temporary)
+            self._sync_content(temporary)
             os.replace(temporary, self._at(path))
+            self._sync_name(path)
 
     def copy(self, path: str, to: str) -> None:
         self.requests.count("put")
@@ -146,7 +150,21 @@ class LocalStore:
             raise failures.missing(self._uri(path))
         with self._mapped(path, "copy"), self._temporary(to) as temporary:
             os.link(self._at(path), temporary)
+            self._sync_content(temporary)
             os.replace(temporary, self._at(to))
+            self._sync_name(to)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        if not self.location.sync:
+            return
+        directories: dict[str, str] = {}
+        for path in paths:
+            with self._mapped(path, "write"), contextlib.suppress(FileNotFoundError):
+                self._sync_content(self._at(path))
+                directories[os.path.dirname(self._at(path))] = path
+        for path in directories.values():
+            with self._mapped(path, "write"):
+                self._sync_name(path)
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")
@@ -200,16 +218,35 @@ class LocalStore:
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes | None = None) -> Iterator[str]:
         """The name of a file beside ``path`` that is gone at the end of the block; without ``data`` it is free."""
-        _make_directory(self._at(path))
+        self._make_directory(path)
         temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
         try:
             if data is not None:
                 with open(temporary, "xb") as file:
                     file.write(data)
+                    if self.location.sync:
+                        file.flush()
+                        durability.force(file.fileno())
             yield temporary
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+    def _sync_content(self, path: str) -> None:
+        if self.location.sync:
+            durability.force_path(path)
+
+    def _sync_name(self, path: str) -> None:
+        """The name of ``path``, which was made in its directory."""
+        if self.location.sync:
+            durability.force_path(os.path.dirname(self._at(path)))
+
+    def _make_directory(self, path: str) -> None:
+        """The directory that is to hold ``path``; a file in its place is not taken for an existing object."""
+        try:
+            durability.make_directories(os.path.dirname(self._at(path)), sync=self.location.sync)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
     def _at(self, path: str) -> str:
         return os.path.join(self._root, checked(self.location.uri, path))
@@ -233,14 +270,6 @@ def _bound(prefix: str, after: str | None) -> str | None:
     if after.startswith(inside):
         return after[len(inside) :]
     return "" if inside > after else None
-
-
-def _make_directory(path: str) -> None:
-    """The directory that is to hold ``path``; a file in its place is not taken for an existing object."""
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:

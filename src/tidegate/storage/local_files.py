@@ -8,7 +8,7 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidegate.storage import failures
+from tidegate.storage import durability, failures
 from tidegate.storage.outputs import UndoableOutput
 
 if TYPE_CHECKING:
@@ -63,11 +63,12 @@ class LocalInput(io.RawIOBase):
 
 
 class LocalOutput(UndoableOutput):
-    """A new file written in place; ``abort`` removes it."""
+    """A new file written in place and, with ``sync``, forced to disk when it is closed; ``abort`` removes it."""
 
-    def __init__(self, path: str, uri: str) -> None:
+    def __init__(self, path: str, uri: str, *, sync: bool) -> None:
         self._path = path
         self._uri = uri
+        self._sync = sync
         self._file = io.BufferedWriter(io.FileIO(path, "wb"), _BUFFER)
 
     @property
@@ -87,8 +88,14 @@ class LocalOutput(UndoableOutput):
 
     def close(self) -> None:
         try:
+            if self._sync and not self.closed:
+                self._file.flush()
+                durability.force(self._file.fileno())
+                durability.force_path(os.path.dirname(self._path))
             self._file.close()
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.raw.close()
             self._remove()
             raise failures.from_os(error, self._uri, "write") from error
 

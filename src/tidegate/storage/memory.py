@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -155,6 +155,9 @@ class MemoryStore:
         key = self._key(to)
         with self._space.lock:
             self._space.objects[key] = self._entry(path)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Nothing here outlives the process."""
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")

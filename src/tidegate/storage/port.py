@@ -8,7 +8,7 @@ full URI. Names compare in UTF-8 byte order, which is the order of Python's ``st
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -178,6 +178,13 @@ class ObjectStore(Protocol):
         """Make ``to`` the same object as ``path``, in place of whatever was there; raises ``ObjectMissing``.
 
         The store does it by itself: the content does not travel. Readers see it as a whole or not at all.
+        """
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Force objects to disk that somebody else wrote here, with their names; what is gone by now is fine.
+
+        Everything that the store writes itself is on disk when the call returns, unless the location says otherwise.
+        Remote stores answer only then anyhow.
         """
 
     def delete(self, path: str) -> None:

@@ -267,6 +267,9 @@ class RemoteStore:
         with self._mapped(path, "copy"):
             obstore.copy(self._client, checked(self.location.uri, path), checked(self.location.uri, to))
 
+    def sync(self, paths: Iterable[str]) -> None:
+        """What a bucket has answered for is kept."""
+
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):

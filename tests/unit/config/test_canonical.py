@@ -82,6 +82,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.sink.inactivity_timeout_secs": 17,
     f"{P}.sink.commit_batch_files": 17,
     f"{P}.sink.delta_checkpoint_interval": 0,
+    f"{P}.sink.sync": False,
     f"{P}.sink.metadata_columns": ["_ingested_at", "_source_file"],
     f"{P}.sink.max_concurrent_uploads": 17,
     f"{P}.sink.part_size_mb": 17,

@@ -15,7 +15,6 @@ from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows
 from tidegate.spark.loading.strategies import Strategy
 from tidegate.spark.loading.target import Target
 from tidegate.spark.row_writing import write_rows
-from tidegate.specs import Location
 from tidegate.state.table import CommitNote
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class LoadFrame(SparkFrame):
     def _rows(self) -> DataFrame:
         """The rows after the transform, which runs once: what it made is kept beside the batch."""
         if not self._is_stable:
-            work = Location(f"{self._batch.work.uri}/transformed", self._batch.work.options)
+            work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
             source = replace(self._batch.source, watermark_columns=())
             task = row_task(self._pipeline, source, self._computed(), work=work)
             written = write_rows(self._frame, task)
