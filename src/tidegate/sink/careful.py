@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -245,10 +246,16 @@ class CarefulReader:
 
         def convert(value: Any, path: str) -> float:
             number = self._number(value, path, column, quoted=False)
-            with np.errstate(over="ignore"):
-                result = float(kind(float(number)))
-            if not np.isfinite(result) and not self._lenient:
+            with np.errstate(over="ignore", under="ignore"):
+                result = _nearest(number, kind)
+            if self._lenient:
+                return result
+            if not np.isfinite(result):
                 raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            if number and not result:
+                raise BadLine(f"{path!r}: {shortened(value)} is too small for {column}, it would become 0")
+            if _is_whole(value) and Decimal(result) != number:
+                raise BadLine(f"{path!r}: {shortened(value)} is a whole number that {column} cannot hold exactly")
             return result
 
         return convert
@@ -289,6 +296,23 @@ class CarefulReader:
             return _EPOCH + timedelta(microseconds=microseconds)
         except OverflowError as error:
             raise BadLine(f"{path!r}: {shortened(value)} lies outside the years 1 to 9999") from error
+
+
+def _is_whole(literal: str) -> bool:
+    """Whether a number is written without a point and an exponent; others are fractions, and rounded."""
+    return literal.lstrip("+-").isdigit()
+
+
+def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
+    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice."""
+    first = kind(float(number))
+    if kind is np.float64 or not np.isfinite(first):
+        return float(first)
+    around = [each for each in (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf)) if np.isfinite(each)]
+    return min(
+        (float(each) for each in (first, *around)),
+        key=lambda each: (abs(Fraction(each) - Fraction(number)), int(np.float32(each).view(np.uint32)) % 2),
+    )
 
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:
