@@ -46,6 +46,10 @@ class BadLine(Exception):
     """This line is not a record of the schema; the argument says why."""
 
 
+class RepeatedKey(BadLine):
+    """The line says two things about the same field, so there is no telling what it means; nothing is rescued of it."""
+
+
 class CarefulReader:
     """Reads lines one by one; fields that the schema does not have are left out.
 
@@ -139,7 +143,7 @@ class CarefulReader:
                     self._leave_out(here, item)
                     continue
                 if found.get(key) is not None and not self._lenient:
-                    raise BadLine(f"key {here!r} is repeated")
+                    raise RepeatedKey(f"key {here!r} is repeated")
                 found[key] = None if item is None else converters[key](item, here)
             for name in required:
                 if found.get(name) is None:
@@ -163,6 +167,8 @@ class CarefulReader:
             before = len(self._left)
             try:
                 return convert(value, path)
+            except RepeatedKey:
+                raise
             except BadLine:
                 self._left[before:] = [(path, value)]
                 self.misfits[_INDEX.sub("[]", path)] += 1
@@ -189,7 +195,7 @@ class CarefulReader:
             keys = Counter(self._string(key, path) for key, _ in value)
             repeated = next((key for key, count in keys.items() if count > 1), None)
             if repeated is not None:
-                raise BadLine(f"key {f'{path}.{repeated}'!r} is repeated")
+                raise RepeatedKey(f"key {f'{path}.{repeated}'!r} is repeated")
             return [(key, self._member(values, item, each, f"{path}.{key}")) for key, each in value]
 
         return convert
