@@ -20,6 +20,8 @@ _SIGNS = (
     ("has a fraction", "lossy"),
     ("digits behind the point", "lossy"),
     ("is too large for", "lossy"),
+    ("is too small for", "lossy"),
+    ("cannot hold exactly", "lossy"),
     ("lies outside the years", "lossy"),
     ("not an object but", "wrong_type"),
     (" is not ", "wrong_type"),

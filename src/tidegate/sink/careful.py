@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,10 @@ _INDEX = re.compile(r"\[\d+\]")
 
 class BadLine(Exception):
     """This line is not a record of the schema; the argument says why."""
+
+
+class RepeatedKey(BadLine):
+    """The line says two things about the same field, so there is no telling what it means; nothing is rescued of it."""
 
 
 class CarefulReader:
@@ -138,7 +143,7 @@ class CarefulReader:
                     self._leave_out(here, item)
                     continue
                 if found.get(key) is not None and not self._lenient:
-                    raise BadLine(f"key {here!r} is repeated")
+                    raise RepeatedKey(f"key {here!r} is repeated")
                 found[key] = None if item is None else converters[key](item, here)
             for name in required:
                 if found.get(name) is None:
@@ -162,6 +167,8 @@ class CarefulReader:
             before = len(self._left)
             try:
                 return convert(value, path)
+            except RepeatedKey:
+                raise
             except BadLine:
                 self._left[before:] = [(path, value)]
                 self.misfits[_INDEX.sub("[]", path)] += 1
@@ -188,7 +195,7 @@ class CarefulReader:
             keys = Counter(self._string(key, path) for key, _ in value)
             repeated = next((key for key, count in keys.items() if count > 1), None)
             if repeated is not None:
-                raise BadLine(f"key {f'{path}.{repeated}'!r} is repeated")
+                raise RepeatedKey(f"key {f'{path}.{repeated}'!r} is repeated")
             return [(key, self._member(values, item, each, f"{path}.{key}")) for key, each in value]
 
         return convert
@@ -245,10 +252,16 @@ class CarefulReader:
 
         def convert(value: Any, path: str) -> float:
             number = self._number(value, path, column, quoted=False)
-            with np.errstate(over="ignore"):
-                result = float(kind(float(number)))
-            if not np.isfinite(result) and not self._lenient:
+            with np.errstate(over="ignore", under="ignore"):
+                result = _nearest(number, kind)
+            if self._lenient:
+                return result
+            if not np.isfinite(result):
                 raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            if number and not result:
+                raise BadLine(f"{path!r}: {shortened(value)} is too small for {column}, it would become 0")
+            if _is_whole(value) and Decimal(result) != number:
+                raise BadLine(f"{path!r}: {shortened(value)} is a whole number that {column} cannot hold exactly")
             return result
 
         return convert
@@ -289,6 +302,23 @@ class CarefulReader:
             return _EPOCH + timedelta(microseconds=microseconds)
         except OverflowError as error:
             raise BadLine(f"{path!r}: {shortened(value)} lies outside the years 1 to 9999") from error
+
+
+def _is_whole(literal: str) -> bool:
+    """Whether a number is written without a point and an exponent; others are fractions, and rounded."""
+    return literal.lstrip("+-").isdigit()
+
+
+def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
+    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice."""
+    first = kind(float(number))
+    if kind is np.float64 or not np.isfinite(first):
+        return float(first)
+    around = [each for each in (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf)) if np.isfinite(each)]
+    return min(
+        (float(each) for each in (first, *around)),
+        key=lambda each: (abs(Fraction(each) - Fraction(number)), int(np.float32(each).view(np.uint32)) % 2),
+    )
 
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:

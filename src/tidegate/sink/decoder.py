@@ -9,6 +9,7 @@ ends up bad is given back with its number and reason.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from tidegate.sink.careful import BadLine, CarefulReader
 from tidegate.sink.grammar import are_objects, objects
 from tidegate.sink.mending import Mender
 from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
-from tidegate.sink.relaxed import Suspicious, relaxed_field, settled
+from tidegate.sink.relaxed import Suspicious, doubtful_rows, relaxed_field, settled
 from tidegate.sink.undeclared import Undeclared
 from tidegate.specs import FieldSpec, Numbers
 
@@ -36,6 +37,8 @@ _GROUP = 256
 _LOOKED_AT = 64
 _PROBE_EVERY = 32
 _PUNCTUATION = set('":,\\')
+_LARGE_OR_TINY = re.compile(rb"[0-9]{8}[ \t\r]*[,}\]]|[eE]-[0-9]|0{20}")
+"""What a line has that writes a large whole number, or a number that is nearly 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,25 @@ class Decoded:
     lines: int
     offsets: npt.NDArray[np.int64] | None = None
     rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """A block whose lines are objects; ``has_tiny`` unless it is known to have no number near 0 but 0."""
+
+    content: bytes
+    lines: int
+    has_tiny: bool = True
+    is_mended: bool = False
+
+    @property
+    def survives(self) -> bool:
+        """Whether the quick parser and the counting can take it."""
+        return b"\\" not in self.content or MISHANDLED.search(self.content) is None
+
+    def split(self) -> list[bytes]:
+        """Its lines."""
+        return self.content.split(b"\n")[:-1]
 
 
 @dataclass(slots=True)
@@ -134,10 +156,10 @@ class Decoder:
         """The records of ``block``, which ends with a newline."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
-        lines = None if self._mends_first() else objects(block)
-        if lines is not None:
+        found = None if self._mends_first() else objects(block)
+        if found is not None:
             try:
-                return Decoded(self._fast(block, lines, mended=False), lines)
+                return Decoded(self._fast(_Objects(block, found.lines, found.has_tiny)), found.lines)
             except Suspicious:
                 pass
         return self._slow(block)
@@ -146,64 +168,83 @@ class Decoder:
         """Whether lines are rewritten before anything else: always, or because it was needed lately."""
         return self._mends_always or bool(self._mended % _PROBE_EVERY)
 
-    def _fast(self, block: bytes, lines: int, *, mended: bool) -> pa.RecordBatch:
-        """All lines at once, or :class:`Suspicious`; each of them is an object."""
-        survives = (b"\\" not in block or MISHANDLED.search(block) is None) and self._countable
+    def _fast(self, block: _Objects) -> pa.RecordBatch:
+        """All lines at once, or :class:`Suspicious`."""
+        survives = self._countable and block.survives
         if self._rescued is not None:
-            return self._complete(block, lines, mended=mended, survives=survives)
-        proven = self._proven(block, lines) if survives else None
-        if proven is None and survives and self._learns_from_some(block, lines):
-            proven = self._proven(block, lines)
+            return self._complete(block, survives=survives)
+        proven = self._proven(block) if survives else None
+        if proven is None and survives and self._learns_from_some(block):
+            proven = self._proven(block)
         if proven is not None:
-            batch = self._settled(proven)
+            batch = self._settled(proven, block)
             self._count(self._undeclared.count(proven))
             return batch
         if self._strict:
-            batch = self._settled(parse_strictly(block, lines, self._parse_options))
+            batch = self._settled(parse_strictly(block.content, block.lines, self._parse_options), block)
         else:
-            batch = self._settled(self._parsed(block, lines, self._bending, survives=survives))
-        self._look(block.split(b"\n")[:-1])
+            batch = self._settled(self._parsed(block, self._bending, survives=survives), block)
+        self._look(block.split())
         return batch
 
-    def _complete(self, block: bytes, lines: int, *, mended: bool, survives: bool) -> pa.RecordBatch:
+    def _complete(self, block: _Objects, *, survives: bool) -> pa.RecordBatch:
         """The same where nothing may be left out: every character is explained, or :class:`Suspicious`."""
-        batch = self._parsed(block, lines, self._relaxed, survives=survives)
-        verify(block, batch)
-        if not mended and batch.column(self._rescued).null_count < lines:
+        batch = self._parsed(block, self._relaxed, survives=survives)
+        verify(block.content, batch)
+        if not block.is_mended and batch.column(self._rescued).null_count < block.lines:
             raise Suspicious("a field with the name of the column for what fits no other")
-        return self._settled(batch)
+        return self._settled(batch, block)
 
-    def _proven(self, block: bytes, lines: int) -> pa.RecordBatch | None:
+    def _proven(self, block: _Objects) -> pa.RecordBatch | None:
         """What the fast parser gives, if nothing else stands in the block; not tried where it failed lately."""
         if self._unexplained % _PROBE_EVERY or not self._undeclared.are_columns:
             self._unexplained += 1
             return None
         try:
-            batch = self._parsed(block, lines, self._asked, survives=True)
+            batch = self._parsed(block, self._asked, survives=True)
         except Suspicious:
             if self._strict and self._asked is self._relaxed:
                 raise
             self._unexplained += 1
             return None
         try:
-            verify(block, batch, quoted_numbers=not self._strict)
+            verify(block.content, batch, quoted_numbers=not self._strict)
         except Suspicious:
             self._unexplained += 1
             return None
         self._unexplained = 0
         return batch
 
-    def _parsed(self, block: bytes, lines: int, columns: pa.Schema, *, survives: bool) -> pa.RecordBatch:
+    def _parsed(self, block: _Objects, columns: pa.Schema, *, survives: bool) -> pa.RecordBatch:
         if not survives:
             raise Suspicious("not for the quick parser")
-        return parse_quickly(block, lines, columns, self._rows_per_step)
+        return parse_quickly(block.content, block.lines, columns, self._rows_per_step)
 
-    def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _settled(self, batch: pa.RecordBatch, block: _Objects) -> pa.RecordBatch:
         columns = [settled(batch.column(index), each) for index, each in enumerate(self._fields)]
         whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if any(pc.any(pc.equal(whole.column(name), "")).as_py() for name in self._filled):
             raise Suspicious("an empty text where none may be")
+        if self._strict:
+            self._check_floats(whole, block)
         return whole
+
+    def _check_floats(self, batch: pa.RecordBatch, block: _Objects) -> None:
+        """Raise :class:`Suspicious` where a float is a rounded whole number, or 0 for a number that is not."""
+        columns = zip(batch.columns, self._fields, strict=True)
+        found = [doubtful_rows(column, each, zeros=block.has_tiny) for column, each in columns]
+        doubtful = sorted({int(row) for rows in found for row in rows})
+        if not doubtful:
+            return
+        lines = block.split()
+        for line in (lines[row] for row in doubtful if _LARGE_OR_TINY.search(lines[row])):
+            try:
+                self._careful.read(line)
+            except BadLine as bad:
+                raise Suspicious(str(bad)) from bad
+            if self._careful.misfits:
+                self._careful.misfits.clear()
+                raise Suspicious("a value to be rescued")
 
     def _slow(self, block: bytes) -> Decoded:
         found = [line.strip(b" \t\r") for line in block.split(b"\n")]
@@ -253,7 +294,7 @@ class Decoder:
         chosen = mended or [lines.found[offset] for offset in lines.filled[start:end]]
         joined = b"\n".join([*chosen, b""])
         try:
-            lines.batches.append(self._fast(joined, end - start, mended=bool(mended)))
+            lines.batches.append(self._fast(_Objects(joined, end - start, is_mended=bool(mended))))
         except Suspicious:
             return False
         lines.kept.extend(lines.filled[start:end])
@@ -282,11 +323,11 @@ class Decoder:
         """Count the undeclared fields of lines, and learn them."""
         self._count(self._learned(lines)[0])
 
-    def _learns_from_some(self, block: bytes, lines: int) -> bool:
+    def _learns_from_some(self, block: _Objects) -> bool:
         """Whether some lines of a block that could not be proven teach undeclared fields; nothing is counted."""
         if self._unexplained != 1:
             return False
-        return self._learned(block.split(b"\n")[: lines : max(lines // _LOOKED_AT, 1)])[1]
+        return self._learned(block.split()[:: max(block.lines // _LOOKED_AT, 1)])[1]
 
     def _learned(self, lines: list[bytes]) -> tuple[Counter[str], bool]:
         """The undeclared fields of lines; the fast parser is asked for those that are new from now on."""

@@ -12,6 +12,7 @@ Depth is bounded here, too: far above :data:`~tidegate.schema.literals.DEEPEST` 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,26 +28,45 @@ _PAIR = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
 _SINGLE = rf"(?:[0-9a-ceA-CEfF]{_HEX}|[dD][0-7]){_HEX}{{2}}"
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:{_SINGLE}|{_PAIR})))*"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_USUAL_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]{1,20})?(?:[eE](?:\+?[0-9]+|-[0-9]))?"
 _KEY = rf"{_TEXT}{_BLANK}:{_BLANK}"
 _EMPTY = rf"\{{{_BLANK}\}}|\[{_BLANK}\]"
-_VALUE = rf"(?:\{{{_BLANK}{_KEY}|\[{_BLANK})*(?:{_TEXT}|{_NUMBER}|true|false|null|{_EMPTY})"
-"""A value up to its first end: what it opens, and the first thing inside that is whole."""
-
-_REST = rf"(?:{_BLANK}(?:[}}\]]|,{_BLANK}(?:{_KEY})?{_VALUE}))*"
-_OBJECT = rf"{_BLANK}\{{{_BLANK}(?:{_KEY}{_VALUE}{_REST}{_BLANK})?\}}{_BLANK}"
-_BLOCK = rf"^(?:{_OBJECT}\n)*$"
-_LINE = rf"^{_OBJECT}$"
 
 
-def objects(block: bytes) -> int | None:
-    """How many lines a block has if each is well-formed, an object, and not nested too deeply; else None."""
+def _object(number: str) -> str:
+    """The expression for a line; a value is read up to its first end: what it opens, and what is whole inside first."""
+    value = rf"(?:\{{{_BLANK}{_KEY}|\[{_BLANK})*(?:{_TEXT}|{number}|true|false|null|{_EMPTY})"
+    rest = rf"(?:{_BLANK}(?:[}}\]]|,{_BLANK}(?:{_KEY})?{value}))*"
+    return rf"{_BLANK}\{{{_BLANK}(?:{_KEY}{value}{rest}{_BLANK})?\}}{_BLANK}"
+
+
+_USUAL_BLOCK = rf"^(?:{_object(_USUAL_NUMBER)}\n)*$"
+_BLOCK = rf"^(?:{_object(_NUMBER)}\n)*$"
+_LINE = rf"^{_object(_NUMBER)}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """A block of so many lines, each an object; ``has_tiny`` where a number may be too small for a float."""
+
+    lines: int
+    has_tiny: bool
+
+
+def objects(block: bytes) -> Objects | None:
+    """What a block is if each line is well-formed, an object, and not nested too deeply; else None."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
     if not len(ends) or _may_be_deep(block, ends):
         return None
-    whole = pa.Array.from_buffers(
-        pa.large_binary(), 1, [None, pa.py_buffer(np.array([0, len(block)], np.int64)), pa.py_buffer(block)]
-    )
-    return len(ends) if pc.match_substring_regex(whole, _BLOCK)[0].as_py() else None
+    if _matches(block, _USUAL_BLOCK):
+        return Objects(len(ends), has_tiny=False)
+    return Objects(len(ends), has_tiny=True) if _matches(block, _BLOCK) else None
+
+
+def _matches(block: bytes, expression: str) -> bool:
+    bounds = pa.py_buffer(np.array([0, len(block)], np.int64))
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, bounds, pa.py_buffer(block)])
+    return bool(pc.match_substring_regex(whole, expression)[0].as_py())
 
 
 def are_objects(lines: Sequence[bytes]) -> npt.NDArray[np.bool_]:

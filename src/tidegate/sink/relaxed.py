@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,10 @@ FRACTION_DIGITS = 18
 INTEGER = pa.decimal128(38, FRACTION_DIGITS)
 """What whole numbers are read as, so that a fraction is noticed."""
 
+WHOLE_BELOW = {"float32": 2.0**24, "float64": 2.0**53}
+"""Every whole number below this one is a value of the type; this one may also be what its successor was rounded to."""
+
+_NOWHERE = np.empty(0, np.int64)
 _UNIT = np.uint64(10**FRACTION_DIGITS)
 _EXACT = float(2**51)
 _INTEGERS: dict[str, tuple[type[np.signedinteger[Any]], pa.DataType]] = {
@@ -106,6 +111,32 @@ def _settled_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if name in _TEXTS and pa.types.is_string(array.type):
         return _TEXTS[name](array)
     return pc.cast(array, kind)
+
+
+def doubtful_rows(array: pa.Array, field: FieldSpec, *, zeros: bool) -> npt.NDArray[np.int64]:
+    """The places of settled values with floats that need a look at what was written.
+
+    Those are floats so large that a whole number may have been rounded, and with ``zeros`` those that are 0.
+    """
+    if field.type == "struct":
+        found = [doubtful_rows(array.field(index), child, zeros=zeros) for index, child in enumerate(field.fields)]
+        return np.unique(np.concatenate([_NOWHERE, *found]))
+    if field.type == "list" and field.items is not None:
+        return _places(array, doubtful_rows(array.values, field.items, zeros=zeros))
+    if field.type == "map" and field.values is not None:
+        return _places(array, doubtful_rows(array.items, field.values, zeros=zeros))
+    if field.type not in WHOLE_BELOW:
+        return _NOWHERE
+    values = array.to_numpy(zero_copy_only=False)
+    doubtful = np.abs(values) >= WHOLE_BELOW[field.type]
+    if zeros:
+        doubtful |= values == 0
+    return np.flatnonzero(doubtful)
+
+
+def _places(lists: pa.Array, items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The lists that items belong to."""
+    return np.unique(np.searchsorted(lists.offsets.to_numpy(), items, "right") - 1) if len(items) else _NOWHERE
 
 
 def _finite(array: pa.Array) -> pa.Array:

@@ -25,8 +25,8 @@ class UnitResult:
 
     ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
 
-    ``unknown_fields`` counts fields with a value that the schema does not have, by path (see
-    :class:`~tidegate.sink.decoder.Decoder` for how exactly). ``bad_kinds`` counts bad lines by kind.
+    ``unknown_fields`` has every field with a value that the schema does not have, by path, with how many values there
+    were. ``bad_kinds`` counts bad lines by kind.
     """
 
     number: int

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import orjson
 import pytest
-from tests.support.long_runs import LONG
 
+from support.long_runs import LONG
 from tidegate.errors import SourceError
 from tidegate.schema.infer import look
 from tidegate.schema.literals import DEEPEST

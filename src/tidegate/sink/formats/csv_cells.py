@@ -18,7 +18,7 @@ from tidegate.schema.names import decimal_of
 from tidegate.schema.types import arrow_type
 from tidegate.sink.accounting import text_bytes
 from tidegate.sink.careful import BadLine
-from tidegate.sink.relaxed import INTEGER, Suspicious, settled
+from tidegate.sink.relaxed import INTEGER, Suspicious, doubtful_rows, settled
 from tidegate.specs import FieldSpec
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -30,7 +30,6 @@ _NESTED = ("struct", "list", "map", "json")
 
 def cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
     """Text cells with the declared type; raises :class:`Suspicious` where one of them does not say such a value."""
-    kind = arrow_type(field)
     try:
         match field.type:
             case "json":
@@ -42,9 +41,9 @@ def cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
             case "int32" | "int64":
                 return _integers(cells, field)
             case "float32" | "float64":
-                return settled(pc.cast(_written_with(cells, _FRACTION), kind), field)
+                return _floats(cells, field)
             case _ if decimal_of(field.type):
-                return pc.cast(_written_with(cells, _FRACTION), kind)
+                return pc.cast(_written_with(cells, _FRACTION), arrow_type(field))
             case _:
                 return settled(cells, field)
     except (pa.ArrowInvalid, NotJson) as error:
@@ -56,6 +55,20 @@ def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
     if _is_written_with(cells, _WHOLE):
         return pc.cast(cells, arrow_type(field))
     return settled(pc.cast(_written_with(cells, _FRACTION), INTEGER), field)
+
+
+def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
+    values = settled(pc.cast(_written_with(cells, _FRACTION), arrow_type(field)), field)
+    doubtful = doubtful_rows(values, field, zeros=True)
+    written = cells.take(pa.array(doubtful))
+    zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
+    wrong = pc.if_else(
+        zero, pc.match_substring_regex(written, "^[^eE]*[1-9]"), pc.match_substring_regex(written, "^[+-]?[0-9]*$")
+    )
+    if pc.any(wrong).as_py():
+        raise Suspicious("a whole number that may be rounded, or one that became 0")
+    return values
 
 
 def _booleans(cells: pa.Array) -> pa.Array:

@@ -15,10 +15,11 @@ from tidegate.sink import texts
 from tidegate.sink.accounting import has_repeated_keys
 from tidegate.sink.formats.kinds import MIXED, kind_of
 from tidegate.sink.formats.row_json import json_value
-from tidegate.sink.relaxed import Suspicious
+from tidegate.sink.relaxed import WHOLE_BELOW, Suspicious
 from tidegate.specs import FieldSpec
 
 _WIDEST = 38
+_FLOATS = {pa.float32(): "float32", pa.float64(): "float64"}
 
 
 def exact(array: pa.Array, field: FieldSpec) -> pa.Array:
@@ -109,12 +110,16 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Suspicious(f"a number is not {kind}")
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
-        array = pc.cast(pc.cast(array, pa.string()), pa.float64())  # the direct way misses the nearest by a little
+        is_whole = array.type.scale <= 0
+        array = pc.cast(pc.cast(array, pa.string()), kind)  # the direct way misses the nearest by a little
+        if is_whole and pc.any(pc.greater_equal(pc.abs(array), WHOLE_BELOW[_FLOATS[kind]])).as_py():
+            raise Suspicious("a whole number that may be rounded")
     result = pc.cast(array, kind)
     if pa.types.is_float32(kind) and pa.types.is_float64(array.type):
         lost = pc.and_(pc.is_finite(array), pc.invert(pc.is_finite(result)))
-        if pc.any(lost).as_py():
-            raise Suspicious("a number too large for float32")
+        vanished = pc.and_(pc.equal(result, 0.0), pc.not_equal(array, 0.0))
+        if pc.any(pc.or_(lost, vanished)).as_py():
+            raise Suspicious("a number too large or too small for float32")
     return result
 
 
