@@ -253,3 +253,11 @@ def test_blanks_at_the_end_of_a_fixed_text_stay_though_it_is_followed(shop: Shop
     reader = shop.reader(shop.read("codes"), "code")
     assert reader.greatest(above(code=None)).values == {"code": "cd"}
     assert [row["code"] for row in reader.read(above(code="ab")).collect()] == ["cd   "]
+
+
+def test_a_decimal_that_comes_as_text_is_followed_as_a_number(shop: Shop) -> None:
+    shop.execute("create table wide (id int, price numeric(50,20)); insert into wide values (1, 9), (2, 10)")
+    reader = shop.reader(shop.read("wide"), "price")
+    seen = reader.greatest(above(price=Decimal(9)))
+    assert seen.values == {"price": Decimal("10.00000000000000000000")}
+    assert reader.read(up_to(above(price=Decimal(9)), seen)).collect() == [(2, "10.00000000000000000000")]

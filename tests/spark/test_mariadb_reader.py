@@ -203,3 +203,19 @@ def test_a_spark_connect_server_reads_the_same(mariadb: mariadb_server.Server, d
         (2, datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)),
         (4, datetime(2026, 3, 3, tzinfo=UTC)),
     ]
+
+
+def test_each_cause_of_a_refusal_has_its_remedy(shop: Shop) -> None:
+    wrong = shop.read("orders", password=Secret("canary-wrong"))
+    with pytest.raises(SourceError, match=r"Access denied .* correct user and password") as denied:
+        shop.reader(wrong, "id").greatest(above(id=0))
+    assert "canary" not in str(denied.value)
+    with pytest.raises(SourceError, match="orderz' doesn't exist - correct the table or the query"):
+        shop.reader(shop.read("orderz"), "id").greatest(above(id=0))
+    bad = RowFilter((ColumnRange("id", Bound(0)),), extra="amout > 1")
+    with pytest.raises(SourceError, match=r"Unknown column 'amout' .* correct filter_expression"):
+        shop.reader(shop.read("orders"), "id").greatest(bad)
+    if shop.scheme == "mariadb":
+        odd = shop.read(None, query="select cast('ffffffff-0000-0000-0000-000000000000' as uuid) as u")
+        with pytest.raises(SourceError, match=r"name: uuid.* read by a query that casts it"):
+            shop.reader(odd).read(RowFilter())
