@@ -76,8 +76,9 @@ def test_a_driver_that_is_not_there_is_told(
     tmp_path: Path, connection: dict[str, Any], verdict: str, words: str
 ) -> None:
     config = database(tmp_path, {"type": "jdbc", "url": "jdbc:duckling:/x", **connection})
-    _, driver, _ = told(config, "source orders/default")
+    _, driver, untested, _ = told(config, "source orders/default")
     assert (driver.verdict, words in driver.detail) == (verdict, True)
+    assert "no test of Tidegate runs against a database of jdbc:duckling" in untested.detail
 
 
 @pytest.mark.parametrize("kind", [ColumnLake, ParquetLake])

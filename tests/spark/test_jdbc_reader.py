@@ -237,3 +237,27 @@ def test_a_table_that_is_not_there_is_named(shop: Shop) -> None:
         shop.reader(shop.read("orderz"), "id").greatest(above(id=0))
     with pytest.raises(SourceError, match=r"there is no column 'updated_at'.*did you mean"):
         shop.reader(shop.read("orders"), "id").read(above(updated_at=1))
+
+
+def test_a_statement_of_the_configuration_opens_the_session_and_its_zone_is_utc_all_the_same(shop: Shop) -> None:
+    own = Options({"sessionInitStatement": "set time zone 'Asia/Tokyo'; set app.name = 'shop'; -- ours"})
+    query = "select current_setting('app.name') as app, current_setting('TimeZone') as zone"
+    (row,) = (
+        shop.reader(replace(shop.read("orders"), table=None, query=query, properties=own)).read(RowFilter()).collect()
+    )
+    assert (row["app"], row["zone"]) == ("shop", "UTC")
+
+
+def test_blanks_at_the_end_of_a_fixed_text_stay_though_it_is_followed(shop: Shop) -> None:
+    shop.execute("create table codes (code char(5), id int); insert into codes values ('ab', 1), ('cd', 2)")
+    reader = shop.reader(shop.read("codes"), "code")
+    assert reader.greatest(above(code=None)).values == {"code": "cd"}
+    assert [row["code"] for row in reader.read(above(code="ab")).collect()] == ["cd   "]
+
+
+def test_a_decimal_that_comes_as_text_is_followed_as_a_number(shop: Shop) -> None:
+    shop.execute("create table wide (id int, price numeric(50,20)); insert into wide values (1, 9), (2, 10)")
+    reader = shop.reader(shop.read("wide"), "price")
+    seen = reader.greatest(above(price=Decimal(9)))
+    assert seen.values == {"price": Decimal("10.00000000000000000000")}
+    assert reader.read(up_to(above(price=Decimal(9)), seen)).collect() == [(2, "10.00000000000000000000")]

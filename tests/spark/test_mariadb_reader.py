@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as f
 
 from servers import mariadb as mariadb_server
-from support.long_runs import LONG
+from support.long_runs import LONG, chosen
 from tidegate.column_specs import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.errors import SourceError
 from tidegate.locations import Options, Secret
@@ -146,7 +146,7 @@ def test_times_days_and_decimals_are_followed(shop: Shop) -> None:
     )
 
 
-@pytest.mark.parametrize("column", ["key", "text_key", "at"])
+@pytest.mark.parametrize("column", chosen(("key", "text_key", "at"), "text_key"))
 def test_a_skewed_key_makes_equal_parts_and_every_row_is_in_one(shop: Shop, column: str) -> None:
     reader = shop.reader(shop.read("skewed", parallelism=4, fetch_size=100, partition_column=column), "id")
     frame = reader.read(above(id=2))
@@ -203,3 +203,19 @@ def test_a_spark_connect_server_reads_the_same(mariadb: mariadb_server.Server, d
         (2, datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)),
         (4, datetime(2026, 3, 3, tzinfo=UTC)),
     ]
+
+
+def test_each_cause_of_a_refusal_has_its_remedy(shop: Shop) -> None:
+    wrong = shop.read("orders", password=Secret("canary-wrong"))
+    with pytest.raises(SourceError, match=r"Access denied .* correct user and password") as denied:
+        shop.reader(wrong, "id").greatest(above(id=0))
+    assert "canary" not in str(denied.value)
+    with pytest.raises(SourceError, match="orderz' doesn't exist - correct the table or the query"):
+        shop.reader(shop.read("orderz"), "id").greatest(above(id=0))
+    bad = RowFilter((ColumnRange("id", Bound(0)),), extra="amout > 1")
+    with pytest.raises(SourceError, match=r"Unknown column 'amout' .* correct filter_expression"):
+        shop.reader(shop.read("orders"), "id").greatest(bad)
+    if shop.scheme == "mariadb":
+        odd = shop.read(None, query="select cast('ffffffff-0000-0000-0000-000000000000' as uuid) as u")
+        with pytest.raises(SourceError, match=r"name: uuid.* read by a query that casts it"):
+            shop.reader(odd).read(RowFilter())

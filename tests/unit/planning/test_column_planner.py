@@ -12,6 +12,7 @@ import pytest
 from tidegate.column_specs import (
     ColumnSource,
     FunctionRead,
+    JdbcRead,
     Load,
     LoadType,
     LookBack,
@@ -394,3 +395,13 @@ def test_decimals_and_whole_numbers_go_together() -> None:
 def test_plans_of_equal_arguments_are_equal() -> None:
     state = ColumnState({"a": 1})
     assert planned(source("a"), state) == planned(source("a"), state)
+
+
+@pytest.mark.parametrize("load", [Load(), Load(LoadType.OVERWRITE)])
+def test_a_database_that_no_test_runs_is_told_until_the_first_commit(load: Load) -> None:
+    oracle = ColumnSource("orders", JdbcRead("jdbc:oracle:thin:@db:1521/shop", table="t"))
+    told = "no test of Tidegate runs against Oracle; statements follow its documentation"
+    assert told in plan_columns("shop", oracle, load, None, 0, NOW).notes
+    assert told not in plan_columns("shop", oracle, load, ColumnState({}), 1, NOW).notes
+    tested = replace(oracle, read=JdbcRead("jdbc:mariadb://db/shop", table="t"))
+    assert plan_columns("shop", tested, load, None, 0, NOW).notes == ()

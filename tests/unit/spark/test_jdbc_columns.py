@@ -76,6 +76,22 @@ def test_the_greatest_value_is_exact() -> None:
     assert COLUMNS.greatest("local", None) is None
 
 
+def test_a_decimal_is_followed_as_a_number_also_where_its_rows_are_text() -> None:
+    wide = StructType([field("price", DecimalType(38, 8), "numeric", scale=20)])
+    columns = JdbcColumns(wide, Dialect.POSTGRESQL)
+    assert columns.selected() == (Fetched("price", "CAST({} AS text)"),)
+    assert columns.greatest("price", "10.00000000000000000001") == Decimal("10.00000000000000000001")
+    assert columns.schema["price"].dataType == DecimalType(38, 8)
+
+
+def test_what_does_not_sort_as_its_text_is_not_followed() -> None:
+    spans = StructType([field("span", StringType(), "interval"), field("at", StringType(), "time")])
+    columns = JdbcColumns(spans, Dialect.POSTGRESQL)
+    columns.check_followed("at", "orders")
+    with pytest.raises(SourceError, match="'span' is of type interval, whose text does not sort"):
+        columns.check_followed("span", "orders")
+
+
 @pytest.mark.parametrize(("column", "value"), [("local", "infinity"), ("local", "0044-03-15 00:00:00 BC")])
 def test_a_value_that_python_does_not_have_is_named(column: str, value: str) -> None:
     with pytest.raises(SourceError, match=f"the greatest value of 'local' is '{value}'"):

@@ -83,7 +83,10 @@ class JdbcReader:
         return JdbcColumns(self._connection.frame(everything).schema, self._connection.dialect)
 
     def _fitted(self, rows: RowFilter) -> RowFilter:
-        return fitted(rows, self._columns.schema, self._source.source_timezone, self._source.name)
+        wanted = fitted(rows, self._columns.schema, self._source.source_timezone, self._source.name)
+        for column in wanted.columns:
+            self._columns.check_followed(column, self._source.name)
+        return wanted
 
     @property
     def _statements(self) -> JdbcStatements:

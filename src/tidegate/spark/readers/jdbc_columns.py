@@ -7,7 +7,7 @@ the name of the column and the value. What a Delta table has no type for stays t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -36,6 +36,9 @@ _TEMPLATES = {
 }
 """What the database writes as text, by the driver's name of the type. MySQL's sessions are in UTC."""
 
+_UNSORTED = {Dialect.POSTGRESQL: ("timetz", "interval", "money"), Dialect.MYSQL: ("time",)}
+"""Of these, those whose text sorts otherwise; a ``time`` of MySQL may be negative, and have hundreds of hours."""
+
 _NUMBERS: dict[Dialect, dict[str, str]] = {
     Dialect.POSTGRESQL: {},
     Dialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
@@ -53,25 +56,33 @@ _UNBOUNDED = (38, 18)
 class _Way:
     """How one column is brought over: what the database is asked for, and the type that its values have in the rows.
 
-    ``is_text``: what it is asked for is text, of which Spark makes a value of ``kind``.
+    ``is_text``: what it is asked for is text, of which Spark makes a value of ``kind``. ``sorts``: its values have one
+    order there and here.
     """
 
     field: StructField
     template: str
     kind: DataType
     is_text: bool = False
+    sorts: bool = True
+
+    @property
+    def compared(self) -> DataType:
+        """The type of its bounds: a decimal is one also where its rows are text."""
+        from pyspark.sql.types import DecimalType
+
+        return self.field.dataType if isinstance(self.field.dataType, DecimalType) else self.kind
 
 
 class JdbcColumns:
-    """The columns of one table or query, as ``dialect`` is best asked for them."""
+    """The columns of one table or query, as ``dialect`` is best asked for them; ``schema`` is for their bounds."""
 
     def __init__(self, schema: StructType, dialect: Dialect) -> None:
         from pyspark.sql.types import StructField, StructType
 
-        self._dialect = dialect
         self._ways = {field.name: _way(field, dialect) for field in schema}
         self.schema = StructType(
-            [StructField(each.field.name, each.kind, each.field.nullable) for each in self._ways.values()]
+            [StructField(each.field.name, each.compared, each.field.nullable) for each in self._ways.values()]
         )
 
     def selected(self) -> tuple[Fetched, ...]:
@@ -79,9 +90,19 @@ class JdbcColumns:
         from pyspark.sql.types import StringType
 
         return tuple(
-            Fetched(name, way.template, isinstance(way.kind, StringType) and not way.field.metadata.get("rowid"))
+            Fetched(name, way.template, isinstance(way.compared, StringType) and not way.field.metadata.get("rowid"))
             for name, way in self._ways.items()
         )
+
+    def check_followed(self, column: str, source: str) -> None:
+        """Refuse a watermark column whose values come as text that does not sort as they do."""
+        way = self._ways[column]
+        if not way.sorts:
+            called = way.field.metadata.get("jdbcClientType")
+            raise SourceError(
+                f"{source}: the column {column!r} is of type {called}, whose text does not sort as its values do",
+                "follow another column, or read by a query that casts it to a number, a time or a day",
+            )
 
     def fetched(self) -> dict[str, str]:
         """The types of columns that are fetched otherwise than Spark would, where the database does not write text."""
@@ -110,7 +131,7 @@ class JdbcColumns:
         if not isinstance(value, str):
             return value
         try:
-            return _value_of(value, self._ways[column].kind)
+            return _value_of(value, self._ways[column].compared)
         except (ValueError, ArithmeticError):
             raise SourceError(
                 f"the greatest value of {column!r} is {value!r}, above which nothing can be",
@@ -127,7 +148,7 @@ def _way(field: StructField, dialect: Dialect) -> _Way:
         return _Way(field, "{}", kind)
     in_words = _Way(field, _TEXT[dialect], StringType(), is_text=True)
     if isinstance(kind, ArrayType):
-        return _Way(field, "{}", kind) if called in _ARRAYS_AS_THEY_ARE else in_words
+        return _Way(field, "{}", kind) if called in _ARRAYS_AS_THEY_ARE else replace(in_words, sorts=False)
     if isinstance(kind, DecimalType) and called in ("numeric", "decimal", "decimal unsigned"):
         return _decimal(field, kind, dialect)
     if called in ("bit", "varbit") and not isinstance(kind, BooleanType):
@@ -137,7 +158,7 @@ def _way(field: StructField, dialect: Dialect) -> _Way:
     if called in _NUMBERS[dialect]:
         return _Way(field, _NUMBERS[dialect][called], kind)
     if called in _TEMPLATES[dialect]:
-        return _Way(field, _TEMPLATES[dialect][called], kind, is_text=True)
+        return _Way(field, _TEMPLATES[dialect][called], kind, is_text=True, sorts=called not in _UNSORTED[dialect])
     return _Way(field, "{}", kind)
 
 

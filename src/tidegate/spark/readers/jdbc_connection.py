@@ -80,22 +80,24 @@ class JdbcConnection:
         if self.dialect is Dialect.MYSQL:
             named_there = {each.partition("=")[0].lower() for each in re.split("[?&]", read.url)[1:]}
             options |= {name: value for name, value in _OF_MYSQL.items() if name.lower() not in named_there}
-        return options | dict(read.properties) | self._session_start(read.properties)
+        given = {name: value for name, value in read.properties.items() if name.lower() != _START.lower()}
+        return options | given | self._session_start(read.properties)
 
     def _session_start(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The zone of every session, after what the configuration has to be done first, where that can go before."""
-        if self.dialect not in _ZONE:
-            return {}
         own = next((value for name, value in properties.items() if name.lower() == _START.lower()), None)
+        zone = _ZONE.get(self.dialect)
+        if zone is None:
+            return {} if own is None else {_START: own}
         if own is None:
-            return {_START: _ZONE[self.dialect]}
+            return {_START: zone}
         if self.dialect is not Dialect.POSTGRESQL:
             raise SourceError(
                 f"{self._source}: properties.{_START} is taken: by it the session gets the zone UTC, in which times "
                 "are read and compared",
                 "set what you need in another property of the driver, such as sessionVariables",
             )
-        return {_START: f"{own.rstrip().rstrip(';')}\n;{_ZONE[self.dialect]}"}
+        return {_START: f"{own.rstrip().rstrip(';')}\n;{zone}"}
 
     def problem(self, error: Exception) -> TidegateError:
         """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
