@@ -394,3 +394,12 @@ def test_decimals_and_whole_numbers_go_together() -> None:
 def test_plans_of_equal_arguments_are_equal() -> None:
     state = ColumnState({"a": 1})
     assert planned(source("a"), state) == planned(source("a"), state)
+
+
+def test_a_window_does_not_begin_where_clocks_jump() -> None:
+    given = source("u", look_back=LookBack(hours=24), source_timezone="Europe/Berlin", future_tolerance=None)
+    stored = datetime(2026, 3, 30, 3, 5)
+    assert planned(given, ColumnState({"u": stored}), WINDOW).effective == {"u": datetime(2026, 3, 29, 2)}
+    assert planned(replace(given, source_timezone="UTC"), ColumnState({"u": stored}), WINDOW).effective == {
+        "u": datetime(2026, 3, 29, 3, 5)
+    }
