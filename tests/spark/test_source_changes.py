@@ -137,3 +137,59 @@ def test_every_kind_of_source_keeps_rows_ahead_waiting(
     assert (second.error, second.rows, second.skipped) == (None, 1, (("future", 1),))
     found = query(Location(absolute("lake/orders", tmp_path)), "select id from t")
     assert sorted(row["id"] for row in found) == [1, 3]
+
+
+@pytest.mark.parametrize("load_type", chosen(["overwrite", "full_load"], "overwrite"))
+def test_an_emptied_source_empties_no_table_until_somebody_says_so(
+    spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path, load_type: str
+) -> None:
+    shop = Shop(postgres, tmp_path, "id int, note text", {}, {"load_type": load_type})
+    assert shop.go() == 0
+    shop.execute("insert into orders values (1, 'a'), (2, 'b')")
+    assert shop.go() == 2
+    shop.execute("truncate orders")
+    assert "there is no row to write, and the table has 2 rows" in shop.refused()
+    assert shop.ids() == [1, 2]
+    shop.sink = {"load_type": load_type, "allow_empty_window": True}
+    assert shop.go() == 0
+    assert shop.ids() == []
+
+
+def test_a_transform_that_leaves_nothing_and_an_emptied_delta_table_empty_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    pipeline: dict[str, Any] = {
+        "source": {"type": "delta", "source_uri": "data"},
+        "sink": {"table_uri": "lake/orders", "load_type": "overwrite"},
+    }
+    config = tmp_path / "tidegate.yml"
+    config.write_text(json.dumps({"pipelines": {"orders": pipeline}}))
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    write_deltalake(data, rows)
+    assert run(config).ok
+    config.write_text(
+        json.dumps({"pipelines": {"orders": {**pipeline, "transform": {"sql": "select * from source where id > 9"}}}})
+    )
+    assert "there is no row to write" in (run(config).sources[0].error or "")
+    config.write_text(json.dumps({"pipelines": {"orders": pipeline}}))
+    write_deltalake(data, rows.slice(0, 0), mode="overwrite")
+    assert "there is no row to write" in (run(config).sources[0].error or "")
+    assert len(query(Location(absolute("lake/orders", tmp_path)), "select id from t")) == 2
+
+
+def test_columns_that_go_or_are_renamed_are_told_and_refused_where_the_schema_is_strict(
+    spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path
+) -> None:
+    shop = Shop(postgres, tmp_path, "id int, note text, tax int", BY_ID)
+    shop.execute("insert into orders values (1, 'a', 7)")
+    assert shop.go() == 1
+    shop.execute("alter table orders drop tax; alter table orders rename note to remark")
+    shop.execute("insert into orders values (2, 'b'), (3, 'c')")
+    shop.more = {"schema_evolution": "strict"}
+    assert "column 'remark'" in (told := shop.refused()) or "column 'note'" in told
+    shop.more = {}
+    assert shop.go() == 2
+    assert "2 rows have no note, tax, which the table has: null there" in shop.notices()
+    assert "new columns join the table: remark" in shop.notices()
+    assert [each["note"] for each in shop.rows()] == ["a", None, None]

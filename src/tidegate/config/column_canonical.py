@@ -285,7 +285,7 @@ def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
         data["replace_by_watermark"] = load.replace_by_watermark
     if load.type is LoadType.MERGE_OVERWRITE:
         data["max_delete_fraction"] = load.max_delete_fraction
-    if load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE):
+    if load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE) or load.type.reads_everything:
         data["allow_empty_window"] = load.allow_empty_window
     if load.type is LoadType.APPEND:
         data["deduplicate"] = list(load.deduplicate)

@@ -18,8 +18,11 @@ _OF_LOADS = {
     "scd2_attributes": ("scd2",),
     "tie_break": ("append", "merge_upsert", "scd2"),
 }
-_OF_WINDOWS = {"max_delete_fraction": ("merge_overwrite",), "allow_empty_window": ("append", "merge_overwrite")}
-"""Guards of a replaced window, and the loads of which a replay replaces one."""
+_OF_WINDOWS = {
+    "max_delete_fraction": ("merge_overwrite",),
+    "allow_empty_window": ("append", "merge_overwrite", *WHOLE),
+}
+"""Guards of a replaced window, and the loads of which a replay replaces one; of an overwrite it is the whole table."""
 
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")

@@ -20,6 +20,7 @@ from tidegate.watermarks.chunks import Chunk
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import TEMPORAL, are_comparable, described, is_above, is_finite, kind_of
 from tidegate.watermarks.dialects import untested
+from tidegate.watermarks.local_times import jump_around
 from tidegate.watermarks.look_back import lowered, moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.serializer import is_watermark_empty
@@ -269,10 +270,12 @@ class _Planning:
     def _lowered(self, column: str, value: Value | None) -> Value | None:
         if value is None:
             return None
+        zone = self._source.source_timezone
         try:
-            return lowered(value, self._source.look_back, self._now, self._source.source_timezone)
+            low = lowered(value, self._source.look_back, self._now, zone)
         except WatermarkError as error:
             raise WatermarkError(f"{self._name}, watermark column {column!r}: {error.problem}", error.remedy) from None
+        return low if self._source.look_back.is_off else _before_jump(low, zone)
 
     def _later_columns(self) -> list[str]:
         return [each for each in self._columns if each not in self.stored]
@@ -294,6 +297,12 @@ class _Planning:
                 f" watermark is {described(value)}",
                 "give bounds of that kind, or name the column they belong to with chunk_column",
             )
+
+
+def _before_jump(low: Value, zone: str) -> Value:
+    """Where a window begins: not where clocks jump, or it would begin elsewhere as a moment than in local time."""
+    jump = jump_around(low, zone) if isinstance(low, datetime) and low.tzinfo is None else None
+    return low if jump is None else jump.low
 
 
 def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:

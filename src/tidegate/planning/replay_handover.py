@@ -7,15 +7,16 @@ and never set above rows that nobody has read.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 from tidegate.column_specs import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import is_above
-from tidegate.watermarks.look_back import moment_like
+from tidegate.watermarks.column_values import is_above, kind_of
+from tidegate.watermarks.local_times import jump_around
+from tidegate.watermarks.look_back import check_zone, moment_like
 
 
 def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
@@ -23,6 +24,45 @@ def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
     if column is not None:
         return (column,)
     return source.watermark_columns[:1] if source.mode is WatermarkMode.TUPLE else source.watermark_columns
+
+
+def chunk_zone(source: ColumnSource, replay: ReplayConfig) -> str | None:
+    """The zone whose clocks decide where chunks end; None where the bounds are moments, days or no times at all."""
+    is_local = isinstance(replay.start, datetime) and replay.start.tzinfo is None
+    return source.source_timezone if is_local and source.source_timezone != "UTC" else None
+
+
+def fitted_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
+    """The replay with bounds of the ``kind`` that the column has.
+
+    A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time
+    without a zone among moments is one of ``source_timezone``, and the other way round, where that is one time alone.
+    """
+    start, end = (_fitted_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
+    return replay if (start, end) == (replay.start, replay.end) else replace(replay, start=start, end=end)
+
+
+def _fitted_bound(value: Value, kind: str, source_timezone: str) -> Value:
+    if type(value) is date and kind in ("datetime", "datetime_naive"):
+        return datetime.combine(value, time(), UTC if kind == "datetime" else None)
+    if kind_of(value) == "datetime_naive" and kind == "datetime" and isinstance(value, datetime):
+        return value.replace(tzinfo=check_zone(source_timezone)).astimezone(UTC)
+    if kind_of(value) == "datetime" and kind == "datetime_naive" and isinstance(value, datetime):
+        return _local(value, source_timezone)
+    return value
+
+
+def _local(moment: datetime, timezone: str) -> datetime:
+    """What clocks show at that moment; ``WatermarkError`` where they show it twice, or it would cut a jump."""
+    zone = check_zone(timezone)
+    local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+    if local.replace(tzinfo=zone).astimezone(UTC) != moment or jump_around(local, timezone) is not None:
+        raise WatermarkError(
+            f"the replay's bound {moment} is {local} in {timezone}, a time that clocks show twice or jump over, and the"
+            " column has no zone",
+            "give a bound without a zone, such as the full hour before or after",
+        )
+    return local
 
 
 def check_handover(

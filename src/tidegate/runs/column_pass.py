@@ -27,6 +27,7 @@ from tidegate.sources.explaining import explained
 from tidegate.sources.reading import Bounded, Reader, Seen
 from tidegate.specs import Location
 from tidegate.state.attempts import Attempts
+from tidegate.state.features import filled_by_spark
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
@@ -199,6 +200,7 @@ class ColumnPass:
         bounds = bounds or self._told_by(plan, written)
         if not written.rows:
             return self._nothing_new(opened)
+        self._tell_columns(opened, task.written.names, written.rows)
         change = Change(
             state=encoded(bounds.state),
             embedded=encoded(bounds.state),
@@ -223,6 +225,7 @@ class ColumnPass:
         batch = Batch.of(place.pipeline, place.source, task, written)
         loaded = self._lane.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
         schema = loaded.columns(opened.schema())
+        self._tell_columns(opened, schema.names, written.rows)
         change = Change(
             state=encoded(bounds.state),
             embedded=encoded(bounds.state),
@@ -235,6 +238,22 @@ class ColumnPass:
             action=self.action,
         )
         return self._commit(opened, change, bounds)
+
+    def _tell_columns(self, opened: Opened, names: list[str], rows: int) -> None:
+        """Columns that the rows lack, which are null in them, and columns that join the table with them."""
+        if opened.schema_json is None or not rows:
+            return
+        known = [field.name for field in opened.schema() or ()]
+        gone = [name for name in known if name not in names and name not in filled_by_spark(opened.schema_json)]
+        new = [name for name in names if name.lower() not in {each.lower() for each in known}]
+        if gone:
+            self._notice(
+                f"{count(rows, 'row')} have no {', '.join(gone)}, which the table has: null there. If the source has"
+                " dropped or renamed a column, say so (transform, or schema.fields); schema_evolution: strict refuses"
+                " such rows"
+            )
+        if new:
+            self._notice(f"new columns join the table: {', '.join(new)}; null in the rows that are there")
 
     def _window(self, plan: ColumnPlan, bounds: Fixed) -> RowFilter | None:
         """The part of the table that the strategy looks at, where it does not look at all of it."""

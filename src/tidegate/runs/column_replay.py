@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from tidegate.column_specs import LoadType
@@ -22,7 +23,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.planning.column_plan import Fixed
 from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.replay_handover import chunk_columns
+from tidegate.planning.replay_handover import chunk_columns, fitted_bounds
 from tidegate.replay_reports import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.column_lane import ColumnLane
 from tidegate.runs.column_looking import text_of
@@ -31,7 +32,7 @@ from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.replay_checks import ReplayChecks
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.explaining import explained
-from tidegate.sources.reading import Reader
+from tidegate.sources.reading import Reader, Typed
 from tidegate.specs import Location, PipelineSpec
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from tidegate.state.table import CommitNote
 
 Confirm = Callable[[ColumnReplayReport], bool]
+
+_DECLARED = {"timestamp": "datetime", "date": "date"}
+"""The kinds of times by declared types, for sources of which the rows tell the watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ class ColumnReplay:
         self._elsewhere = into is not None
         self._skip_gap = skip_gap
         self._allow_overlap = allow_overlap
+        self._is_fitted = False
         self._fates: dict[int, ChunkReport] = {}
         self._waiting: deque[int] = deque()
         self._outdated: Counter[int] = Counter()
@@ -126,10 +131,12 @@ class ColumnReplay:
         """
         started = time.monotonic()
         production = self._place.state_of(self._place.open(read_only=True))
+        record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+        if not self._fresh and self._fit(record.recorded_kind()):
+            record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
         checks = self._checks(production)
         predicate = explained(self._place.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
-        record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
         warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
@@ -145,6 +152,9 @@ class ColumnReplay:
         planned = self._report(about, record)
         if not confirm(planned):
             return planned
+        if self._is_kind_unknown(production) and self._fit(self._kind_at_source()):
+            self._is_fitted = True
+            return self.run()
         for warning in warnings:
             self._emit(events.Notice(*self._names, warning))
         if checks.needs_source:
@@ -154,6 +164,33 @@ class ColumnReplay:
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
         return replace(self._report(about, record), applied=True, seconds=time.monotonic() - started)
+
+    def _is_kind_unknown(self, production: ColumnState | None) -> bool:
+        """Whether only the source can tell what kind of times the bounds are among: none of their columns is stored."""
+        stored = {} if production is None else production.values
+        is_stored = any(
+            stored.get(each) is not None for each in chunk_columns(self._place.source, self._config.chunk_column)
+        )
+        return not self._is_fitted and not is_stored and isinstance(self._config.start, date)
+
+    def _kind_at_source(self) -> str | None:
+        """The kind of times that the columns of the replay have; None where the source cannot tell."""
+        columns = chunk_columns(self._place.source, self._config.chunk_column)
+        reader = self._lane.reader(self._place.source, self._pipeline.schema, self._clock())
+        if isinstance(reader, Typed):
+            found = {reader.kinds(columns).get(each) for each in columns}
+        else:
+            declared = {each.name: _DECLARED.get(each.type) for each in self._pipeline.schema.fields}
+            found = {declared.get(each) for each in columns}
+        return found.pop() if len(found) == 1 else None
+
+    def _fit(self, kind: str | None) -> bool:
+        """Give the bounds the kind that the columns have; whether that changes them."""
+        if kind is None:
+            return False
+        before, zone = self._config, self._place.source.source_timezone
+        self._config = fitted_bounds(before, kind, zone)
+        return self._config is not before
 
     def _checks(self, production: ColumnState | None) -> ReplayChecks:
         return ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.column_specs import LoadType
-from tidegate.errors import StorageError
+from tidegate.errors import RowsRefused, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
+from tidegate.observe.wording import count
 from tidegate.planning.column_plan import ColumnPlan, Fixed
 from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.parquet_place import ParquetPlace, ParquetPositions, landed
@@ -54,7 +55,22 @@ class ParquetPass(ColumnPass):
         if not ready.read and not ready.removed and not plan.full:
             remove_work(self._place.table_store, area.directory)
             return self._nothing_new(opened)
+        with self._kept_if_done(area):
+            self._check_emptied(plan, ready)
         return self._landed(opened, area, ready)
+
+    def _check_emptied(self, plan: ColumnPlan, ready: _Ready) -> None:
+        """Nothing takes the place of everything only if that is allowed."""
+        if not plan.full or ready.written.rows or self._place.pipeline.sink.load.allow_empty_window:
+            return
+        files = self._positions.destination.data_files()
+        if files:
+            raise RowsRefused(
+                f"{'/'.join(self._names)}: there is no row to write, and the folder has {count(len(files), 'file')},"
+                " which an overwrite would delete",
+                "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one"
+                " run",
+            )
 
     def _ready(self, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea) -> _Ready:
         pipeline = self._place.pipeline

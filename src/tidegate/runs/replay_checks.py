@@ -15,6 +15,7 @@ from tidegate.planning.replay_handover import (
     check_past,
     check_reached,
     chunk_columns,
+    chunk_zone,
     doubled_by_production,
     is_number,
 )
@@ -201,7 +202,7 @@ class ReplayChecks:
 
     def _check_edges(self) -> None:
         """All watermarks pass an edge together, or a run between two chunks would append rows of the first again."""
-        for chunk in self.config.chunks()[:-1]:
+        for chunk in self.config.chunks(chunk_zone(self.place.source, self.config))[:-1]:
             try:
                 part = replace(self.config, end=chunk.high, chunk_interval=None)
                 self._check_handover(part, skip_gap=True)

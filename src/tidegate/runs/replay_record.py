@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tidegate.errors import ColumnsChanged, CommitLost, StateError
 from tidegate.failpoints import failpoint
-from tidegate.planning.replay_handover import chunk_columns, handed_over
+from tidegate.planning.replay_handover import chunk_columns, chunk_zone, fitted_bounds, handed_over
 from tidegate.runs.column_looking import text_of, watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock
@@ -27,6 +27,7 @@ from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_values import kind_of
 from tidegate.watermarks.replay_state import KIND, ReplayState, decode, encode
 
 TRIES_AGAINST_OTHERS = 5
@@ -75,6 +76,16 @@ class ReplayRecord:
             return False, f"an unfinished replay is given up: {described(found)}"
         self.state = found
         return bool(found.finished), None
+
+    def recorded_kind(self) -> str | None:
+        """The kind of the bounds of an unfinished replay that is this one, but for dates that have become times."""
+        opened = self.positions.open(read_only=True)
+        found = None if opened.state is None else decode(opened.state)
+        if found is None or found.is_finished:
+            return None
+        kind = kind_of(found.start)
+        asked = _asked_for(self._place, fitted_bounds(self._config, kind, self._place.source.source_timezone))
+        return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
         """Commit a chunk; False where somebody else has finished it."""
@@ -168,7 +179,9 @@ def _against_others(attempt: Callable[[], Result]) -> Result:
 def _asked_for(place: ColumnPlace, config: ReplayConfig) -> ReplayState:
     given = config.chunk_interval
     interval = given if given is None or isinstance(given, ChunkInterval) else ChunkInterval.of(given)
-    return ReplayState(", ".join(chunk_columns(place.source, config.chunk_column)), config.start, config.end, interval)
+    columns = ", ".join(chunk_columns(place.source, config.chunk_column))
+    zone = chunk_zone(place.source, config)
+    return ReplayState(columns, config.start, config.end, interval, timezone=zone)
 
 
 def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:

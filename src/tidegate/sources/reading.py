@@ -6,7 +6,7 @@ source cannot be asked, what one read brought tells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -44,6 +44,14 @@ class Reader(Protocol):
 
     def read(self, rows: RowFilter) -> Any:
         """The rows that match, as a Spark DataFrame with the columns of the source."""
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """A reader that knows the kinds of its columns before anything is read."""
+
+    def kinds(self, columns: Sequence[str]) -> Mapping[str, str]:
+        """``datetime``, ``datetime_naive`` or ``date`` for columns of times; other columns are left out."""
 
 
 @runtime_checkable

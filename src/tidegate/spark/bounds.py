@@ -45,6 +45,16 @@ def fitted(rows: RowFilter, schema: StructType, timezone: str, source: str) -> R
     return replace(rows, ranges=tuple(ranges))
 
 
+def kinds_of_times(columns: Sequence[str], schema: StructType, source: str) -> dict[str, str]:
+    """Which of these columns hold times, and of which kind."""
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+    words: dict[type, str] = {TimestampType: "datetime", TimestampNTZType: "datetime_naive", DateType: "date"}
+    held = {field.name: words.get(type(field.dataType)) for field in schema}
+    found = {column: held[column_named(column, schema.names, source)] for column in columns}
+    return {column: kind for column, kind in found.items() if kind is not None}
+
+
 def _fitted_range(wanted: ColumnRange, kind: DataType, zone: ZoneInfo, source: str) -> ColumnRange:
     from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 

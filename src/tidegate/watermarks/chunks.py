@@ -1,7 +1,9 @@
 """Replay in chunks: ``[start, end)`` cut at the boundaries of a calendar or a grid of numbers.
 
 Minutes and hours count from midnight, days from ``start``, weeks from Monday, months from January, years and numbers
-stand at multiples. Only the first and the last chunk may be shorter than the others.
+stand at multiples. Only the first and the last chunk may be shorter than the others. Times with a zone are cut by the
+offset of ``start``, so that clocks that change move no boundary. Times without one are those of a zone: where its
+clocks jump forward, the boundaries in the jump and as long behind it are one, so that a chunk there is longer.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from datetime import timezone as timezone_of
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
@@ -17,6 +20,7 @@ from itertools import count
 from tidegate.column_specs import Value
 from tidegate.errors import ConfigError
 from tidegate.watermarks.column_values import NUMBERS, TEMPORAL, are_comparable, described, is_above, kind_of
+from tidegate.watermarks.local_times import Jump, jump_around
 from tidegate.watermarks.look_back import EXACT
 
 STEP = "step"
@@ -74,14 +78,21 @@ class ReplayConfig:
     def __post_init__(self) -> None:
         self.chunks()
 
-    def chunks(self) -> tuple[Chunk, ...]:
-        """The chunks, in order."""
+    def chunks(self, timezone: str | None = None) -> tuple[Chunk, ...]:
+        """The chunks, in order; ``timezone`` is that of bounds without one."""
         given = self.chunk_interval
-        return chunks(self.start, self.end, ChunkInterval.of(given) if isinstance(given, Mapping) else given)
+        interval = ChunkInterval.of(given) if isinstance(given, Mapping) else given
+        return chunks(self.start, self.end, interval, timezone)
 
 
-def chunks(start: Value, end: Value, interval: ChunkInterval | None) -> tuple[Chunk, ...]:
-    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` where that cannot be done."""
+def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: str | None = None) -> tuple[Chunk, ...]:
+    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` where that cannot be done.
+
+    ``timezone`` is where times without a zone belong; None where that does not matter.
+    """
+    start, end = _by_offset(start), _by_offset(end)
+    for bound in (start, end) if timezone is not None else ():
+        _check_bound(bound, timezone)
     if not are_comparable(start, end):
         raise _wrong(f"start {described(start)} and end {described(end)} are of different kinds")
     if not is_above(end, start):
@@ -89,13 +100,42 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None) -> tuple[Ch
     if interval is None:
         return (Chunk(start, end),)
     edges = [start]
-    for edge in _edges(start, interval):
+    for planned in _edges(start, interval):
+        edge = _behind_jump(planned, timezone)
         if not is_above(end, edge):
             break
-        edges.append(edge)
+        if is_above(edge, edges[-1]):
+            edges.append(edge)
         if len(edges) > MAX_CHUNKS:
             raise _wrong(f"{interval.unit}: {interval.size} makes more than {MAX_CHUNKS:,} chunks; use longer ones")
     return tuple(Chunk(low, high) for low, high in zip(edges, [*edges[1:], end], strict=True))
+
+
+def _by_offset(value: Value) -> Value:
+    """A time with a zone by its offset alone, as the record of a replay has it."""
+    if not isinstance(value, datetime) or (offset := value.utcoffset()) is None:
+        return value
+    return value.replace(tzinfo=UTC if not offset else timezone_of(offset), fold=0)
+
+
+def _check_bound(value: Value, timezone: str | None) -> None:
+    """Refuse a bound without a zone that lies where clocks jump: as a moment it cuts rows off that belong to it."""
+    jump = _jump(value, timezone)
+    if jump is not None:
+        raise _wrong(
+            f"clocks in {timezone} jump from {jump.low} to {jump.high}, so that {value} is no boundary: rows in the"
+            f" jump are taken as later ones; use {jump.low} or {jump.until}"
+        )
+
+
+def _behind_jump(edge: Value, timezone: str | None) -> Value:
+    jump = _jump(edge, timezone)
+    return edge if jump is None else jump.until
+
+
+def _jump(value: Value, timezone: str | None) -> Jump | None:
+    is_local = timezone is not None and isinstance(value, datetime) and value.tzinfo is None
+    return jump_around(value, timezone) if is_local else None  # type: ignore[arg-type]  # a time and its zone
 
 
 def contiguous_end(chunks: Sequence[Chunk], finished: Collection[Chunk]) -> Value | None:

@@ -2,6 +2,7 @@
 
 ``{"schema_version": 1, "kind": "replay", "watermark": text with start and end, "column": …, "interval": …, "finished":
 [[first, last], …], "begun": position, "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
+Where the bounds have no zone, ``"timezone"`` is the one whose clocks decide where chunks end.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ class ReplayState:
     finished: frozenset[int] = frozenset()
     begun: int = 0
     updated: datetime | None = None
+    timezone: str | None = None
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
         """All chunks, in order."""
-        return chunks(self.start, self.end, self.interval)
+        return chunks(self.start, self.end, self.interval, self.timezone)
 
     @property
     def is_finished(self) -> bool:
@@ -65,8 +67,9 @@ class ReplayState:
 
 def encode(state: ReplayState) -> dict[str, object]:
     """As a document has it."""
-    bounds, column, interval = _asked(state)
+    bounds, column, interval, timezone = _asked(state)
     return {
+        **({} if timezone is None else {"timezone": timezone}),
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "watermark": bounds,
@@ -104,16 +107,18 @@ def _decoded(root: Node) -> ReplayState:
         frozenset(_numbers(root.get("finished"))),
         root.get("begun").integer(),
         datetime.fromtimestamp(seconds, UTC) if seconds else None,
+        root.get("timezone").optional_text(),
     )
     if state.finished and max(state.finished) >= len(state.chunks):
         raise root.get("finished").refusal(f"numbers below {len(state.chunks)}")
     return state
 
 
-def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None]:
+def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
     """What the replay is about, as it is kept."""
     bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
-    return bounds, state.column, None if state.interval is None else {state.interval.unit: str(state.interval.size)}
+    interval = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
+    return bounds, state.column, interval, state.timezone
 
 
 def _interval(node: Node) -> ChunkInterval | None:

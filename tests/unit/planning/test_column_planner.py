@@ -405,3 +405,12 @@ def test_a_database_that_no_test_runs_is_told_until_the_first_commit(load: Load)
     assert told not in plan_columns("shop", oracle, load, ColumnState({}), 1, NOW).notes
     tested = replace(oracle, read=JdbcRead("jdbc:mariadb://db/shop", table="t"))
     assert plan_columns("shop", tested, load, None, 0, NOW).notes == ()
+
+
+def test_a_window_does_not_begin_where_clocks_jump() -> None:
+    given = source("u", look_back=LookBack(hours=24), source_timezone="Europe/Berlin", future_tolerance=None)
+    stored = datetime(2026, 3, 30, 3, 5)
+    assert planned(given, ColumnState({"u": stored}), WINDOW).effective == {"u": datetime(2026, 3, 29, 2)}
+    assert planned(replace(given, source_timezone="UTC"), ColumnState({"u": stored}), WINDOW).effective == {
+        "u": datetime(2026, 3, 29, 3, 5)
+    }

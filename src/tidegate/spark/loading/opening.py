@@ -62,7 +62,7 @@ def strategy_of(
                     f"{owner}: a chunk of a replay cannot be loaded by {load.type.value}: that replaces the table",
                     "run the pipeline: each run reads everything",
                 )
-            return Overwrite()
+            return Overwrite(guard)
         case LoadType.MERGE_UPSERT:
             return Upsert(keys(load.merge_keys), part if chunk else None)
         case LoadType.MERGE_OVERWRITE:

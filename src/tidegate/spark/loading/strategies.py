@@ -73,12 +73,15 @@ class Append(Plain):
         target.save(rows)
 
 
+@dataclass(frozen=True)
 class Overwrite(Plain):
-    """Rows take the place of all that the table has."""
+    """Rows take the place of all that the table has; no rows do so only if that is allowed."""
 
-    looks_twice = False
+    guard: Guard
+    looks_twice = True
 
     def save(self, rows: DataFrame, target: Target) -> None:
+        self.guard.check_whole(rows, target)
         target.save(rows, mode="overwrite")
 
 

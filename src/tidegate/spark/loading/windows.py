@@ -13,6 +13,7 @@ from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.loading.keys import Keys, column
 from tidegate.spark.loading.target import Target
 from tidegate.watermarks.dialects import Dialect
+from tidegate.watermarks.local_times import jump_around
 from tidegate.watermarks.predicate_text import predicate
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 from tidegate.watermarks.windows import renamed
@@ -85,7 +86,13 @@ class TableWindow:
                 )
 
     def _zoned(self, each: ColumnRange) -> ColumnRange:
-        return replace(each, lower=self._moment(each.lower), upper=self._moment(each.upper))
+        return replace(each, lower=self._moment(each.lower), upper=self._moment(self._behind_jump(each.upper)))
+
+    def _behind_jump(self, bound: Bound | None) -> Bound | None:
+        """An upper bound that lies where clocks jump, behind that: rows below it in local time may be later moments."""
+        is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
+        jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
+        return bound if jump is None else Bound(jump.until)
 
     def _moment(self, bound: Bound | None) -> Bound | None:
         """The bound as a moment: a time without a zone, and the midnight that a day is, belong to the source's."""
@@ -136,6 +143,22 @@ class Guard:
                 f"{self.owner}: the source has no row in the window ({condition}), and the table has {there}",
                 "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true",
             )
+
+    def check_whole(self, rows: DataFrame, target: Target) -> None:
+        """``RowsRefused`` where nothing came, and all rows of the table would go."""
+        if self.allow_empty_window or not rows.isEmpty():
+            return
+        there = target.read(rows.sparkSession).count()
+        if there:
+            raise emptied(self.owner, f"{there:,} rows")
+
+
+def emptied(owner: str, there: str) -> RowsRefused:
+    """Why a source without a row does not take the place of what a destination has."""
+    return RowsRefused(
+        f"{owner}: there is no row to write, and the table has {there}, which an overwrite would delete",
+        "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one run",
+    )
 
 
 def _fate(window: DataFrame, keys: DataFrame, by: Keys) -> tuple[int, int]:

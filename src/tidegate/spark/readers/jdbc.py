@@ -6,6 +6,7 @@ Every row meets the condition of exactly one of them, null included.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tidegate.column_specs import ColumnSource, JdbcRead, Value, WatermarkMode
 from tidegate.errors import SourceError, TidegateError
 from tidegate.sources.jdbc_statements import JdbcStatements
 from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import column_named, fitted
+from tidegate.spark.bounds import column_named, fitted, kinds_of_times
 from tidegate.spark.filters import count_in
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.jdbc_connection import JdbcConnection
@@ -61,6 +62,10 @@ class JdbcReader:
             for index, (column, name) in enumerate(zip(rows.columns, wanted.columns, strict=True))
         }
         return Seen(seen, count_in(counted[0]["nulls"]))
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        """Which columns hold times, by the database's own account."""
+        return kinds_of_times(columns, self._columns.schema, self._source.name)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The rows that match, by as many connections as are worth it."""

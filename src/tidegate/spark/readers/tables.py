@@ -6,6 +6,7 @@ greatest values and the rows are those of one state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from tidegate.errors import SourceError
 from tidegate.planning.reasons import Reason
 from tidegate.sources.files.everything import refuse_left_out
 from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import fitted
+from tidegate.spark.bounds import fitted, kinds_of_times
 from tidegate.spark.filters import filtered, greatest_of, with_nulls
 from tidegate.spark.readers.paths import spark_path
 from tidegate.spark.readers.rows import given, unreadable, utc_session
@@ -49,6 +50,10 @@ class TableReader:
         except Exception as error:
             raise unreadable(self._source.name, error, _REMEDY) from error
         return Seen(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        """Which columns hold times."""
+        return kinds_of_times(columns, self._frame.schema, self._source.name)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The rows of the pinned state that match."""
