@@ -1,17 +1,24 @@
-"""Reads a database and a table in a process whose machine, Java and session are each in a zone of their own."""
+"""Reads a database and a table in a process whose machine, Java and session are each in a zone of their own.
+
+The session is one that somebody else made: Tidegate starts Java in UTC.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from pyspark.sql import SparkSession
+
 from tidegate.column_specs import ColumnSource, JdbcRead, TableFormat, TableRead
 from tidegate.locations import Location, Secret
+from tidegate.spark.java import find_java
 from tidegate.spark.packages import POSTGRESQL
 from tidegate.spark.readers.opening import open_reader
-from tidegate.spark.session import open_session
+from tidegate.spark.session import open_session, settings
 from tidegate.specs import SchemaSpec, SparkSpec
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
@@ -27,7 +34,12 @@ WANTED = RowFilter(
 
 def main(url: str, user: str, password: str, parquet: str) -> None:
     """Print what was read, by source."""
-    session = open_session(SparkSpec(master="local[1]", config=ZONES), packages=(POSTGRESQL,))
+    os.environ["JAVA_HOME"] = str(find_java())
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in (settings(SparkSpec(), delta=False, packages=(POSTGRESQL,)) | ZONES).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert open_session(SparkSpec()) is session
     database = JdbcRead(url, user=user, password=Secret(password), table="visits", parallelism=1)
     told = {}
     for read in (database, TableRead(TableFormat.PARQUET, Location(parquet))):
