@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.schema.column_names import spelled
 from tidegate.schema.evolution import as_required, write_schema
 from tidegate.schema.types import plain_schema
 from tidegate.sink.allocation import keep_memory
@@ -36,7 +37,8 @@ class RowTask:
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
     files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written.
+    it, keys are columns like others. ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``:
+    rows without a watermark are counted and not written.
     """
 
     place: Location
@@ -46,6 +48,7 @@ class RowTask:
     divided: bool = True
     writer: WriterSettings = field(default_factory=WriterSettings)
     watermark_columns: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
     mode: WatermarkMode = WatermarkMode.ANY
     drop_nulls: bool = False
 
@@ -106,7 +109,8 @@ def row_task(
         files = write_schema(rows, table, pipeline.schema.evolution, keys.columns)
     else:
         files = with_keys(rows, keys.keys)
-    missing = [name for name in source.watermark_columns if name not in rows.names]
+    followed = tuple(spelled(name, rows.names) for name in source.watermark_columns)
+    missing = [name for name in followed if name not in rows.names]
     if missing:
         raise SchemaMismatch(
             f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
@@ -120,6 +124,7 @@ def row_task(
         divided=work is None,
         writer=writer_settings(pipeline.sink),
         watermark_columns=source.watermark_columns,
+        followed=followed,
         mode=source.mode,
     )
 
@@ -137,7 +142,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     keep_memory()
     columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
     divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
-    seen = Greatest(task.watermark_columns, task.mode)
+    seen = Greatest(task.followed, task.mode)
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
             rows = _fitted(batch, columns)
@@ -147,8 +152,9 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
                 origin = Origin.of_file("", np.arange(rows.num_rows))
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
         finished = writer.cut()
+    greatest = {name: seen.values[found] for name, found in zip(task.watermark_columns, task.followed, strict=True)}
     return RowsWritten(
-        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), seen.values, seen.nulls
+        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), greatest, seen.nulls
     )
 
 
