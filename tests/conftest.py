@@ -11,6 +11,7 @@ import pytest
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
+from support import canary
 from tidegate.spark.jars import S3
 from tidegate.spark.packages import TESTED
 from tidegate.spark.session import open_session
@@ -63,6 +64,7 @@ def spark() -> Iterator[SparkSession]:
     A later session of the same process could not load the jars any more, so every test that starts Spark in this
     process asks for this one.
     """
+    canary.plant()
     session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3, *TESTED))
     yield session
     session.stop()

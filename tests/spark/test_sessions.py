@@ -1,7 +1,11 @@
-"""The same run on other kinds of sessions: separate executors, Spark Connect. Each in a process of its own."""
+"""The same run on other kinds of sessions: separate executors, Spark Connect.
+
+Each in a process of its own, which leaves nothing behind among the machine's temporary files.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.lake import Lake
-from support.long_runs import chosen
+from support.long_runs import LONG, chosen
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,8 +36,68 @@ def test_a_run_gives_the_same_on_every_kind_of_session(tmp_path: Path, kind: str
     lake = Lake(tmp_path, settings={"spark": SESSIONS[kind]})
     for number in range(6):
         lake.arrive(f"date=2026-01-28/hour=12/{number}.ndjson.gz")
-    done = subprocess.run(
-        [sys.executable, "-c", TWICE, str(lake.config)], capture_output=True, text=True, timeout=240, cwd=tmp_path
-    )
+    done, left = in_a_process(tmp_path, TWICE, str(lake.config))
     assert done.returncode == 0, done.stderr[-3000:]
     lake.assert_exactly_once()
+    assert left == []
+
+
+def in_a_process(
+    folder: Path, script: str, *given: str, **environment: str
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """How a process ended that runs ``script``, and what it left of temporary files."""
+    place = folder / "tmp"
+    place.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script, *given],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(place), **environment},
+    )
+    return done, sorted(each.name for each in place.iterdir() if each.name != "hsperfdata_root")
+
+
+OPEN = """
+from tidegate.spark.session import open_session
+from tidegate.specs import SparkSpec
+config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dmine='a b'"}
+session = open_session(SparkSpec(master="local[1]", config=config))
+java = session.sparkContext._jvm.java
+print(java.util.TimeZone.getDefault().getID(), java.lang.System.getProperty("mine"), session.range(3).count())
+raise SystemExit("on purpose")
+"""
+
+
+def test_the_users_options_of_java_are_added_to_ours_and_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    done, left = in_a_process(tmp_path, OPEN, TZ="America/New_York")
+    assert (done.stdout.split("\n")[0], done.stderr.strip().splitlines()[-1]) == ("UTC a b 3", "on purpose")
+    assert left == []
+
+
+@pytest.mark.skipif(not LONG, reason="TIDEGATE_LONG=1 starts more sessions")
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"_JAVA_OPTIONS": "-Duser.timezone=Asia/Tokyo"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf spark.driver.extraJavaOptions=-Duser.timezone=Asia/Tokyo pyspark-shell"},
+    ],
+)
+def test_java_in_another_zone_is_refused_wherever_that_comes_from(tmp_path: Path, environment: dict[str, str]) -> None:
+    done, left = in_a_process(tmp_path, OPEN, **environment)
+    assert "Java's zone is Asia/Tokyo" in done.stderr
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"SPARK_HOME": "/nowhere"}, "SPARK_HOME is /nowhere, which is no Spark"),
+        ({"PYSPARK_SUBMIT_ARGS": "--nonsense"}, "Spark did not start"),
+    ],
+)
+def test_a_session_that_cannot_start_says_why(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+    done, left = in_a_process(tmp_path, OPEN, TIDEGATE_HOME=str(tmp_path / "home"), **environment)
+    assert f"EnvironmentProblem: {said}" in done.stderr
+    assert left == []

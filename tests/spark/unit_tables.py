@@ -47,6 +47,7 @@ class UnitTable:
         transform: str | None = None,
     ) -> None:
         self.spark = spark
+        self.more_state: Mapping[str, object] = {}
         self.path = folder / "answers"
         self.source = UnitSource(
             "api", FunctionRead("demo:rows"), replace=replace, time_column=time_column, timezone=timezone
@@ -139,4 +140,4 @@ class UnitTable:
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
 
     def _state(self, opened: Opened) -> dict[str, object]:
-        return {"n": opened.version + 1}
+        return {"n": opened.version + 1, **self.more_state}

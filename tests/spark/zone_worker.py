@@ -1,16 +1,23 @@
-"""Reads a database and a table in a process whose machine, Java and session are each in a zone of their own."""
+"""Reads a database and a table in a process whose machine, Java and session are each in a zone of their own.
+
+The session is one that somebody else made: Tidegate starts Java in UTC.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
 
+from pyspark.sql import SparkSession
+
 from tidegate.column_specs import ColumnSource, JdbcRead, TableFormat, TableRead
 from tidegate.locations import Location, Secret
+from tidegate.spark.java import find_java
 from tidegate.spark.packages import TESTED
 from tidegate.spark.readers.opening import open_reader
-from tidegate.spark.session import open_session
+from tidegate.spark.session import open_session, settings
 from tidegate.specs import SchemaSpec, SparkSpec
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
@@ -23,10 +30,17 @@ WANTED = RowFilter(
 
 def main(java_zone: str, parquet: str, *databases: str) -> None:
     """Print what was read, by source; a database is given as its address, user and password."""
-    zones = {"spark.sql.session.timeZone": SESSION_ZONE}
-    session = open_session(SparkSpec(master="local[1]", config=zones), packages=TESTED)
+    os.environ["JAVA_HOME"] = str(find_java())
+    builder = SparkSession.builder.master("local[1]")
+    zones = {
+        "spark.driver.extraJavaOptions": f"-Duser.timezone={java_zone}",
+        "spark.sql.session.timeZone": SESSION_ZONE,
+    }
+    for name, value in (settings(SparkSpec(), delta=False, packages=TESTED) | zones).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert open_session(SparkSpec()) is session
     java = session.sparkContext._jvm.java  # type: ignore[union-attr]  # it runs
-    java.util.TimeZone.setDefault(java.util.TimeZone.getTimeZone(java_zone))
     assert java.time.ZoneId.systemDefault().getId() == java_zone
     reads: dict[str, JdbcRead | TableRead] = {"parquet": TableRead(TableFormat.PARQUET, Location(parquet))}
     for url, user, password in zip(databases[::3], databases[1::3], databases[2::3], strict=True):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake
 from tidegate import failpoints
+from tidegate.errors import TableError
 from tidegate.state.files import Change
 from tidegate.state.table import CommitNote
 
@@ -48,6 +51,32 @@ def test_the_position_moves_alone_after_a_statement_that_did_nothing(tmp_path: P
     assert (after.version, len(statement.asked), lake.ids()) == (2, 1, [0, 1, 2])
     assert sorted(key for action in lake.log(1) for key in action) == ["commitInfo", "txn"]
     assert lake.positions().open().state == {"next": 5}
+
+
+@pytest.mark.parametrize("gathered", [3, None, 2])
+def test_rows_that_spark_did_not_write_are_not_counted_as_good(tmp_path: Path, gathered: int | None) -> None:
+    """The commit is durable and its position stands; only what was to be written tells that rows are missing."""
+    lake = begun(tmp_path)
+    positions = lake.positions()
+    statement = Statement([])
+
+    def fewer() -> None:
+        ((app_id, version),) = statement.asked[-1].transactions.items()
+        info = {"operation": "WRITE", "userMetadata": statement.asked[-1].user_metadata}
+        info["operationMetrics"] = {"numOutputRows": "2"}
+        actions = [{"commitInfo": info}, {"txn": {"appId": app_id, "version": version}}]
+        text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+        lake.store.put(f"_delta_log/{1:020d}.json", text.encode())
+
+    statement.acts.append(fewer)
+    wanted = replace(change(statement), written_rows=gathered)
+    if gathered == 3:
+        with pytest.raises(TableError, match="3 rows were gathered, and Spark wrote 2 of them"):
+            positions.commit(positions.open(), wanted)
+    else:
+        positions.commit(positions.open(), wanted)
+    after = lake.positions().open()
+    assert (after.version, after.state, len(statement.asked)) == (2, {"next": 5}, 1)
 
 
 def test_a_statement_that_failed_is_given_again(tmp_path: Path) -> None:

@@ -112,9 +112,10 @@ def _column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping
     sink = pipeline.block("sink")
     transformed = any(pipeline.block("transform").get(key) is not None for key in ("sql", "python"))
     followed = {str(word) for source in sources.values() for word in words(source.get("watermark_columns"))}
+    spelled = {name.lower() for name in followed}
     for column in sink.block("window_columns"):
         at = (*where, "sink", "window_columns", column)
-        if column not in followed:
+        if column.lower() not in spelled:
             allowed = nearest(column, followed) or f"allowed: {', '.join(sorted(followed))}"
             text = sentence(f"{column!r} is no watermark column", allowed)
             yield problem(root, at, text)

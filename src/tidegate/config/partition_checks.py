@@ -52,7 +52,8 @@ def _template_problem(template: str, column: str | None) -> str:
 
 
 def _column_problem(template: str, column: str, declared: Mapping[str, str]) -> str:
-    kind, fields = declared.get(column), fields_of(template)
+    fields = fields_of(template)
+    kind = next((kind for name, kind in declared.items() if name.lower() == column.lower()), None)
     if kind is None:
         names = f"allowed: {', '.join(declared)}"
         return sentence(f"{column!r} is not a declared column", names, nearest(column, declared))
@@ -72,6 +73,6 @@ def _key_problems(template: str, column: str | None, declared: Mapping[str, str]
         if key.lower() in same and not itself:
             yield f"{key!r} is a declared column too; allowed: a new name"
         elif column is not None and part == key:
-            taken = key if itself else str(column)
+            taken = same.get((key if itself else str(column)).lower(), key)
             if declared.get(taken) in _NO_KEYS:
                 yield f"{taken!r} is of type {declared[taken]}, which makes no directory; take another column"

@@ -6,7 +6,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -44,7 +44,7 @@ def plan_columns(
     chunk_column: str | None = None,
 ) -> ColumnPlan:
     """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
-    planning = _Planning(f"{pipeline}/{source.name}", source, load, state or ColumnState(), now)
+    planning = _Planning(f"{pipeline}/{source.name}", source, load, _spelled(state, source.watermark_columns), now)
     plan = ColumnPlan(
         pipeline,
         source.name,
@@ -82,14 +82,18 @@ def first_notes(read: object, position: int) -> Iterator[str]:
         yield told
 
 
+def _spelled(state: ColumnState | None, columns: Sequence[str]) -> ColumnState:
+    return (state or ColumnState()).spelled(columns)
+
+
 def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> Fixed:
     """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
-    before = state or ColumnState()
     if plan.chunk is not None:
+        before = state or ColumnState()
         runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
         return Fixed(plan.reads, before, runtime, replace(plan.reads, extra=None))
     columns = plan.reads.columns
-    before = before.only(columns)
+    before = _spelled(state, columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
     leading = columns[:1] if is_cursor else columns

@@ -15,6 +15,7 @@ from tidegate.errors import TidegateError, WatermarkError
 from tidegate.planning.future import stored_ahead
 from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
+from tidegate.schema.column_names import spelled
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.watermarks.column_state import ColumnState
@@ -31,6 +32,7 @@ def set_columns(
 ) -> WatermarkMove:
     """Set the watermark of columns to values that are given as text, if ``confirm`` agrees to what that means."""
     known = place.source.watermark_columns
+    values = {spelled(name, known): text for name, text in values.items()}
     unknown = [name for name in values if name not in known]
     if unknown:
         raise TidegateError(

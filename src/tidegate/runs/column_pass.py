@@ -231,6 +231,7 @@ class ColumnPass:
             embedded=encoded(bounds.state),
             rows=written.rows,
             rows_known=True,
+            written_rows=written.rows if self._writes_each(plan) else None,
             frame=loaded,
             schema=schema,
             partition_columns=batch.partitioned_by if opened.table_id is None else opened.partition_columns,
@@ -254,6 +255,13 @@ class ColumnPass:
             )
         if new:
             self._notice(f"new columns join the table: {', '.join(new)}; null in the rows that are there")
+
+    def _writes_each(self, plan: ColumnPlan) -> bool:
+        """Whether each row that was gathered becomes one of the table, so that the log must say as many."""
+        pipeline = self._place.pipeline
+        load = pipeline.sink.load
+        plain = load.type in (LoadType.APPEND, LoadType.OVERWRITE, LoadType.FULL_LOAD) and not load.deduplicate
+        return plain and pipeline.transform is None and plan.chunk is None
 
     def _window(self, plan: ColumnPlan, bounds: Fixed) -> RowFilter | None:
         """The part of the table that the strategy looks at, where it does not look at all of it."""

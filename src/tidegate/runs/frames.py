@@ -114,11 +114,14 @@ class FrameWork:
             return replace(change, schema=None, partition_columns=(), debts=debts)
         pipeline = self._place.pipeline
         keys = columns.partition_columns
-        frame = self._lane.frame(WorkRows(pipeline, self._area.location, files, columns.table, keys))
+        sizes = tuple(file.size for file in change.data_files)
+        rows = sum(file.record_count for file in change.data_files)
+        frame = self._lane.frame(WorkRows(pipeline, self._area.location, files, columns.table, keys, sizes, rows))
         return replace(
             change,
             data_files=(),
             frame=frame,
+            written_rows=rows if pipeline.transform is None else None,
             schema=frame.columns(opened.schema()),
             partition_columns=keys if pipeline.sink.partition_by else opened.partition_columns,
             debts=debts,

@@ -115,6 +115,7 @@ class UnitChange:
             columns,
             rows,
             group.partition_columns,
+            tuple(file.size for file in files),
         )
         frame = self._lane.replace_units(batch, place.source, replaced)
         self._owed = True

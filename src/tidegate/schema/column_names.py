@@ -1,9 +1,10 @@
-"""Names that files give to their columns, and which of them a table cannot have."""
+"""Names that files give to their columns, which of them a table cannot have, and which of them somebody means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidegate.errors import SchemaMismatch
 from tidegate.schema.infer import forbidden_name
 from tidegate.schema.names import fit_name, name_problem
 
@@ -48,3 +49,21 @@ def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
         if wrong := name_problem(name, rescue=False):
             problems.append(f"{name!r} {wrong}")
     return problems
+
+
+def spelled(name: str, names: Sequence[str]) -> str:
+    """``name`` as the rows spell it: exactly, or the only one of ``names`` that differs in upper and lower case.
+
+    ``name`` itself where there is none, ``SchemaMismatch`` where it may be one of several.
+
+    >>> spelled("updated_at", ["ID", "Updated_At"])
+    'Updated_At'
+    """
+    if name in names:
+        return name
+    alike = [each for each in names if each.lower() == name.lower()]
+    if len(alike) > 1:
+        raise SchemaMismatch(
+            f"column {name!r} may be {' or '.join(map(repr, alike))}", "write it as one of them is spelled"
+        )
+    return alike[0] if alike else name

@@ -19,8 +19,9 @@ from tidegate.specs import Location, PipelineSpec
 class Batch:
     """What one commit of a column source is about to write.
 
-    ``files`` are those that count, relative to ``work``. ``columns`` are all columns of the rows, derived partition
-    columns included; ``partitioned_by`` is how a table that does not exist yet is to be partitioned.
+    ``files`` are those that count, relative to ``work``, and ``sizes`` theirs in bytes. ``columns`` are all columns of
+    the rows, derived partition columns included; ``partitioned_by`` is how a table that does not exist yet is to be
+    partitioned.
     """
 
     pipeline: PipelineSpec
@@ -30,6 +31,7 @@ class Batch:
     columns: pa.Schema
     rows: int
     partitioned_by: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
@@ -42,9 +44,10 @@ class Batch:
             task.written,
             written.rows,
             task.partition_columns,
+            tuple(file.size for file in written.data_files),
         )
 
     @property
     def work_rows(self) -> WorkRows:
         """The same for the DataFrame lane."""
-        return WorkRows(self.pipeline, self.work, self.files, self.columns, self.partitioned_by)
+        return WorkRows(self.pipeline, self.work, self.files, self.columns, self.partitioned_by, self.sizes, self.rows)

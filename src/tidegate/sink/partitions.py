@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.errors import TidegateError
+from tidegate.schema.column_names import spelled
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.specs import FieldSpec, PartitionBy
 
@@ -143,9 +144,10 @@ def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[Key, ...]:
         if by.column is None:
             keys.append(Key(name))
         elif equals:
-            keys.append(Key(name, by.column, template))
+            keys.append(Key(name, spelled(by.column, declared.names), template))
         else:
-            keys.append(Key(name, name if name in declared.names else by.column))
+            own = spelled(name, declared.names)
+            keys.append(Key(own, own if own in declared.names else spelled(by.column, declared.names)))
     return tuple(keys)
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.masking import Mask
+from tidegate.schema.column_names import spelled
 from tidegate.schema.evolution import as_required, write_schema
 from tidegate.schema.types import plain_schema
 from tidegate.sink.allocation import keep_memory
@@ -40,9 +41,10 @@ class RowTask:
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
     files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others. ``drop_nulls``: rows without a watermark are counted and not written; so are rows
-    with a time later than ``until`` in a watermark column, of a cursor in the first. Times without a zone are those of
-    ``timezone``. ``mask`` is for what a task that failed tells; it stays in the driver.
+    it, keys are columns like others. ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``:
+    rows without a watermark are counted and not written; so are rows with a time later than ``until`` in a watermark
+    column, of a cursor in the first. Times without a zone are those of ``timezone``. ``mask`` is for what a task that
+    failed tells; it stays in the driver.
     """
 
     place: Location
@@ -52,6 +54,7 @@ class RowTask:
     divided: bool = True
     writer: WriterSettings = field(default_factory=WriterSettings)
     watermark_columns: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
     mode: WatermarkMode = WatermarkMode.ANY
     drop_nulls: bool = False
     mask: Mask = field(default_factory=Mask, repr=False, compare=False)
@@ -117,7 +120,8 @@ def row_task(
         files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
     else:
         files = with_keys(rows, keys.keys)
-    missing = [name for name in source.watermark_columns if name not in rows.names]
+    followed = tuple(spelled(name, rows.names) for name in source.watermark_columns)
+    missing = [name for name in followed if name not in rows.names]
     if missing:
         raise SchemaMismatch(
             f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
@@ -131,6 +135,7 @@ def row_task(
         divided=work is None,
         writer=writer_settings(pipeline.sink),
         watermark_columns=source.watermark_columns,
+        followed=followed,
         mode=source.mode,
         mask=Mask.around(pipeline),
         timezone=source.source_timezone,
@@ -150,7 +155,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     keep_memory()
     columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
     divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
-    seen = Greatest(task.watermark_columns, task.mode)
+    seen = Greatest(task.followed, task.mode)
     later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
@@ -163,8 +168,9 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
                 origin = Origin.of_file("", np.arange(rows.num_rows))
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
         finished = writer.cut()
+    greatest = {name: seen.values[found] for name, found in zip(task.watermark_columns, task.followed, strict=True)}
     return RowsWritten(
-        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), seen.values, seen.nulls, later
+        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), greatest, seen.nulls, later
     )
 
 
@@ -184,7 +190,7 @@ def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
 
 def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
     """The rows whose time has come: none of the leading watermark columns holds one beyond ``until``."""
-    leading = task.watermark_columns[:1] if task.mode is WatermarkMode.TUPLE else task.watermark_columns
+    leading = task.followed[:1] if task.mode is WatermarkMode.TUPLE else task.followed
     for name in leading if task.until is not None else ():
         column = batch.column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):

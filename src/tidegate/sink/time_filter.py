@@ -6,12 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
+from tidegate.schema.column_names import spelled
 
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
-def check_time_column(columns: pa.Schema, name: str) -> None:
-    """Raise :class:`SourceError` where ``name`` is no column that tells a moment or a day."""
+def check_time_column(columns: pa.Schema, name: str) -> str:
+    """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
+    name = spelled(name, columns.names)
     if name not in columns.names:
         raise SourceError(
             f"time_column: the rows have no column {name!r}; they have {', '.join(columns.names) or 'none'}",
@@ -23,6 +25,7 @@ def check_time_column(columns: pa.Schema, name: str) -> None:
             f"time_column: the column {name!r} is {kind}, which tells no moment",
             f"declare it in schema.fields: {{name: {name}, type: timestamp}} (or date)",
         )
+    return name
 
 
 def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) -> pa.RecordBatch:
@@ -31,7 +34,7 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
     A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
     the first where they show it twice.
     """
-    moments = rows.column(column)
+    moments = rows.column(spelled(column, rows.schema.names))
     if pa.types.is_date(moments.type):
         moments = moments.cast(pa.timestamp("s"))
     if moments.type.tz is None:

@@ -15,7 +15,8 @@ class WorkRows:
 
     ``files`` are those that count, relative to ``work``: others in there were left by tasks that were tried again.
     Partition columns are in ``columns`` and, as directories, in the paths. ``partitioned_by`` is how a table that does
-    not exist yet is to be partitioned.
+    not exist yet is to be partitioned. ``sizes`` are those of the files in bytes, and ``rows`` how many are in
+    them, where that is known: both are compared with what a statement finds.
     """
 
     pipeline: PipelineSpec
@@ -23,3 +24,5 @@ class WorkRows:
     files: tuple[str, ...]
     columns: pa.Schema
     partitioned_by: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    rows: int | None = None

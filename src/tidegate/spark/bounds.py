@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.column_specs import Value
-from tidegate.errors import SourceError
+from tidegate.errors import SchemaMismatch, SourceError
+from tidegate.schema.column_names import spelled
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 def column_named(name: str, names: Sequence[str], source: str) -> str:
     """``name`` as the source spells it: exactly, or the only one that differs in case."""
-    if name in names:
-        return name
-    alike = [each for each in names if each.lower() == name.lower()]
-    if len(alike) == 1:
-        return alike[0]
+    try:
+        found = spelled(name, names)
+    except SchemaMismatch as error:
+        raise SourceError(f"{source}: there is no column {name!r} alone: {error.problem}", error.remedy) from error
+    if found in names:
+        return found
     near = get_close_matches(name, names, 1)
     remedy = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
     raise SourceError(f"{source}: there is no column {name!r}", remedy)

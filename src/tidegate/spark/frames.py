@@ -9,34 +9,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tidegate.errors import EnvironmentProblem, RowsRefused, SchemaMismatch, TableError, TidegateError
+from tidegate.errors import EnvironmentProblem, ObjectMissing, RowsRefused, SchemaMismatch, TableError, TidegateError
 from tidegate.masking import Mask, shortened
+from tidegate.schema.column_names import spelled
 from tidegate.schema.evolution import as_required
 from tidegate.schema.names import MOST_LEVELS
 from tidegate.schema.types import levels
 from tidegate.sink.work_rows import WorkRows
 from tidegate.spark.arrow_lane import cause
 from tidegate.spark.functions import load_function
+from tidegate.spark.own_session import VARIABLE, own_session, replaced_name
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.specs import ParquetCodec, TransformSpec
 from tidegate.state.table import CommitNote
+from tidegate.storage.opening import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 VIEW = "source"
+_HEADS = 16
 
 _CONTESTED = re.compile(
     r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception|ConditionalRequestConflict"
 )
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
-COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
-"""With Spark 4.2.0 a Python function over columns of a Parquet file never ends while this is on."""
 
 
 class SparkFrame:
@@ -46,6 +49,7 @@ class SparkFrame:
         self._pipeline = rows.pipeline
         self._partitioned_by = rows.partitioned_by
         self._mask = Mask.around(rows.pipeline)
+        self._work = rows
         own = _own(session)
         check_writing(own, rows.pipeline.sink.table)
         self._table = reach(own, rows.pipeline.sink.table)
@@ -60,6 +64,7 @@ class SparkFrame:
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         """Write the rows; see :class:`~tidegate.state.frames.Frame`."""
+        check_there(self._work)
         try:
             self._save(note, table, new_columns=new_columns)
         except TidegateError:
@@ -87,6 +92,7 @@ class SparkFrame:
     def _computed(self) -> pa.Schema:
         """The columns of the transform's result; the partition columns must be among them."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
+        self._partitioned_by = tuple(spelled(name, columns.names) for name in self._partitioned_by)
         missing = [name for name in self._partitioned_by if name not in columns.names]
         if missing:
             raise SchemaMismatch(
@@ -125,6 +131,13 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
             raise SchemaMismatch(
                 f"{made_by} gives {each.name!r}, a variant, which no lane writes", "cast it, or keep the text"
             )
+    unread = replaced_name(frame.schema)
+    if unread is not None:
+        raise SchemaMismatch(
+            f"{made_by} gives a column {unread!r}, and where Hadoop looks for columns in a file it replaces "
+            f"'{VARIABLE}…}}' by a variable",
+            "rename it at the source",
+        )
     try:
         columns = to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
@@ -178,10 +191,7 @@ def _own(session: SparkSession) -> SparkSession:
             "start again; in a session of your own, set spark.sql.extensions, spark.sql.catalog.spark_catalog and "
             "spark.jars as the documentation of delta-spark says",
         )
-    own = session.newSession()
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set(COLUMNAR_INPUT, "false")
-    return own
+    return own_session(session)
 
 
 def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
@@ -194,6 +204,27 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
     work = reach(session, rows.work)
     paths = [f"{work}/{each}" for each in rows.files]
     return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quoted, schema.names))
+
+
+def check_there(rows: WorkRows) -> None:
+    """``RowsRefused`` where a file of the work area is not as it was written: its rows would not be read."""
+    store = open_store(rows.work)
+
+    def found(path: str) -> int | None:
+        try:
+            return store.head(path).size
+        except ObjectMissing:
+            return None
+
+    with ThreadPoolExecutor(_HEADS, "head") as pool:
+        sizes = list(pool.map(found, rows.files[: len(rows.sizes)]))
+    for path, wanted, size in zip(rows.files, rows.sizes, sizes, strict=False):
+        if size != wanted:
+            told = "is gone" if size is None else f"has {size} bytes and was written with {wanted}"
+            raise RowsRefused(
+                f"{rows.pipeline.name}: work file {rows.work.uri}/{path} {told}",
+                "nothing was committed, and the next run reads its rows again; look who changes files below _tidegate",
+            )
 
 
 def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:

@@ -12,12 +12,11 @@ import subprocess
 import tempfile
 import zipfile
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.jars import DELTA, S3, cache_folder, fetch
-from tidegate.spark.java import find_java
+from tidegate.spark.java import find_java, spark_home
 
 CLASS = "tidegate.spark.ConditionalLogStore"
 SETTING = "spark.delta.logStore.s3a.impl"
@@ -42,7 +41,7 @@ def _compile(source: bytes, folder: Path) -> None:
     """The classes of ``source``, in ``folder`` below the directories of their package."""
     written = folder / "ConditionalLogStore.java"
     written.write_bytes(source)
-    of_spark = _jars_of_spark()
+    of_spark = spark_home() / "jars"
     needed = [*of_spark.glob("hadoop-client-api-*.jar"), *fetch(DELTA), *fetch(S3)]
     command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
     command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
@@ -60,11 +59,3 @@ def _packed(folder: Path) -> Path:
         for each in folder.glob("**/*.class"):
             archive.write(each, each.relative_to(folder))
     return packed
-
-
-def _jars_of_spark() -> Path:
-    """The jars of the installed pyspark, found without loading it."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise EnvironmentProblem("pyspark is not installed", "install tidegate again")
-    return Path(found.origin).parent / "jars"

@@ -14,7 +14,8 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
 from tidegate.sources.jdbc_errors import is_of_database
 from tidegate.spark.arrow_lane import cause
-from tidegate.spark.frames import COLUMNAR_INPUT, quoted
+from tidegate.spark.frames import quoted
+from tidegate.spark.own_session import COLUMNAR_INPUT, put
 from tidegate.spark.readers.jdbc_connection import database_refusal
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
     numbered = frame.select(*(col(quoted(name)).alias(f"c{n}") for n, name in enumerate(task.names)))
     results = numbered.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
     try:
-        frame.sparkSession.conf.set(COLUMNAR_INPUT, "false")
+        put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
         received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
     except Exception as error:
         if is_of_database(str(error)):

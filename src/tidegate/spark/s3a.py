@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.log_store import CLASS, SETTING
+from tidegate.spark.own_session import VARIABLE
 from tidegate.specs import Location
 from tidegate.storage.opening import split_uri
 from tidegate.storage.options import of_scheme
@@ -67,6 +68,12 @@ def settings(location: Location, environment: Mapping[str, str]) -> dict[str, st
         chosen["encryption.key"] = meant["encryption_key"]
     if meant.get("payer", "").lower() in _TRUE:
         chosen["requester.pays.enabled"] = "true"
+    for name, value in chosen.items():
+        if VARIABLE in value:
+            raise EnvironmentProblem(
+                f"{location.uri}: {name} holds '{VARIABLE}', and Hadoop replaces '{VARIABLE}…}}' by a variable",
+                "give the server other credentials, or another address",
+            )
     return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in chosen.items()}
 
 

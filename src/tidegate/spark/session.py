@@ -1,6 +1,7 @@
 """Starts the Spark session: local by default, any cluster or Spark Connect server by configuration.
 
-The JVM's own output goes to a log file, not to the terminal; an error at start shows its last lines.
+The JVM's own output goes to a log file, not to the terminal; an error at start shows its last lines, and the log of the
+last start that failed is kept.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
+import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import EnvironmentProblem
-from tidegate.spark.jars import DELTA, S3, fetch
-from tidegate.spark.java import find_java
+from tidegate.errors import ConfigError, EnvironmentProblem
+from tidegate.spark import temporary
+from tidegate.spark.jars import DELTA, S3, cache_folder, fetch
+from tidegate.spark.java import find_java, spark_home
 from tidegate.spark.log_store import CLASS, SETTING, log_store_jar
 from tidegate.specs import SparkSpec
 
@@ -29,14 +32,16 @@ _DEFAULTS = {
     "spark.app.name": "tidegate",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "tidegate.spark.daemon",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_JAVA_OPTIONS = (_DRIVER_OPTIONS, "spark.executor.extraJavaOptions")
+_ZONE = "-Duser.timezone="
+_UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", "Universal", "UCT")
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -70,7 +75,10 @@ def parallelism(spec: SparkSpec) -> int:
 
 
 def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's."""
+    """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's.
+
+    Java's options are ours and the user's together.
+    """
     chosen = dict(_DEFAULTS)
     if (spec.master or "local").startswith("local"):
         chosen |= _LOCAL
@@ -83,7 +91,28 @@ def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> d
     if delta and S3 in packages:
         chosen["spark.jars"] += f",{log_store_jar()}"
         chosen[SETTING] = CLASS
-    return chosen | dict(spec.config)
+    return chosen | dict(spec.config) | {name: java_options(spec.config, name) for name in _JAVA_OPTIONS}
+
+
+def java_options(config: Mapping[str, str], name: str) -> str:
+    """The options of Java in setting ``name``: our zone, then the user's own; ``ConfigError`` where those set another.
+
+    Drivers of databases take times without a zone to be in Java's.
+
+    >>> java_options({"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, "spark.driver.extraJavaOptions")
+    '-Duser.timezone=UTC -XX:+UseG1GC'
+    """
+    theirs = config.get(name, "").strip()
+    try:
+        parts = shlex.split(theirs)
+    except ValueError:
+        parts = theirs.split()
+    other = [each for each in parts if each.startswith(_ZONE) and each.removeprefix(_ZONE) not in _UTC]
+    if other:
+        raise ConfigError(
+            (f"spark.config: {name}: {other[0]!r}: Java's zone is UTC, as all times are in UTC; take it out",)
+        )
+    return f"{_ZONE}UTC {theirs}".strip()
 
 
 def _jars(wanted: str) -> tuple[str, ...]:
@@ -118,25 +147,58 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
         return active
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
     if needs_java:
+        spark_home()
         os.environ["JAVA_HOME"] = str(find_java())
     _without_query_logs()
-    log = Path(tempfile.mkdtemp(prefix="tidegate-spark-")) / "spark.log"
+    folder = temporary.claim()
+    if needs_java:
+        own = shlex.quote(f"-Djava.io.tmpdir={folder}")
+        chosen[_DRIVER_OPTIONS] = f"{own} {chosen[_DRIVER_OPTIONS]}"
+    log = folder / "spark.log"
     builder = SparkSession.builder
     builder = builder.remote(spec.remote) if spec.remote else builder.master(spec.master or "local[*]")
-    for key, value in settings(spec, delta=delta, packages=packages).items():
+    for key, value in chosen.items():
         if spec.remote and not spec.remote.startswith("local") and key not in spec.config:
             continue
         builder = builder.config(key, value)
     with _stderr_to(log), _signals_kept():
         try:
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
         except Exception as error:
             raise EnvironmentProblem(
                 f"Spark did not start ({spec.remote or spec.master or 'local[*]'}): {_first_line(error)}",
-                f"see {log}; its last lines:\n{_tail(log)}",
+                f"see {_kept(log)}; its last lines:\n{_tail(log)}",
             ) from error
+    _check_zone(session)
+    return session
+
+
+def _check_zone(session: SparkSession) -> None:
+    """Variables such as ``_JAVA_OPTIONS`` and ``PYSPARK_SUBMIT_ARGS`` go before every setting, zones included."""
+    if not hasattr(session, "newSession"):
+        return
+    java: Any = session.sparkContext._jvm  # there is no public way
+    zone = java.java.util.TimeZone.getDefault().getID()
+    if zone not in _UTC:
+        session.stop()
+        raise EnvironmentProblem(
+            f"Java's zone is {zone}, although Tidegate started it with {_ZONE}UTC",
+            f"take {_ZONE}{zone} out of _JAVA_OPTIONS, JAVA_TOOL_OPTIONS and PYSPARK_SUBMIT_ARGS",
+        )
+
+
+def _kept(log: Path) -> Path:
+    """A copy of ``log`` that outlives this process, in the place of the one before; else the log itself."""
+    kept = cache_folder() / "spark-start.log"
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, kept)
+    except OSError:
+        return log
+    return kept
 
 
 def _without_query_logs() -> None:

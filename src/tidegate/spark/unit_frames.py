@@ -19,7 +19,8 @@ from tidegate.sink.unit_rows import own_columns
 from tidegate.sink.unit_tasks import same_columns
 from tidegate.sources.units.variables import moment_of
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
-from tidegate.spark.frames import COLUMNAR_INPUT, columns_of
+from tidegate.spark.frames import columns_of
+from tidegate.spark.own_session import COLUMNAR_INPUT, put
 from tidegate.spark.packing import Packed, pickled
 from tidegate.unit_specs import Replace, UnitSource
 from tidegate.watermarks.dialects import Dialect, literal, quoted
@@ -198,7 +199,7 @@ def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None
 
 def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:
     rows = united(frames)
-    rows.sparkSession.conf.set(COLUMNAR_INPUT, "false")
+    put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
     results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
     return [pickle.loads(bytes(row["result"])) for row in results]
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tidegate.errors import TableError
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import Committed, Notice, TableCared, TableCareFailed
+from tidegate.observe.events import CommitFailed, Committed, Notice, TableCared, TableCareFailed
 from tidegate.state import compacting, debts
 from tidegate.state.arrow import schema_json
 from tidegate.state.blocks import SIZE
@@ -56,6 +57,7 @@ def done(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Opened:
         rows=change.rows if change.frame is None or change.rows_known or entry.rows is None else entry.rows,
     )
     now = replace(now, unpaid=not debts.pay_if_possible(site, now))
+    _check_rows(site, change, entry)
     site.emit(_event(member, now, attempt, entry))
     if not attempt.by_spark:
         _checkpoint(site, now, opened.version)
@@ -76,6 +78,26 @@ def make_durable(members: Sequence[WrittenMember], entry: LogEntry) -> None:
     if change.frame is not None or change.replacement is not None:
         site.store.sync(site.log.added(entry.version, site.key))
     sync_entries(site.store, max(min(each.opened.table_version for each in members), 0))
+
+
+def _check_rows(site: Site, change: Change, entry: LogEntry) -> None:
+    """``TableError`` where Spark wrote other rows than were gathered for it; that the commit is durable stays true.
+
+    It is the last of three looks: files of a work area are asked for before the statement, and Spark is told not to
+    pass over any that it misses. What gets by both must not be counted as good. The outcome of a commit is decided by
+    the log alone, as ever: this only says what it is worth.
+    """
+    wanted, found = change.written_rows, entry.rows
+    if change.frame is None or wanted is None or found is None or found == wanted:
+        return
+    problem = TableError(
+        f"{site.key}: {wanted} rows were gathered, and Spark wrote {found} of them into {site.uri} (table version "
+        f"{entry.version}); the position has moved with that commit",
+        "look who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that part "
+        "again with 'tidegate replay'",
+    )
+    site.emit(CommitFailed(site.key.pipeline, site.key.source, "failed", str(problem)))
+    raise problem
 
 
 def _replaced_columns(change: Change) -> str | None:

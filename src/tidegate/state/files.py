@@ -137,7 +137,8 @@ class Change:
     the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
     ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
     With a ``frame`` Spark writes the rows, and there are none either; the log entry says how many rows it wrote, unless
-    ``rows_known``: a merge writes more than it brings.
+    ``rows_known``: a merge writes more than it brings. ``written_rows`` is how many the entry must say, where each row
+    that was gathered becomes one of the table.
     Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
     at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
     ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
@@ -161,6 +162,7 @@ class Change:
     ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
     frame: Frame | None = None
     rows_known: bool = False
+    written_rows: int | None = None
 
     @property
     def written(self) -> tuple[Written, ...]:

@@ -90,8 +90,12 @@ def mark(
 
 
 def user_metadata(marks: Sequence[Mark]) -> str:
-    """The ``userMetadata`` of a commit that holds these marks."""
-    return encoded({FIELD: [_to_json(item) for item in marks]}).decode()
+    """The ``userMetadata`` of a commit that holds these marks.
+
+    A dollar sign is written as JSON's ``\\u0024``, the same text to every reader: Spark gets the note as a setting, and
+    in settings it replaces ``${…}`` by variables of its own and of the environment.
+    """
+    return encoded({FIELD: [_to_json(item) for item in marks]}).decode().replace("$", "\\u0024")
 
 
 def parse(text: object) -> tuple[Mark, ...]:

@@ -41,6 +41,15 @@ class ColumnState:
                 )
         return cls(values, inclusive & values.keys(), updated)
 
+    def spelled(self, columns: Sequence[str]) -> ColumnState:
+        """The same state, its columns spelled as ``columns`` are: a configuration may change upper and lower case."""
+        ours = {each.lower(): each for each in columns if each not in self.values}
+        names = {each: ours[each.lower()] for each in self.values if each not in columns and each.lower() in ours}
+        if not names:
+            return self
+        values = {names.get(each, each): value for each, value in self.values.items()}
+        return replace(self, values=values, inclusive=frozenset(names.get(each, each) for each in self.inclusive))
+
     def only(self, columns: Sequence[str]) -> ColumnState:
         """The state without what other columns had: rows go by them, so that their values tell nothing later."""
         values = {each: value for each, value in self.values.items() if each in columns}

@@ -80,7 +80,7 @@ def by(template: str, column: str = "") -> str:
         ("a=b", "ts", "'a=b' has no field of time"),
         ("a=%Y//b=%m", "ts", "separated by single slashes"),
         ("/", "ts", "separated by single slashes"),
-        ("date=%Y-%m-%d", "TS", "did you mean 'ts'?"),
+        ("date=%Y-%m-%d", "tss", "did you mean 'ts'?"),
         ("C", "c", "'C' is a declared column too"),
         ("kind", "f", "'f' is of type float64, which makes no directory"),
     ],

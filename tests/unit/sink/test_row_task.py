@@ -125,3 +125,21 @@ def test_rows_must_have_what_is_required(tmp_path: Path) -> None:
         row_task(pipeline(tmp_path), source("x"), COLUMNS)
     with pytest.raises(SchemaMismatch, match="column 'u' is int64 in the table"):
         row_task(pipeline(tmp_path), source("u"), COLUMNS, pa.schema([("u", pa.int64())]))
+
+
+def test_names_of_a_configuration_may_be_spelled_otherwise(tmp_path: Path) -> None:
+    """The table gets the rows' own; what was seen is told by the names of the configuration, as the state has them."""
+    task = row_task(pipeline(tmp_path, PartitionBy("day=%Y-%m-%d/Country", "U")), source("U"), COLUMNS)
+    assert task.partition_columns == ("day", "country")
+    parts = [write_batches(task, [batch((1, at(1), "de"))]), write_batches(task, [batch((2, at(2), "fr"))])]
+    assert joined(task, parts).greatest == {"U": at(2)}
+    assert {file.path.rpartition("/")[0] for part in parts for file in part.data_files} == {
+        "day=2026-01-01/country=de",
+        "day=2026-01-02/country=fr",
+    }
+
+
+def test_a_watermark_that_may_be_two_columns_is_refused(tmp_path: Path) -> None:
+    columns = pa.schema([("ab", pa.int32()), ("AB", pa.int32())])
+    with pytest.raises(SchemaMismatch, match="'aB' may be 'ab' or 'AB'"):
+        row_task(pipeline(tmp_path), source("aB"), columns)

@@ -1,4 +1,4 @@
-"""Finding a Java that can run Spark."""
+"""Finding a Java that can run Spark, and the Spark that it runs."""
 
 from __future__ import annotations
 
@@ -52,3 +52,39 @@ def test_without_one_the_error_says_what_was_seen_and_what_to_run(tmp_path: Path
 
 def test_a_folder_without_java_is_none(tmp_path: Path) -> None:
     assert java.java_version(tmp_path) is None
+
+
+def test_a_java_home_that_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"JAVA_HOME=.*nowhere, where no Java starts"):
+        java.find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
+
+
+def spark(home: Path, version: str) -> Path:
+    """A folder that looks like a Spark."""
+    for each in (home / "bin" / "spark-submit", home / "jars" / f"spark-core_2.13-{version}.jar"):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.touch()
+    return home
+
+
+def test_spark_is_that_of_pyspark_wherever_the_interpreter_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
+    assert (java.spark_home({}) / "bin" / "spark-submit").is_file()
+
+
+def test_another_spark_is_not_run_by_accident(tmp_path: Path) -> None:
+    own = java.spark_home({})
+    same = spark(tmp_path / "same", pyspark_version())
+    assert java.spark_home({"SPARK_HOME": str(same)}) == own
+    assert java.spark_home({"SPARK_HOME": str(own)}) == own
+    for other, said in ((tmp_path / "nowhere", "no Spark"), (spark(tmp_path / "old", "3.5.1"), "Spark 3.5.1")):
+        with pytest.raises(EnvironmentProblem, match=f"SPARK_HOME is .*{other.name}, which is {said}") as problem:
+            java.spark_home({"SPARK_HOME": str(other)})
+        assert "unset SPARK_HOME" in problem.value.remedy
+
+
+def pyspark_version() -> str:
+    """Of the installed one."""
+    from importlib.metadata import version
+
+    return version("pyspark")

@@ -7,6 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from tidegate.errors import ConfigError
 from tidegate.spark.jars import DELTA, S3, fetch
 from tidegate.spark.log_store import CLASS, SETTING
 from tidegate.spark.session import _without_query_logs, parallelism, settings
@@ -36,6 +37,33 @@ def test_the_session_zone_is_utc_and_the_users_settings_win() -> None:
     assert chosen["spark.sql.session.timeZone"] == "UTC"
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.driver.host"] == "127.0.0.1"
+
+
+DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({}, "-Duser.timezone=UTC"),
+        ({DRIVER: "-XX:+UseG1GC", EXECUTOR: "-XX:+UseG1GC"}, "-Duser.timezone=UTC -XX:+UseG1GC"),
+        (
+            {DRIVER: "-Da='b c' -Duser.timezone=Etc/UTC", EXECUTOR: "-Da='b c' -Duser.timezone=Etc/UTC"},
+            "-Duser.timezone=UTC -Da='b c' -Duser.timezone=Etc/UTC",
+        ),
+    ],
+)
+def test_options_of_java_are_ours_and_the_users(given: dict[str, str], chosen: str) -> None:
+    found = settings(SparkSpec(config=given), delta=False)
+    assert [found[DRIVER], found[EXECUTOR]] == [chosen, chosen]
+
+
+@pytest.mark.parametrize("name", [DRIVER, EXECUTOR])
+def test_java_is_not_started_in_another_zone(name: str) -> None:
+    """Where a quote is not closed, too: Java may take it nevertheless."""
+    for options in ("-Xmx1g -Duser.timezone=Europe/Berlin", "'-Duser.timezone=Europe/Berlin'", "-Duser.timezone=CET '"):
+        with pytest.raises(ConfigError, match=f"{name}.*in UTC"):
+            settings(SparkSpec(config={name: options}), delta=False)
 
 
 def test_a_cluster_keeps_its_own_addresses() -> None:

@@ -147,6 +147,21 @@ def test_a_mark_brings_its_state_back_from_the_log(state: dict[str, Any]) -> Non
     assert found.state() == state
 
 
+@given(states)
+def test_a_mark_has_nothing_that_spark_replaces(state: dict[str, Any]) -> None:
+    """Spark gets it as a setting, and replaces ``${…}`` in settings."""
+    hostile = {**state, "${env:HOME}": "$$ \\${system:line.separator} ${a}", "debts": ["$"]}
+    text = marks.user_metadata([marks.mark(KEY, IDENTITY, 2, "a", "00", hostile)])
+    assert "$" not in text
+    assert marks.parse(text)[0].state() == hostile
+
+
+def test_a_mark_of_an_earlier_version_is_read_as_it_is() -> None:
+    text = marks.user_metadata([marks.mark(KEY, IDENTITY, 2, "a", "00", {"x": "${a}"})]).replace("\\u0024", "$")
+    assert "${a}" in text
+    assert marks.parse(text)[0].state() == {"x": "${a}"}
+
+
 def test_large_states_are_compressed() -> None:
     small, large = {"x": "a" * 100}, {"x": "a" * 10_000}
     assert "state" in marks.mark(KEY, IDENTITY, 2, "a", "00", small).packed

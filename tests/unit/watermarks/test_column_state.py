@@ -132,3 +132,9 @@ def test_a_state_of_another_kind_is_an_error() -> None:
 def test_a_newer_state_is_known_to_be_newer() -> None:
     assert is_newer({"schema_version": 2})
     assert not is_newer(encode(ColumnState()))
+
+
+def test_a_state_follows_the_spelling_of_the_configuration() -> None:
+    state = ColumnState({"AT": 1, "id": 2, "x": 3}, frozenset({"AT"}))
+    assert state.spelled(("At", "id")) == ColumnState({"At": 1, "id": 2, "x": 3}, frozenset({"At"}))
+    assert state.spelled(("AT", "at")) == state

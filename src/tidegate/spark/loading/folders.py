@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.spark.frames import columns_of, fitted
@@ -16,6 +17,7 @@ from tidegate.spark.loading.keys import Keys, column
 from tidegate.spark.loading.opening import strategy_of
 from tidegate.spark.loading.strategies import KeyOverwrite
 from tidegate.spark.loading.target import Target
+from tidegate.spark.own_session import put
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +34,8 @@ def folder_rows(session: SparkSession, batch: Batch, window: RowFilter | None, f
     ``files`` are relative to the folder. Keys of folders that are made from other columns are left out.
     """
     owner = f"{batch.pipeline.name}/{batch.source.name}"
-    strategy = strategy_of(batch.pipeline.sink.load, batch.source, owner, window)
-    return _FolderFrame(session, batch, strategy).merged(files)
+    strategy = partial(strategy_of, batch.pipeline.sink.load, batch.source, owner, window)
+    return _FolderFrame(session, batch, lambda columns: strategy(columns=columns)).merged(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class _FolderFrame(LoadFrame):
     def _there(self, rows: DataFrame, files: Sequence[str]) -> DataFrame:
         """What the files hold; values of their folders have the types of the batch."""
         session = rows.sparkSession
-        session.conf.set(_TYPED_FOLDERS, "false")
+        put(session, {_TYPED_FOLDERS: "false"})
         paths = [f"{self._table}/{each}" for each in files]
         found = session.read.option("mergeSchema", "true").option("basePath", self._table).parquet(*paths)
         by = self._pipeline.sink.partition_by

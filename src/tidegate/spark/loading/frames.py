@@ -5,6 +5,7 @@ The statement runs in a session of its own, whose settings give it position and 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tidegate.sink.row_task import row_task
 from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows
 from tidegate.spark.loading.strategies import Strategy
 from tidegate.spark.loading.target import Target
+from tidegate.spark.own_session import put
 from tidegate.spark.row_writing import write_rows
 from tidegate.state.table import CommitNote
 
@@ -32,13 +34,15 @@ _KEEPING = "spark.databricks.delta.merge.materializeSource"
 class LoadFrame(SparkFrame):
     """The rows of one commit, and how they are loaded."""
 
-    def __init__(self, session: SparkSession, batch: Batch, strategy: Strategy) -> None:
+    def __init__(self, session: SparkSession, batch: Batch, strategy: Callable[[Sequence[str]], Strategy]) -> None:
+        """``strategy`` gets the columns of the rows, whose spelling it takes for the names in a configuration."""
         super().__init__(session, batch.work_rows)
         self._batch = batch
-        self._strategy = strategy
-        self._is_stable = self._pipeline.transform is None or not strategy.looks_twice
-        strategy.check(self._frame)
-        self._columns = strategy.columns(self._columns)
+        self._given = self._work
+        self._strategy = strategy(self._frame.columns)
+        self._is_stable = self._pipeline.transform is None or not self._strategy.looks_twice
+        self._strategy.check(self._frame)
+        self._columns = self._strategy.columns(self._columns)
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
@@ -54,13 +58,18 @@ class LoadFrame(SparkFrame):
             _CODEC: codec_of(self._pipeline.sink.compression),
             _KEEPING: "auto" if self._strategy.reads_table else "none",
         }
-        for name, value in settings.items():
-            rows.sparkSession.conf.set(name, value)
-        target = Target(self._table, table, new_columns, self._partitioned_by)
+        put(rows.sparkSession, settings)
+        target = Target(self._table, table, new_columns, self._partitioned_by, self._gathered)
         if table is None:
             target.save(self._strategy.first(rows))
         else:
             self._strategy.save(fitted(rows, table), target)
+
+    @property
+    def _gathered(self) -> int | None:
+        """How many rows a statement must find in the work area; unknown where a transform runs inside of it."""
+        is_read_as_is = self._pipeline.transform is None or self._work is not self._given
+        return self._work.rows if is_read_as_is else None
 
     def _rows(self) -> DataFrame:
         """The rows after the transform, which runs once: what it made is kept beside the batch."""
@@ -70,6 +79,7 @@ class LoadFrame(SparkFrame):
             task = row_task(self._pipeline, source, self._computed(), work=work)
             written = write_rows(self._frame, task)
             kept = Batch.of(self._pipeline, source, task, written)
-            self._frame = read_rows(self._frame.sparkSession, kept.work_rows)
+            self._work = kept.work_rows
+            self._frame = read_rows(self._frame.sparkSession, self._work)
             self._is_stable = True
         return self._frame

@@ -49,15 +49,17 @@ class MergeOverwriteStrategy:
 
         kept = frame.localCheckpoint()
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
-        strategy = self._strategy()
+        strategy = self._strategy(kept.columns)
         strategy.check(kept)
         strategy.save(fitted(kept, table), Target(path, table))
 
-    def _strategy(self) -> KeyOverwrite:
+    def _strategy(self, columns: Sequence[str]) -> KeyOverwrite:
+        from tidegate.schema.column_names import spelled
         from tidegate.spark.loading.keys import Keys
         from tidegate.spark.loading.strategies import KeyOverwrite
         from tidegate.spark.loading.windows import Guard, TableWindow
 
-        window = TableWindow.of_bounds(self._window, _OWNER) if self._window else None
+        bounds = {spelled(name, columns): each for name, each in (self._window or {}).items()}
+        window = TableWindow.of_bounds(bounds, _OWNER) if bounds else None
         guard = Guard(_OWNER, self._max_delete_fraction, self._allow_empty_window)
-        return KeyOverwrite(Keys(self._keys, _OWNER), window, guard)
+        return KeyOverwrite(Keys(tuple(spelled(name, columns) for name in self._keys), _OWNER), window, guard)

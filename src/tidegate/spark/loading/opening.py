@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from tidegate.column_specs import ColumnSource, Load, LoadType
 from tidegate.errors import TableError
+from tidegate.schema.column_names import spelled
 from tidegate.sink.batches import Batch
 from tidegate.spark.loading.frames import LoadFrame
 from tidegate.spark.loading.keys import Keys
@@ -35,19 +38,38 @@ def load_frame(
     of a replay, which takes the place of what the table has there.
     """
     owner = f"{batch.pipeline.name}/{batch.source.name}"
-    return LoadFrame(session, batch, strategy_of(batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk))
+    strategy = partial(strategy_of, batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk)
+    return LoadFrame(session, batch, lambda columns: strategy(columns=columns))
 
 
 def strategy_of(
-    load: Load, source: ColumnSource, owner: str, window: RowFilter | None = None, *, chunk: bool = False
+    load: Load,
+    source: ColumnSource,
+    owner: str,
+    window: RowFilter | None = None,
+    *,
+    chunk: bool = False,
+    columns: Sequence[str] = (),
 ) -> Strategy:
-    """How the rows of a read with these bounds get into the table; ``owner`` is for messages."""
-    part = None if window is None else TableWindow(window, owner, load.window_columns, source.source_timezone)
+    """How the rows of a read with these bounds get into the table; ``owner`` is for messages.
+
+    Names are taken as ``columns``, those of the rows, spell them.
+    """
+
+    def own(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(spelled(name, columns) for name in names)
+
+    def in_table(name: str) -> str:
+        return spelled(load.window_columns.get(spelled(name, tuple(load.window_columns)), name), columns)
+
+    followed = () if window is None else window.columns
+    names = {name: in_table(name) for name in followed}
+    part = None if window is None else TableWindow(window, owner, names, source.source_timezone)
     guard = Guard(owner, load.max_delete_fraction, load.allow_empty_window)
-    order = tuple(load.window_columns.get(name, name) for name in source.watermark_columns)
+    order = tuple(in_table(name) for name in source.watermark_columns)
 
     def keys(names: tuple[str, ...]) -> Keys:
-        return Keys(names, owner, order, source.mode, load.tie_break)
+        return Keys(own(names), owner, order, source.mode, own(load.tie_break))
 
     match load.type:
         case LoadType.APPEND if chunk and part is not None:
@@ -69,6 +91,7 @@ def strategy_of(
             replaces = part if chunk or load.replace_by_watermark else None
             return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
         case LoadType.SCD2:
-            return Versions(keys(load.merge_keys), load.scd2_effective_column, load.scd2_attributes)
+            effective = load.scd2_effective_column
+            return Versions(keys(load.merge_keys), effective and spelled(effective, columns), own(load.scd2_attributes))
         case _:
             assert_never(load.type)

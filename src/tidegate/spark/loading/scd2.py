@@ -69,7 +69,7 @@ class Versions:
 
     def save(self, rows: DataFrame, target: Target) -> None:
         """Add new versions and end those before them, in one MERGE."""
-        arrived = self._arrived(rows)
+        arrived = self._arrived(rows, target)
         known = self._known(rows, target)
         timeline = self._timeline(known.unionByName(arrived, allowMissingColumns=True))
         columns = [name for name in timeline.columns if name != _KNOWN]
@@ -81,7 +81,7 @@ class Versions:
             f"WHEN NOT MATCHED AND NOT s.{_KNOWN} THEN INSERT {inserted(columns)}",
         )
 
-    def _arrived(self, rows: DataFrame) -> DataFrame:
+    def _arrived(self, rows: DataFrame, target: Target | None = None) -> DataFrame:
         """The versions of the batch, one for each key and time."""
         from pyspark.sql import functions as f
 
@@ -93,7 +93,10 @@ class Versions:
                 "nothing was committed; leave such rows out, or name another column: sink.scd2_effective_column",
             )
         each = replace(self.keys, names=(*self.keys.names, VALID_FROM))
-        dated = each.latest(dated) if each.survey(dated).most > 1 else dated
+        survey = each.survey(dated)
+        if target is not None:
+            target.check_read(survey.rows)
+        dated = each.latest(dated) if survey.most > 1 else dated
         return dated.withColumns(
             {
                 VALID_TO: f.lit(None).cast("timestamp"),

@@ -147,6 +147,7 @@ class Upsert(_Keyed):
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
         rows, survey = self.once(rows)
+        target.check_read(survey.rows)
         later = _greater_in_table(self.newer) if self.chunk is None else self.chunk.later(target.columns)
         called = {} if self.chunk is None or later is None else _renamed(self.chunk)
         matched = "WHEN MATCHED" if later is None else f"WHEN MATCHED AND NOT coalesce({later}, false)"
@@ -181,6 +182,7 @@ class Deduplicated(_Keyed):
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
         rows, survey = self.once(rows)
+        target.check_read(survey.rows)
         window = "true" if self.window is None else self.window.condition(target.columns)
         called = {} if self.window is None else _renamed(self.window)
         same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
@@ -215,6 +217,7 @@ class KeyOverwrite(_Keyed):
         assert target.columns is not None
         condition = None if self.window is None else self.window.condition(target.columns)
         survey = self.keys.survey(rows, condition)
+        target.check_read(survey.rows)
         if condition is not None:
             assert self.guard is not None
             self.guard.inside(survey.outside, condition)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.errors import RowsRefused
 from tidegate.spark.frames import quoted
+from tidegate.spark.own_session import check_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,23 +19,37 @@ _SOURCE = "tidegate_rows"
 @dataclass(frozen=True, slots=True)
 class Target:
     """A Delta table at ``path``. ``columns`` is None where it is not there yet; with ``new_columns`` the rows bring
-    some that it lacks. ``partitioned_by`` is for a table that is made now.
+    some that it lacks. ``partitioned_by`` is for a table that is made now. ``gathered`` is how many rows there
+    must be to write, where that is known.
     """
 
     path: str
     columns: pa.Schema | None
     new_columns: bool = False
     partitioned_by: tuple[str, ...] = ()
+    gathered: int | None = None
 
     def read(self, session: SparkSession) -> DataFrame:
-        """Its rows as they are now."""
+        """Its rows as they are now; in a MERGE into the same table, those of the version that it writes to.
+
+        Delta reads a table inside a statement that writes it at the statement's own version, and fails the statement
+        where others commit meanwhile: then it is given again, and reads again.
+        """
         return session.read.format("delta").load(self.path)
+
+    def check_read(self, rows: int) -> None:
+        """``RowsRefused`` where a look at the rows to write found more or fewer than were gathered."""
+        if self.gathered not in (None, rows):
+            raise RowsRefused(
+                f"{self.gathered} rows were gathered for {self.path}, and Spark finds {rows} of them",
+                "nothing was committed, and the next run reads them again; look who changes files below _tidegate",
+            )
 
     def save(self, rows: DataFrame, mode: str = "append", replaced: str | None = None) -> None:
         """Append ``rows``, or put them in the place of all rows, or of those for which ``replaced`` holds."""
         writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
         if replaced is not None:
-            writer = writer.option("replaceWhere", replaced)
+            writer = writer.option("replaceWhere", check_text(rows.sparkSession, replaced))
         if self.new_columns:
             writer = writer.option("mergeSchema", "true")
         if self.columns is None and self.partitioned_by:
@@ -49,4 +65,4 @@ class Target:
         statement = (
             f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
         )
-        rows.sparkSession.sql("\n".join([statement, *clauses]))
+        rows.sparkSession.sql(check_text(rows.sparkSession, "\n".join([statement, *clauses])))

@@ -6,19 +6,21 @@ The condition names each unit by itself, so that the statistics of files tell wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.errors import SchemaMismatch
+from tidegate.schema.column_names import spelled
 from tidegate.sink.batches import Batch
 from tidegate.sink.unit_replacing import ReplacedUnit
 from tidegate.sources.units.variables import moment_of
 from tidegate.spark.loading.frames import LoadFrame
 from tidegate.spark.loading.keys import Keys
-from tidegate.spark.loading.strategies import Plain, Upsert
+from tidegate.spark.loading.strategies import Plain, Strategy, Upsert
 from tidegate.spark.loading.target import Target
+from tidegate.spark.own_session import put
 from tidegate.unit_specs import Replace, UnitSource
 from tidegate.watermarks.dialects import Dialect, literal, quoted
 
@@ -40,11 +42,19 @@ def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced
     read again, and after others, in any order.
     """
     owner = f"{batch.pipeline.name}/{source.name}"
-    if source.replace is not Replace.MERGE_KEYS:
-        return LoadFrame(session, batch, ReplaceUnits(source, tuple(replaced), owner))
-    load, time = batch.pipeline.sink.load, () if source.time_column is None else (source.time_column,)
-    keys = Keys(load.merge_keys, owner, time, tie_break=load.tie_break)
-    return LoadFrame(session, batch, Upsert(keys, newer=(*time, *load.tie_break)))
+
+    def strategy(columns: Sequence[str]) -> Strategy:
+        named = source.time_column
+        time = None if named is None else spelled(named, columns)
+        if source.replace is not Replace.MERGE_KEYS:
+            return ReplaceUnits(replace(source, time_column=time), tuple(replaced), owner)
+        load = batch.pipeline.sink.load
+        ties = tuple(spelled(name, columns) for name in load.tie_break)
+        times = () if time is None else (time,)
+        keys = Keys(tuple(spelled(name, columns) for name in load.merge_keys), owner, times, tie_break=ties)
+        return Upsert(keys, newer=(*times, *ties))
+
+    return LoadFrame(session, batch, strategy)
 
 
 @dataclass(frozen=True)
@@ -69,8 +79,7 @@ class ReplaceUnits(Plain):
                 )
 
     def first(self, rows: DataFrame) -> DataFrame:
-        for name, value in _ONE_FILE_EACH.items():
-            rows.sparkSession.conf.set(name, value)
+        put(rows.sparkSession, _ONE_FILE_EACH)
         return rows
 
     def save(self, rows: DataFrame, target: Target) -> None:

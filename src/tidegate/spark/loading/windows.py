@@ -106,7 +106,10 @@ class TableWindow:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must not happen to a window without somebody's word."""
+    """What must not happen to a window without somebody's word.
+
+    It counts before the statement, in the table as it is then: what others commit between the two is not in the count.
+    """
 
     owner: str
     max_delete_fraction: float = 0.5

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem
+from tidegate.spark.own_session import put
 from tidegate.spark.readers.iceberg_columns import as_written, spark_columns
 from tidegate.spark.readers.paths import spark_path
 from tidegate.spark.readers.tables import TableReader
@@ -55,10 +56,9 @@ class IcebergReader(TableReader):
     def _scan(self, paths: list[str]) -> DataFrame:
         fields = self._table.fields
         columns = spark_columns(fields, self._source.name)
-        self._session.conf.set(_BY_NUMBER, "true")
+        put(self._session, {_BY_NUMBER: "true"})
         if not self._table.keeps_names:
-            for key in _BY_NAME:
-                self._session.conf.set(key, "false")
+            put(self._session, dict.fromkeys(_BY_NAME, "false"))
         if not paths:
             return as_written(self._session.createDataFrame([], columns), fields)
         return as_written(self._session.read.schema(columns).parquet(*paths), fields)

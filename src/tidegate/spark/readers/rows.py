@@ -10,29 +10,19 @@ from tidegate.schema.types import arrow_schema
 from tidegate.spark.bounds import column_named
 from tidegate.spark.filters import named
 from tidegate.spark.frames import telling_line
+from tidegate.spark.own_session import own_session
 from tidegate.specs import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
-}
-"""With Spark 4.2.0 a Python function over columns of a Parquet file never ends while the last one is on."""
-
-
 DEFAULT_PARALLELISM = 4
 
 
 def utc_session(session: SparkSession) -> SparkSession:
     """A session that shares everything but settings: its zone is UTC, and a value that does not fit is an error."""
-    own = session.newSession() if hasattr(session, "newSession") else session
-    for key, value in _SETTINGS.items():
-        own.conf.set(key, value)
-    return own
+    return own_session(session, {"spark.sql.ansi.enabled": "true"})
 
 
 def parallelism(session: Any) -> int:
