@@ -243,12 +243,15 @@ class Decoder:
         columns = zip(batch.columns, self._fields, strict=True)
         found = [doubtful_rows(column, each, zeros=block.has_tiny) for column, each in columns]
         doubtful = {int(row) for rows in found for row in rows}
-        fine = self._fine if b"\\u" not in block.content else _FINE
-        has_fine = block.has_tiny and fine is not None and matches(block.content, fine)
-        if not (doubtful or has_fine):
+        fine = self._fine
+        if fine is not None and block.has_tiny:
+            fine = fine if b"\\u" not in block.content else _FINE
+        if fine is not None and not (block.has_tiny and matches(block.content, fine)):
+            fine = None
+        if not (doubtful or fine):
             return
         lines = block.split()
-        if has_fine and fine is not None:
+        if fine is not None:
             expression = re.compile(fine.encode())
             doubtful.update(row for row, line in enumerate(lines) if expression.search(line))
         for line in (lines[row] for row in sorted(doubtful) if _LARGE_OR_TINY.search(lines[row])):
