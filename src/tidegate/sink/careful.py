@@ -21,7 +21,6 @@ import pyarrow as pa
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, rescued_text, shortened
 from tidegate.schema.names import decimal_of
 from tidegate.sink import texts
-from tidegate.sink.relaxed import FRACTION_DIGITS
 from tidegate.specs import FieldSpec, Numbers
 
 Convert = Callable[[Any, str], Any]
@@ -30,7 +29,6 @@ Convert = Callable[[Any, str], Any]
 _BITS = {"int32": 31, "int64": 63}
 _FLOATS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 _EXACT = Context(prec=100)
-_SMALLEST_FRACTION = Decimal(1).scaleb(-FRACTION_DIGITS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
     "timestamp": (texts.moments, "an ISO 8601 moment of at most microseconds, in the years 1 to 9999"),
@@ -241,7 +239,7 @@ class CarefulReader:
             whole = int(number)
             if not -(2**bits) <= whole < 2**bits:
                 raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
-            if abs(_EXACT.subtract(number, whole)) >= _SMALLEST_FRACTION and not self._lenient:
+            if number != whole and not self._lenient:
                 raise BadLine(f"{path!r}: {shortened(value)} has a fraction, the column is {column}")
             return whole
 

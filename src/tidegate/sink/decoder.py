@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.schema.names import decimal_of
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.accounting import verify
 from tidegate.sink.careful import BadLine, CarefulReader
-from tidegate.sink.grammar import are_objects, objects
+from tidegate.sink.grammar import are_objects, matches, objects
 from tidegate.sink.mending import Mender
 from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
-from tidegate.sink.relaxed import Suspicious, doubtful_rows, relaxed_field, settled
+from tidegate.sink.relaxed import FRACTION_DIGITS, Suspicious, doubtful_rows, relaxed_field, settled
 from tidegate.sink.undeclared import Undeclared
 from tidegate.specs import FieldSpec, Numbers
 
@@ -37,8 +38,11 @@ _GROUP = 256
 _LOOKED_AT = 64
 _PROBE_EVERY = 32
 _PUNCTUATION = set('":,\\')
-_LARGE_OR_TINY = re.compile(rb"[0-9]{8}[ \t\r]*[,}\]]|[eE]-[0-9]|0{20}")
-"""What a line has that writes a large whole number, or a number that is nearly 0."""
+_FINE = rf"[eE]-[0-9]|\.[0-9]{{{FRACTION_DIGITS + 1}}}"
+"""How a number is written that has more digits behind the point than the quick parser keeps."""
+
+_LARGE_OR_TINY = re.compile(rb"[0-9]{8}[ \t\r]*[,}\]]|" + _FINE.encode())
+"""What a line has that writes a large whole number, or such a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,7 @@ class Decoder:
         self._can_mend = coerce or rescued is not None or bool(kinds & {"json", "map"})
         self._mends_always = "json" in kinds
         self._mends_few = rescued is not None and not (coerce or self._mends_always)
+        self._fine = _fine_numbers(known)
         self._unexplained = 0
         self._mended = 0
 
@@ -226,18 +231,30 @@ class Decoder:
         if any(pc.any(pc.equal(whole.column(name), "")).as_py() for name in self._filled):
             raise Suspicious("an empty text where none may be")
         if self._strict:
-            self._check_floats(whole, block)
+            self._check_numbers(whole, block)
         return whole
 
-    def _check_floats(self, batch: pa.RecordBatch, block: _Objects) -> None:
-        """Raise :class:`Suspicious` where a float is a rounded whole number, or 0 for a number that is not."""
+    def _check_numbers(self, batch: pa.RecordBatch, block: _Objects) -> None:
+        """Raise :class:`Suspicious` where a number may not be what was written.
+
+        A float may be a rounded whole number, or 0 for a number that is not; of others, digits far behind the point
+        may be gone.
+        """
         columns = zip(batch.columns, self._fields, strict=True)
         found = [doubtful_rows(column, each, zeros=block.has_tiny) for column, each in columns]
-        doubtful = sorted({int(row) for rows in found for row in rows})
-        if not doubtful:
+        doubtful = {int(row) for rows in found for row in rows}
+        fine = self._fine
+        if fine is not None and block.has_tiny:
+            fine = fine if b"\\u" not in block.content else _FINE
+        if fine is not None and not (block.has_tiny and matches(block.content, fine)):
+            fine = None
+        if not (doubtful or fine):
             return
         lines = block.split()
-        for line in (lines[row] for row in doubtful if _LARGE_OR_TINY.search(lines[row])):
+        if fine is not None:
+            expression = re.compile(fine.encode())
+            doubtful.update(row for row, line in enumerate(lines) if expression.search(line))
+        for line in (lines[row] for row in sorted(doubtful) if _LARGE_OR_TINY.search(lines[row])):
             try:
                 self._careful.read(line)
             except BadLine as bad:
@@ -347,6 +364,29 @@ class Decoder:
             self.unknown[name] -= count
         self.unknown += Counter()
         self._mender.unknown.clear()
+
+
+def _fine_numbers(fields: tuple[FieldSpec, ...]) -> str | None:
+    """An expression for :data:`_FINE` numbers in columns that must keep every digit; None without such columns."""
+    names = set(_exact_names(fields))
+    if not all(name.isascii() and name.isprintable() for name in names):
+        return _FINE
+    known = "|".join(sorted(map(re.escape, names)))
+    return (
+        rf'"(?:{known})"[ \t\r]*:[^"}}]*(?:{_FINE})|"(?:{known})"[ \t\r]*:[ \t\r]*\{{[^}}]*(?:{_FINE})'
+        if names
+        else None
+    )
+
+
+def _exact_names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:
+    for each in fields:
+        item = each
+        while item.items is not None or item.values is not None:
+            item = item.items or item.values or item
+        if item.type in ("int32", "int64") or decimal_of(item.type):
+            yield each.name
+        yield from _exact_names(item.fields)
 
 
 def _names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:

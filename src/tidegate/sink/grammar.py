@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.schema.literals import DEEPEST, depth
+from tidegate.sink.relaxed import FRACTION_DIGITS
 
 _NEWLINE = 10
 _BLANK = r"[ \t\r]*"
@@ -28,7 +29,7 @@ _PAIR = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
 _SINGLE = rf"(?:[0-9a-ceA-CEfF]{_HEX}|[dD][0-7]){_HEX}{{2}}"
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:{_SINGLE}|{_PAIR})))*"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_USUAL_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]{1,20})?(?:[eE](?:\+?[0-9]+|-[0-9]))?"
+_USUAL_NUMBER = rf"-?(?:0|[1-9][0-9]*)(?:\.[0-9]{{1,{FRACTION_DIGITS}}})?(?:[eE]\+?[0-9]+)?"
 _KEY = rf"{_TEXT}{_BLANK}:{_BLANK}"
 _EMPTY = rf"\{{{_BLANK}\}}|\[{_BLANK}\]"
 
@@ -47,7 +48,7 @@ _LINE = rf"^{_object(_NUMBER)}$"
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A block of so many lines, each an object; ``has_tiny`` where a number may be too small for a float."""
+    """A block of so many lines, each an object; ``has_tiny`` where a number has very many digits behind the point."""
 
     lines: int
     has_tiny: bool
@@ -58,12 +59,13 @@ def objects(block: bytes) -> Objects | None:
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
     if not len(ends) or _may_be_deep(block, ends):
         return None
-    if _matches(block, _USUAL_BLOCK):
+    if matches(block, _USUAL_BLOCK):
         return Objects(len(ends), has_tiny=False)
-    return Objects(len(ends), has_tiny=True) if _matches(block, _BLOCK) else None
+    return Objects(len(ends), has_tiny=True) if matches(block, _BLOCK) else None
 
 
-def _matches(block: bytes, expression: str) -> bool:
+def matches(block: bytes, expression: str) -> bool:
+    """Whether an expression of RE2 is found in a block."""
     bounds = pa.py_buffer(np.array([0, len(block)], np.int64))
     whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, bounds, pa.py_buffer(block)])
     return bool(pc.match_substring_regex(whole, expression)[0].as_py())

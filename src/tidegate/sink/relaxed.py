@@ -22,7 +22,7 @@ from tidegate.sink import texts
 from tidegate.specs import FieldSpec, Numbers
 
 FRACTION_DIGITS = 18
-"""Digits behind the point that an integer is checked for; further ones are beyond any double."""
+"""Digits behind the point that the quick parser keeps at least, so that a fraction too many is noticed."""
 
 INTEGER = pa.decimal128(38, FRACTION_DIGITS)
 """What whole numbers are read as, so that a fraction is noticed."""
@@ -74,7 +74,7 @@ def relaxed_field(field: FieldSpec, numbers: Numbers, *, bends: bool = False) ->
 
 def _wide_decimal(precision: int, scale: int) -> pa.DataType:
     spare = 38 - precision
-    return pa.decimal128(38, scale + spare) if spare >= 10 else pa.decimal256(76, scale + 38)
+    return pa.decimal128(38, scale + spare) if spare >= FRACTION_DIGITS else pa.decimal256(76, scale + 38)
 
 
 def settled(array: pa.Array, field: FieldSpec) -> pa.Array:

@@ -1,0 +1,141 @@
+"""Lines made and broken at random through the real decoder: rows or bad records, and the verdict of a strict parser."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.long_runs import LONG
+from tidegate.errors import SourceError
+from tidegate.sink.decoder import Decoder
+from tidegate.sink.formats.json_array import element_lines
+from tidegate.sink.lines import blocks
+from tidegate.specs import FieldSpec, Numbers
+
+EXAMPLES = 10_000 if LONG else 60
+KEY = FieldSpec("key", "string", nullable=False)
+FIELDS = (
+    FieldSpec("i", "int64"),
+    FieldSpec("f", "float64"),
+    FieldSpec("n", "decimal(10,2)"),
+    FieldSpec("s", "string"),
+    FieldSpec("t", "timestamp"),
+    FieldSpec("u", "struct", fields=(FieldSpec("a", "int64"), FieldSpec("s", "string"))),
+    FieldSpec("l", "list", items=FieldSpec("element", "float64")),
+)
+MAP = FieldSpec("m", "map", keys=KEY, values=FieldSpec("value", "string"))
+WAYS: dict[str, dict[str, Any]] = {
+    "strict": {"fields": FIELDS},
+    "lenient": {"fields": FIELDS, "numbers": Numbers.LENIENT},
+    "rescued": {"fields": (*FIELDS, FieldSpec("_left", "string")), "rescued": "_left"},
+    "with json and a map": {"fields": (*FIELDS, MAP, FieldSpec("j", "json")), "coerce": True},
+}
+NAMES = st.sampled_from(["i", "f", "n", "s", "t", "u", "l", "m", "j", "a", "zz", "null", "é", 'q"'])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
+    | st.sampled_from(["2026-01-28T00:00:00Z", ":null", "\\", '"', "\x00", "😀"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+STYLES = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " : ")])
+TOKENS = st.sampled_from(
+    [
+        *'{}[]:,"\\0123456789.eE+-',
+        "null",
+        "true",
+        "01",
+        "1.",
+        "\\u0041",
+        "\\ud800",
+        "\\ud83d\\ude00",
+        " ",
+        "\t",
+        "NaN",
+        "[" * 250,
+        "é",
+    ]
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> bytes:
+    record = draw(st.dictionaries(NAMES, VALUES, max_size=5))
+    text = json.dumps(record, separators=draw(STYLES), ensure_ascii=draw(st.booleans()))
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(text)))
+        end = min(start + draw(st.integers(0, 3)), len(text))
+        text = text[:start] + draw(TOKENS | st.just("")) + text[end:]
+    content = text.encode("utf-8", "replace").replace(b"\n", b"")
+    if draw(st.integers(0, 9)) == 0:
+        place = draw(st.integers(0, len(content)))
+        content = content[:place] + draw(st.binary(min_size=1, max_size=2)).replace(b"\n", b"") + content[place:]
+    return content
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def is_object(line: bytes) -> bool:
+    """What a strict parser of another hand says: a JSON object of Unicode text, not too deep."""
+    try:
+        value = json.loads(line.decode(), parse_constant=_refuse, parse_int=str, parse_float=str)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and b"[" * 150 not in line
+
+
+def test_the_reference_agrees_with_another_one() -> None:
+    @settings(max_examples=EXAMPLES, deadline=None)
+    @given(lines())
+    def agrees(line: bytes) -> None:
+        try:
+            found = isinstance(orjson.loads(line), dict)
+        except orjson.JSONDecodeError as error:
+            found = "infinity" in str(error)
+        assert is_object(line) == found or b"[" * 150 in line
+
+    agrees()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(chosen=st.lists(lines(), min_size=1, max_size=6))
+def test_a_line_is_a_row_or_a_bad_record(way: str, chosen: list[bytes]) -> None:
+    decoded = Decoder(**WAYS[way]).decode(b"\n".join(chosen) + b"\n")
+    bad = {each.offset for each in decoded.rejected}
+    blank = {number for number, line in enumerate(chosen) if not line.strip(b" \t\r")}
+    assert decoded.batch.num_rows == len(chosen) - len(bad) - len(blank)
+    for number, line in enumerate(chosen):
+        if number not in blank and not is_object(line):
+            assert number in bad, line
+    for each in decoded.rejected:
+        assert not (is_object(chosen[each.offset]) and each.reason.startswith("not "))
+        alone = Decoder(**WAYS[way]).decode(chosen[each.offset] + b"\n")
+        assert [other.reason for other in alone.rejected] == [each.reason]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(lines(), min_size=1, max_size=4))
+def test_an_array_is_refused_or_read_like_its_lines(chosen: list[bytes]) -> None:
+    kept = [line for line in chosen if is_object(line)]
+    for elements in (kept, chosen):
+        try:
+            found = list(blocks(element_lines([b"[" + b",".join(elements) + b"]"], "a.json")))
+        except SourceError:
+            assert elements is chosen
+            continue
+        decoder = Decoder(FIELDS)
+        rows = sum(decoder.decode(block).batch.num_rows for block in found)
+        if elements is kept and kept:
+            assert rows == Decoder(FIELDS).decode(b"\n".join(kept) + b"\n").batch.num_rows
