@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tidegate.config import load
 from tidegate.config.aliases import ALIASES
 from tidegate.config.canonical import lateness_text
+from tidegate.config.column_canonical import duration
 from tidegate.config.keys import Key, every_key
 from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import MEANINGLESS, REFUSED
@@ -67,6 +69,8 @@ def documented_default(key: Key) -> str:
         return f"`{str(value is PartialPartition.MULTI_DAY).lower()}`"
     if isinstance(value, StrEnum):
         return f"`{value.value}`"
+    if isinstance(value, timedelta):
+        return f"`{duration(value)}`"
     if value == ():
         return "`[]`"
     if isinstance(value, tuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from support.column_lake import ColumnLake, InProcessColumnLane, TableReader
 from tidegate.api.opening import column_place_named
 from tidegate.column_specs import ColumnSource, Value
-from tidegate.errors import WatermarkError
+from tidegate.errors import SourceError, WatermarkError
 from tidegate.replay_reports import ColumnReplayReport
 from tidegate.runs.column_replay import ColumnReplay
 from tidegate.sources.reading import Seen
@@ -91,3 +92,46 @@ class _ZonedReader(_LocalReader):
 def test_an_end_that_is_still_to_come_is_not_saved(lake: ColumnLake) -> None:
     with pytest.raises(WatermarkError, match="would never be read"):
         replayed(lake, datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1))
+
+
+class _Typed(InProcessColumnLane):
+    """A database that knows that its column holds moments, and is away for the chunks that begin at ``away``."""
+
+    def __init__(self, away: datetime | None = None) -> None:
+        self.away = away
+
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+        found = super().reader(source, schema, now)
+        reader = _TypedReader(found.path, found.columns, found.source)
+        reader.away = self.away
+        return reader
+
+
+class _TypedReader(TableReader):
+    away: datetime | None = None
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(columns, "datetime")
+
+    def read(self, rows: RowFilter) -> pa.Table:
+        lower = rows.ranges[0].lower if rows.ranges else None
+        if lower is not None and lower.value == self.away:
+            raise SourceError("the source is away", "wait")
+        return super().read(rows)
+
+
+def test_a_first_fill_by_dates_goes_on_with_the_same_dates(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]})
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    lake.arrive(*({"id": number, "at": start + timedelta(days=31 * number)} for number in range(3)))
+    place = column_place_named(lake.project, "orders", None)
+    assert place is not None
+    config = ReplayConfig(date(2025, 1, 1), date(2025, 3, 1), {"months": 1}, save_watermark=True)
+    first = ColumnReplay(place, _Typed(datetime(2025, 2, 1, tzinfo=UTC)), config).run()
+    assert [each.fate for each in first.chunks] == ["done", "failed"]
+    assert (first.chunks[0].low, first.saved) == ("2025-01-01T00:00:00+00:00", "at=2025-02-01T00:00:00+00:00")
+    again = ColumnReplay(place, _Typed(), config).run(lambda planned: False)
+    assert [each.fate for each in again.chunks] == ["skipped", "planned"]
+    assert again.resumed
+    lake.run()
+    lake.assert_exactly_once()

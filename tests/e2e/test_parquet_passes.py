@@ -54,6 +54,19 @@ def test_only_rows_above_the_watermark_are_appended(lake: ParquetLake) -> None:
     assert lake.left_over() == []
 
 
+def test_an_emptied_source_empties_no_folder_until_somebody_says_so(lake: ParquetLake) -> None:
+    lake.sink_settings = {**lake.sink_settings, "load_type": "overwrite"}
+    assert lake.run().ok
+    lake.rows = []
+    lake.save()
+    assert "there is no row to write, and the folder has 1 file" in (lake.run().sources[0].error or "")
+    lake.assert_exactly_once([1, 2])
+    assert lake.left_over() == []
+    lake.sink_settings = {**lake.sink_settings, "allow_empty_window": True}
+    assert lake.run().ok
+    lake.assert_exactly_once([])
+
+
 def test_an_overwrite_takes_the_place_of_everything(lake: ParquetLake) -> None:
     lake.sink_settings = {**lake.sink_settings, "load_type": "overwrite"}
     lake.run()
