@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from servers.s3 import BUCKET, Server
 from support.lake import FIELDS, Lake
 from tidegate import load, plan, reconcile
 from tidegate.cli.main import cli
+from tidegate.column_specs import TableFormat, TableRead
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
 from tidegate.planning.reasons import Reason
@@ -27,6 +29,7 @@ from tidegate.sources.files.discovery import discover
 from tidegate.sources.units.input_files import input_files
 from tidegate.sources.units.listing import address_of, listed
 from tidegate.sources.units.variables import Variables
+from tidegate.spark.readers.tables import TableReader
 from tidegate.specs import (
     FieldSpec,
     Format,
@@ -216,3 +219,23 @@ def test_a_delta_table_among_the_files_is_told(tmp_path: Path, tracking: Trackin
     assert any("d/foreign is a Delta table" in note for note in planned.plan.notes)
     lines = ProjectSpec("x", (PipelineSpec("p", (replace(source, format=Format.NDJSON),), schema, sink),))
     assert not any("Delta table" in note for each in plan(lines) for note in each.plan.notes)
+
+
+def test_a_folder_that_spark_reads_by_itself_is_looked_at_for_links_first(tmp_path: Path) -> None:
+    (tmp_path / "in/d=1").mkdir(parents=True)
+    (tmp_path / "in/d=1/a.parquet").write_bytes(b"")
+
+    def check(path: str, *, follow_links: bool) -> None:
+        read = TableRead(TableFormat.PARQUET, Location(absolute(path, tmp_path)), follow_links=follow_links)
+        TableReader._check_links(SimpleNamespace(_read=read))  # type: ignore[arg-type]  # without a session
+
+    check("in", follow_links=False)
+    check("in/d=1/a.parquet", follow_links=False)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "in/d=2").symlink_to(tmp_path / "outside")
+    with pytest.raises(SourceError, match=r"symbolic link.*follow_links"):
+        check("in", follow_links=False)
+    check("in", follow_links=True)
+    (tmp_path / "in/latest").symlink_to("d=1")
+    with pytest.raises(SourceError, match="twice"):
+        check("in", follow_links=True)

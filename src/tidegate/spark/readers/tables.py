@@ -85,9 +85,10 @@ class TableReader:
     def _check_links(self) -> None:
         """Spark follows every link and would read a file under each of its names: refuse what it must not follow."""
         location, scope = self._read.location, Scope(follow_links=self._read.follow_links)
-        if split_uri(location.uri)[0] != "file":
+        store = open_store(location)
+        if split_uri(location.uri)[0] != "file" or not store.exists():
             return
-        for _ in open_store(location).list(scope=scope):
+        for _ in store.list(scope=scope):
             pass
         refuse_left_out(scope, location.uri, "set follow_links: true, or put the files themselves there")
         again = [each for each in scope.left_out if each.reason is Reason.LINK_AGAIN]
