@@ -18,6 +18,7 @@ from tidegate.runs.reconciling import Reconciling
 from tidegate.state.files import Change, Coverage
 from tidegate.storage.memory import MemoryStore, Space
 from tidegate.storage.port import ObjectInfo
+from tidegate.storage.scope import Scope
 from tidegate.watermarks.codec import embedded, encode
 
 PER_COMMIT = 1000
@@ -34,7 +35,12 @@ class Endless(MemoryStore):
     files = 0
 
     def list(
-        self, prefix: str = "", after: str | None = None, *, known: Callable[[str], bool] | None = None
+        self,
+        prefix: str = "",
+        after: str | None = None,
+        *,
+        known: Callable[[str], bool] | None = None,
+        scope: Scope | None = None,
     ) -> Iterator[ObjectInfo]:
         for name in names(self.files):
             yield ObjectInfo(name, 100, "e", MOMENT)

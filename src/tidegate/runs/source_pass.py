@@ -286,7 +286,7 @@ class SourcePass:
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
             dead_letter_files=letters.files,
-            debts=(*letters.debts(self._place, opened), *self._schema_debts()),
+            debts=(*self._schema_debts(), *letters.debts(self._place, opened)),
             letters=letters.count,
             action=self.action,
             step=step_json(self.state, plan, outcomes) if plan and staged else None,

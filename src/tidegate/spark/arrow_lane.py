@@ -159,13 +159,12 @@ class SparkArrowLane:
                 yield from self._apart_from_what_ended(task, half, again)
 
     def _blamed(self, task: Callable[[], ReadTask], unit: Unit, ended: WorkerEnded) -> UnitResult:
-        """The result of a unit whose only file ended a worker; a lost executor must be lost a second time for that."""
-        if ended.executor_lost:
-            try:
-                (result,) = self._job(task(), ((unit,),), _ignore)
-                return result
-            except WorkerEnded as again:
-                ended = again
+        """The result of a unit whose only file ended a worker, if it does so a second time: once may be chance."""
+        try:
+            (result,) = self._job(task(), ((unit,),), _ignore)
+            return result
+        except WorkerEnded as again:
+            ended = again
         (each,) = unit.slices
         return UnitResult(unit.number, (Refused(each.path, each.size, each.etag, f"ended the worker ({ended.how})"),))
 

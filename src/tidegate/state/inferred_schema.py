@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ObjectExists, ObjectMissing, StateError
@@ -68,8 +68,8 @@ class InferredSchema:
 
 
 def debt(found: Inference) -> dict[str, Any]:
-    """What the first commit with inferred columns owes."""
-    return {"kind": KIND, "schema": found.to_json()}
+    """What the first commit with inferred columns owes: the columns, without the values that spoke for them."""
+    return {"kind": KIND, "schema": replace(found, report=()).to_json()}
 
 
 def _content(found: Inference) -> bytes:

@@ -120,7 +120,7 @@ def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tu
         for version in files
         if version <= old + 1 and any(info.path.endswith(".parquet") for info in files[version])
     ]
-    base = max((each for each in checkpoints if _is_readable(store, each)), default=-1)
+    base = next((each for each in sorted(checkpoints, reverse=True) if _is_readable(store, each)), -1)
     for version in sorted(files):
         if version < base:
             yield from ((version, info) for info in sorted(files[version], key=lambda info: info.path))

@@ -124,7 +124,7 @@ def test_what_failed_before_takes_no_other_file_along(task: ReadTask) -> None:
     cluster = Cluster(deadly("4.ndjson"))
     found = read(cluster, task, attempts=1, failed="4.ndjson")
     assert isinstance(found["4.ndjson"], Refused)
-    assert [len(paths) for paths in cluster.jobs] == [9, 1, 0]
+    assert [len(paths) for paths in cluster.jobs] == [9, 1, 0, 1]
 
 
 def test_an_executor_that_a_lone_file_loses_twice_counts(task: ReadTask) -> None:
