@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tidegate.errors import SchemaMismatch
@@ -14,23 +15,20 @@ DECLARE_OTHERS = (
 """What helps against names that a table cannot have."""
 
 
-def table_names(names: Sequence[str]) -> tuple[str, ...]:
+def table_names(names: Sequence[str], forbidden: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns that a file's columns become: a name that a table cannot have is written with underscores.
 
-    It stays as it is where another column has the name that it would get.
+    It stays as it is where another column of the file has, or would get, the same name, or where it is ``forbidden``:
+    which column is meant must not depend on their order.
 
-    >>> table_names(["Order Date", "total (EUR)", "a b", "a_b"])
-    ('Order_Date', 'total_EUR', 'a b', 'a_b')
+    >>> table_names(["Order Date", "total (EUR)", "a b", "a_b", "c d", "c(d"])
+    ('Order_Date', 'total_EUR', 'a b', 'a_b', 'c d', 'c(d')
     """
-    taken = {name.lower() for name in names}
-    found = []
-    for name in names:
-        better = fit_name(name)
-        if better and better.lower() not in taken:
-            taken.add(better.lower())
-            name = better
-        found.append(name)
-    return tuple(found)
+    fitted = [fit_name(name) for name in names]
+    taken = Counter(name.lower() for name in (*fitted, *forbidden))
+    return tuple(
+        better if better and taken[better.lower()] == 1 else name for name, better in zip(names, fitted, strict=True)
+    )
 
 
 def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:

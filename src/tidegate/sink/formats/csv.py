@@ -212,7 +212,7 @@ class CsvFormat:
 
     def _begun(self, block: Block, dialect: Dialect, path: str) -> tuple[Block, Sheet | None]:
         """The block behind the header, which is its first record that is not blank."""
-        block, names, header = header_of(block, dialect, self._options, path)
+        block, names, header = header_of(block, dialect, self._options, path, self._fitting.forbidden)
         if names is None:
             return block, None
         names = names or tuple(field.name for field in self._fields)
@@ -230,7 +230,7 @@ class CsvFormat:
 
 
 def header_of(
-    block: Block, dialect: Dialect, options: CsvOptions, path: str
+    block: Block, dialect: Dialect, options: CsvOptions, path: str, forbidden: tuple[str, ...] = ()
 ) -> tuple[Block, tuple[str, ...] | None, bytes]:
     """The block behind the header, the names it gives to the table's columns and the header as written.
 
@@ -245,7 +245,7 @@ def header_of(
         if not _without_end(header):
             continue
         try:
-            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))])
+            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))], forbidden)
         except (BadLine, UnicodeDecodeError) as error:
             raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
         return block.without(number + 1), names, _without_end(header) + b"\n"

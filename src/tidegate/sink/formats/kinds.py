@@ -61,7 +61,7 @@ class Fitting:
         self._fields = fields
         self._coerce = coerce
         self._lenient = lenient
-        self._forbidden = forbidden
+        self.forbidden = forbidden
 
     def unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
         """Columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
@@ -81,7 +81,7 @@ class Fitting:
         problem = ""
         if repeated := sorted({name for name in names if name in declared and names.count(name) > 1}):
             problem = f"has column {repeated[0]!r} twice"
-        elif taken := [name for name in names if name in self._forbidden]:
+        elif taken := [name for name in names if name in self.forbidden]:
             problem = f"column {taken[0]!r} has the name of a partition column that comes from the path"
         elif missing := [field.name for field in self._fields if not field.nullable and field.name not in names]:
             problem = f"has no column {missing[0]!r}, which is required; it has {_listed(names)}"

@@ -41,7 +41,7 @@ class ParquetFormat(ColumnarFormat):
         """The rows from ``each.start_record`` on."""
         try:
             file = open_parquet(raw)
-            schema = own_schema(file)
+            schema = own_schema(file, self._fitting.forbidden)
             unknown = self._fitting.unknown(schema, each.path)
             check_start(each, file.metadata.num_rows)
             declared = {field.name for field in self._fields}
@@ -73,10 +73,10 @@ def _opened(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str
     )
 
 
-def own_schema(file: pq.ParquetFile) -> pa.Schema:
+def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
     """The columns of a file in plain types, under the names that they have in a table."""
     own = file.schema_arrow
-    names = zip(table_names(own.names), own, strict=True)
+    names = zip(table_names(own.names, forbidden), own, strict=True)
     return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
 
 
@@ -187,8 +187,10 @@ def _page_size(header: bytes) -> int:
 
 
 def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
-    arrays = [_plain_array(array) for array in batch.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[names[own] for own in batch.schema.names])
+    """The wanted columns; one that only lies on the path of a name with a dot comes along, and is left out."""
+    wanted = [(names[own], array) for own, array in zip(batch.schema.names, batch.columns, strict=True) if own in names]
+    arrays = [_plain_array(array) for _, array in wanted]
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in wanted])
 
 
 def _plain_array(array: pa.Array) -> pa.Array:
