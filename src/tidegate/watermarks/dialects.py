@@ -137,7 +137,7 @@ def literal(value: Value, dialect: Dialect) -> str:
 def _text(value: str, dialect: Dialect) -> str:
     if not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
         raise _impossible(value, dialect)
-    if "\0" in value and dialect is not Dialect.SPARK:
+    if ("\0" in value and dialect is not Dialect.SPARK) or ("\\" in value and dialect is Dialect.ANSI):
         raise _impossible(value, dialect)
     if dialect is Dialect.SPARK:
         escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")

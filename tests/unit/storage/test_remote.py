@@ -15,6 +15,7 @@ from tidegate.specs import Location, Options
 from tidegate.storage import remote
 from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.scope import Scope
 
 if TYPE_CHECKING:
     from servers.s3 import Server
@@ -76,15 +77,14 @@ def test_plain_http_must_be_allowed(s3: Server) -> None:
         store.head("a")
 
 
-def test_a_key_that_the_client_cannot_represent_is_named(s3: Server) -> None:
+def test_a_key_that_the_client_cannot_represent_is_left_out_by_name(s3: Server) -> None:
     location = s3.location("in")
-    s3.request("PUT", f"/{location.uri.removeprefix('s3://')}/d/tab\there.json", b"1")
-    for action in (
-        lambda: list(open_store(location).list()),
-        lambda: open_store(location).list_directory("d"),
-    ):
-        with pytest.raises(StorageError, match=r"tab\\there\.json"):
-            action()
+    for name in ("good.json", "tab\there.json"):
+        s3.request("PUT", f"/{location.uri.removeprefix('s3://')}/d/{name}", b"1")
+    scope = Scope()
+    assert [each.path for each in open_store(location).list(scope=scope)] == ["d/good.json"]
+    assert [each.path for each in open_store(location).list_directory("d", scope=scope).objects] == ["d/good.json"]
+    assert [(each.count, each.examples) for each in scope.left_out] == [(2, ("d/tab\\x09here.json",) * 2)]
 
 
 def test_directory_markers_are_left_out_and_empty_objects_are_not(s3: Server) -> None:
