@@ -186,3 +186,13 @@ def test_a_store_that_takes_no_note_is_told_once_and_the_run_goes_on(
     (text,) = run.texts
     assert "forbidden" in text
     assert "going on" in text
+
+
+def test_who_polls_does_not_wait_and_looks_again_at_the_next_poll(store: ObjectStore) -> None:
+    store.put(KEY.at_work, ELSEWHERE.to_bytes())
+    polling = replace(QUICK, waits=False)
+    with Run(store, courtesy=polling).entered as free:
+        assert not free
+    store.delete(KEY.at_work)
+    with Run(store, courtesy=polling).entered as free:
+        assert free

@@ -32,11 +32,15 @@ from tidegate.storage.port import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Courtesy:
-    """How often a note is renewed and looked at, and from which age on it is worth nothing, in seconds."""
+    """How often a note is renewed and looked at, and from which age on it is worth nothing, in seconds.
+
+    Who polls does not wait (``waits``): its other sources would stand still meanwhile. It looks again at the next poll.
+    """
 
     renew_secs: float = 5.0
     look_secs: float = 1.0
     worthless_secs: float = 60.0
+    waits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class _Claim:
             if not told:
                 self._emit(events.AnotherRun(self._key.pipeline, self._key.source, note.since, policy.value))
                 told = True
-            if policy is OnConflict.SKIP:
+            if policy is OnConflict.SKIP or not self._courtesy.waits:
                 return False
             if self._stop.wait(self._courtesy.look_secs * (0.5 + random.random())):
                 raise RunStopped("stopped while it waited for another run of the source")

@@ -82,6 +82,7 @@ class Running:
     def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> RunReport:
         """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes."""
         started = time.monotonic()
+        self.courtesy = replace(self.courtesy, waits=False)
         total: dict[Name, SourceReport] = {}
         sources = [(pipeline, source) for pipeline in pipelines for source in every_source(pipeline)]
         due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}

@@ -324,7 +324,7 @@ class SourcePass:
         totals.bad_records += sum(each.bad for each in change.coverage if not each.given_up)
         self._tell_letters(change, results)
         for result in results:
-            for name, count in result.unknown_fields.items():
+            for name, count in sorted(result.unknown_fields.items()):
                 totals.unknown_fields[name] = totals.unknown_fields.get(name, 0) + count
 
     def _tell_letters(self, change: Change, results: Sequence[UnitResult]) -> None:
