@@ -46,7 +46,8 @@ class PathListing:
     ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
     directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
     ``survey``. ``sorts_in_time`` is looked at only where no watermark is used. ``tables`` are the directories with a
-    Delta log whose data files the source would take.
+    Delta log whose data files the source would take. ``unseen`` are the paths that were left out together with whatever
+    is at or below them: a file there is not gone because the listing does not show it.
     """
 
     files: tuple[SourceFile, ...]
@@ -59,6 +60,15 @@ class PathListing:
     any_files: bool = True
     sorts_in_time: bool = False
     tables: tuple[str, ...] = ()
+    unseen: frozenset[str] = frozenset()
+
+    def hides(self, path: str) -> bool:
+        """Whether ``path`` is at or below something that was left out."""
+        while self.unseen and path:
+            if path in self.unseen:
+                return True
+            path = split(path)[0]
+        return False
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
