@@ -6,7 +6,7 @@ that ``accepts`` has no reason against, and hands the rest over in a ``PathListi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -61,14 +61,6 @@ class PathListing:
     sorts_in_time: bool = False
     tables: tuple[str, ...] = ()
     unseen: frozenset[str] = frozenset()
-
-    def hides(self, path: str) -> bool:
-        """Whether ``path`` is at or below something that was left out."""
-        while self.unseen and path:
-            if path in self.unseen:
-                return True
-            path = split(path)[0]
-        return False
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
@@ -173,6 +165,15 @@ def table_of(source: PathSource, path: str) -> str | None:
     if not log or accepts(source, f"{directory}/0.parquet".lstrip("/")) is not None:
         return None
     return directory
+
+
+def is_behind(path: str, unseen: Collection[str]) -> bool:
+    """Whether ``path`` is at or below something that a listing left out: then it need not be gone."""
+    while unseen and path:
+        if path in unseen:
+            return True
+        path = split(path)[0]
+    return False
 
 
 def is_apart(source: PathSource, path: str) -> bool:

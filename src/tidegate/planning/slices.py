@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.planning.discovery import PathListing, accepts
+from tidegate.planning.discovery import PathListing, accepts, is_behind
 from tidegate.planning.plan import FileSlice, GivenUp, Stage
 from tidegate.planning.reasons import Reason
 from tidegate.specs import PathSource
@@ -69,7 +69,7 @@ def out_of_sight(
     found = {
         path: SourceFile(path, progress.size or 0, progress.etag)
         for path, progress in unfinished
-        if listing.hides(path) and accepts(source, path) is None
+        if is_behind(path, listing.unseen) and accepts(source, path) is None
     }
     if not found:
         return {}
