@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
+from laws.world import SIZING
 from servers.s3 import BUCKET, Server
 from support.lake import FIELDS, Lake
 from tidegate import load, plan, reconcile
@@ -22,10 +23,13 @@ from tidegate.cli.main import cli
 from tidegate.column_specs import TableFormat, TableRead
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
+from tidegate.planning.path_planner import plan_paths
 from tidegate.planning.reasons import Reason
+from tidegate.planning.set_planner import plan_set
 from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
 from tidegate.sources.files.discovery import discover
+from tidegate.sources.files.set_discovery import discover_all
 from tidegate.sources.units.input_files import input_files
 from tidegate.sources.units.listing import address_of, listed
 from tidegate.sources.units.variables import Variables
@@ -43,8 +47,10 @@ from tidegate.specs import (
     Tracking,
 )
 from tidegate.state.reading import query
+from tidegate.state.remembered import Known
 from tidegate.storage.opening import absolute, open_store
-from tidegate.watermarks.path_state import PathState
+from tidegate.watermarks.path_set import SetState
+from tidegate.watermarks.path_state import Active, PathState, RecordsRead
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 
@@ -152,6 +158,35 @@ def test_a_key_that_the_client_cannot_represent_costs_that_object_only(
     assert any("\\x1b" in path or "\\x0a" in path for path in examples)
 
 
+@pytest.mark.parametrize("follow_links", [True, False])
+def test_a_half_read_file_behind_a_link_waits_until_it_can_be_seen_again(tmp_path: Path, follow_links: bool) -> None:
+    """Links are no longer followed, or the disk is not mounted: neither removes a file at the source."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/d.ndjson").write_text("{}\n" * 5)
+    (tmp_path / "in/part").symlink_to(tmp_path / "disk")
+    place = Location(absolute("in", tmp_path))
+    store = open_store(place)
+    info = store.head("part/d.ndjson")
+    half = {"part/d.ndjson": RecordsRead(2, info.size, info.etag)}
+    paths = PathState(Active("part/a.ndjson"), {"part": "a.ndjson"}, half)
+    seen, unseen = (PathSource("src", place, follow_links=follow) for follow in (True, follow_links))
+    if follow_links:
+        (tmp_path / "disk").rename(tmp_path / "unmounted")
+    listing = discover(store, unseen, paths, NOW)
+    made = plan_paths("p", unseen, paths, 1, listing, NOW, sizing=SIZING)
+    as_set = SetState(Active("part/a.ndjson"), files=half)
+    everything = discover_all(store, unseen, as_set, lambda files: [Known.NEW for _ in files])
+    made_of_set = plan_set("p", unseen, as_set, 1, everything, NOW, sizing=SIZING)
+    for each in (made, made_of_set):
+        assert (each.complete, each.units, each.given_up, each.opens, each.waits) == (True, (), (), None, True)
+        assert len([note for note in each.notes if "part/d.ndjson" in note]) == 1
+    if follow_links:
+        (tmp_path / "unmounted").rename(tmp_path / "disk")
+    made = plan_paths("p", seen, paths, 1, discover(store, seen, paths, NOW), NOW, sizing=SIZING)
+    assert [(each.path, each.start_record) for unit in made.units for each in unit.slices] == [("part/d.ndjson", 2)]
+
+
 def test_discovery_of_a_filtered_cold_start_does_not_enter_a_link(tmp_path: Path) -> None:
     (tmp_path / "in/real").mkdir(parents=True)
     (tmp_path / "in/real/a.ndjson").write_text("{}")
@@ -176,14 +211,23 @@ def test_a_work_unit_with_a_link_is_an_error_unless_links_are_followed(tmp_path:
     assert len(listed(address, 0, "auto", follow_links=True)) == 1
 
 
-def test_a_secondary_input_with_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_secondary_input_takes_each_file_once_and_refuses_a_broken_link(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.csv").write_text("x\n1\n")
     (tmp_path / "in/.hidden").symlink_to("a.csv")
-    assert len(input_files(Location(absolute("in", tmp_path))).files) == 1
     (tmp_path / "in/b.csv").symlink_to("a.csv")
-    with pytest.raises(SourceError, match=r"symbolic link.*b\.csv"):
+    assert [each.path for each in input_files(Location(absolute("in", tmp_path))).files] == ["a.csv"]
+    (tmp_path / "in/c.csv").symlink_to("nowhere")
+    with pytest.raises(SourceError, match=r"leads nowhere.*c\.csv"):
         input_files(Location(absolute("in", tmp_path)))
+
+
+def test_a_secondary_input_may_be_a_mounted_config_map(tmp_path: Path) -> None:
+    (tmp_path / "in/..2026_01_28").mkdir(parents=True)
+    (tmp_path / "in/..2026_01_28/units.csv").write_text("x\n1\n")
+    (tmp_path / "in/..data").symlink_to("..2026_01_28")
+    (tmp_path / "in/units.csv").symlink_to("..data/units.csv")
+    assert [each.path for each in input_files(Location(absolute("in", tmp_path))).files] == ["units.csv"]
 
 
 def test_a_table_inside_its_own_source_is_never_read_back(tmp_path: Path) -> None:

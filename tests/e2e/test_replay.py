@@ -191,6 +191,17 @@ def test_rows_of_files_that_are_gone_stay_unless_they_are_to_go(lake: Lake) -> N
     assert_same(lake.ids(), [*range(10), *range(20, 60)])
 
 
+def test_rows_of_files_behind_a_link_stay_even_where_those_of_gone_files_go(lake: Lake) -> None:
+    (lake.root / "data" / DAY / "hour=11").rename(lake.root / "disk")
+    (lake.root / "data" / DAY / "hour=11").symlink_to(lake.root / "disk")
+    before = entries(lake)
+    report = replay(lake, partition=f"{DAY}/hour=11", drop_missing=True)
+    assert (report.missing.files, report.rows_removed) == (0, 0)
+    assert any("behind what is left out: 3 files" in note for note in report.notes)
+    assert entries(lake) == before
+    lake.assert_exactly_once()
+
+
 def test_rows_of_gone_files_can_go_without_anything_to_read(lake: Lake) -> None:
     (lake.root / "data" / DAY / "hour=11" / "1.ndjson.gz").unlink()
     report = replay(lake, f"{DAY}/hour=11/1.*", drop_missing=True)

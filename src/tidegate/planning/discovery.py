@@ -6,7 +6,7 @@ that ``accepts`` has no reason against, and hands the rest over in a ``PathListi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -46,7 +46,8 @@ class PathListing:
     ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
     directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
     ``survey``. ``sorts_in_time`` is looked at only where no watermark is used. ``tables`` are the directories with a
-    Delta log whose data files the source would take.
+    Delta log whose data files the source would take. ``unseen`` are the paths that were left out together with whatever
+    is at or below them: a file there is not gone because the listing does not show it.
     """
 
     files: tuple[SourceFile, ...]
@@ -59,6 +60,7 @@ class PathListing:
     any_files: bool = True
     sorts_in_time: bool = False
     tables: tuple[str, ...] = ()
+    unseen: frozenset[str] = frozenset()
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
@@ -163,6 +165,15 @@ def table_of(source: PathSource, path: str) -> str | None:
     if not log or accepts(source, f"{directory}/0.parquet".lstrip("/")) is not None:
         return None
     return directory
+
+
+def is_behind(path: str, unseen: Collection[str]) -> bool:
+    """Whether ``path`` is at or below something that a listing left out: then it need not be gone."""
+    while unseen and path:
+        if path in unseen:
+            return True
+        path = split(path)[0]
+    return False
 
 
 def is_apart(source: PathSource, path: str) -> bool:

@@ -9,7 +9,7 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
-from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
+from tidegate.planning.slices import given_up, given_up_as_gone, out_of_sight, reason_against, slice_of
 from tidegate.planning.troubles import Troubles, notes_of, remarks_of, tables_in
 from tidegate.specs import PathSource
 from tidegate.watermarks.advance import advance
@@ -31,10 +31,10 @@ def plan_paths(
     sizing: Sizing,
 ) -> Plan:
     """What to read next, oldest first: a pure function, equal arguments give equal plans."""
-    choice = _Choice(source, opened(source, state, now))
+    choice = _Choice(source, opened(source, state, now), listing)
     for skipped in listing.skipped:
         choice.tally.include(skipped)
-    for partition, files in _partitions(listing.files):
+    for partition, files in _partitions((*listing.files, *choice.unseen.values())):
         choice.choose(partition, files)
     choice.miss(listing.complete)
     return Plan(
@@ -79,7 +79,7 @@ def _opens(
 class _Choice:
     """Sorts listed files into what is read and what is skipped."""
 
-    def __init__(self, source: PathSource, state: PathState) -> None:
+    def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
         self.slices: list[FileSlice] = []
         self.listed: list[SourceFile] = []
         self.late: list[str] = []
@@ -93,6 +93,8 @@ class _Choice:
         self._room = source.max_islands - len(state.files)
         self._is_stuck = sum(isinstance(each, Failed) for each in state.files.values()) >= source.max_islands
         self._last: dict[str, str] = {}
+        open_ones = (each for each in state.unfinished() if not is_sealed(self._layout, state, split(each[0])[0]))
+        self.unseen = out_of_sight(source, listing, open_ones)
 
     def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
         """Decide about the files of one partition, smallest name first."""
@@ -145,7 +147,7 @@ class _Choice:
 
     def _take(self, standing: Standing, gap: Gap, name: str, file: SourceFile) -> None:
         progress = standing.progress.get(name)
-        reason = reason_against(self._source, progress, file)
+        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
         if not standing.is_above(name):
             if reason is None:
                 self.late.append(file.path)

@@ -123,7 +123,7 @@ class Plan:
     @property
     def waits(self) -> bool:
         """Whether files are held back that are not finished: an empty plan is then not an idle source."""
-        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
+        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
         return any(each.reason in waiting for each in self.skipped)
 
     def to_json(self) -> dict[str, object]:

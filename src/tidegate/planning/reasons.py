@@ -31,6 +31,7 @@ class Reason(StrEnum):
     GIVEN_UP = "failed too often, goes to the dead letters"
     CHANGED = "changed after a part of it was read"
     GONE = "removed before it was finished"
+    UNSEEN = "begun, and behind a link or a name that is left out now"
     ISLANDS_FULL = "too many files wait for an unfinished one below"
     TOO_MANY_FAILED = "too many files failed, new ones wait"
 

@@ -9,7 +9,7 @@ from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing, grouped
 from tidegate.planning.plan import FileSlice, GivenUp, Plan
 from tidegate.planning.reasons import Reason, Tally
-from tidegate.planning.slices import given_up, given_up_as_gone, reason_against, slice_of
+from tidegate.planning.slices import given_up, given_up_as_gone, out_of_sight, reason_against, slice_of
 from tidegate.planning.troubles import Troubles, tables_in
 from tidegate.specs import PathSource
 from tidegate.watermarks.path_set import SetState, advance_set
@@ -32,10 +32,11 @@ def plan_set(
     ``listing.files`` are the accepted files that the set does not hold; those it holds are counted in
     ``listing.skipped``.
     """
-    choice = _Choice(source, state)
+    choice = _Choice(source, state, listing)
     for skipped in listing.skipped:
         choice.tally.include(skipped)
-    listed = sorted({file.path: file for file in listing.files}.values(), key=lambda file: sort_key(file.path))
+    seen = {file.path: file for file in listing.files}
+    listed = sorted({**seen, **choice.unseen}.values(), key=lambda file: sort_key(file.path))
     for file in listed:
         choice.choose(file)
     if listing.complete:
@@ -64,7 +65,7 @@ def plan_set(
 class _Choice:
     """Sorts files that are not in the set into what is read and what is held back."""
 
-    def __init__(self, source: PathSource, state: SetState) -> None:
+    def __init__(self, source: PathSource, state: SetState, listing: PathListing) -> None:
         self.slices: list[FileSlice] = []
         self.tally = Tally()
         self.troubles = Troubles()
@@ -72,11 +73,12 @@ class _Choice:
         self._source = source
         self._state = state
         self._is_stuck = len(state.files) >= source.max_islands
+        self.unseen = out_of_sight(source, listing, state.unfinished())
 
     def choose(self, file: SourceFile) -> None:
         """Read it, or say why not."""
         progress = self._state.files.get(file.path)
-        reason = reason_against(self._source, progress, file)
+        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
         if progress is None and self._is_stuck:
             reason = Reason.TOO_MANY_FAILED
         if reason is None:

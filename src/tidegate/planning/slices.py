@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from tidegate.planning.discovery import accepts
+from tidegate.planning.discovery import PathListing, accepts, is_behind
 from tidegate.planning.plan import FileSlice, GivenUp, Stage
 from tidegate.planning.reasons import Reason
 from tidegate.specs import PathSource
 from tidegate.watermarks.path_state import Failed, FileProgress, Finished, RecordsRead, Unfinished
-from tidegate.watermarks.paths import SourceFile, same_content
+from tidegate.watermarks.paths import SourceFile, same_content, split
 
 
 def reason_against(source: PathSource, progress: FileProgress | None, file: SourceFile) -> Reason | None:
@@ -57,3 +57,27 @@ def given_up_as_gone(source: PathSource, path: str, progress: Unfinished) -> Ite
         told = f"{what} after {progress.records} of its lines were committed"
         as_it_was = SourceFile(path, progress.size or 0, progress.etag)
         yield GivenUp(slice_of(as_it_was, progress), told, Stage.REMOVED)
+
+
+def out_of_sight(
+    source: PathSource, listing: PathListing, unfinished: Iterable[tuple[str, Unfinished]]
+) -> dict[str, SourceFile]:
+    """The unfinished files that the listing would have shown, had it not left out a path at or above them.
+
+    They are not gone: they count as listed, as they were when they were begun.
+    """
+    found = {
+        path: SourceFile(path, progress.size or 0, progress.etag)
+        for path, progress in unfinished
+        if is_behind(path, listing.unseen) and accepts(source, path) is None
+    }
+    if not found:
+        return {}
+    last: dict[str, str] = {}
+    for file in listing.files:
+        found.pop(file.path, None)
+        partition, name = split(file.path)
+        last[partition] = max(name, last.get(partition, ""))
+    if listing.complete:
+        return found
+    return {path: file for path, file in found.items() if split(path)[1] < last.get(split(path)[0], "")}

@@ -40,6 +40,14 @@ class Troubles:
                 f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
                 " progress; repair or remove those"
             )
+        unseen = self._counts.get(Reason.UNSEEN, 0)
+        if unseen:
+            yield (
+                f"{unseen:,} unfinished {'file is' if unseen == 1 else 'files are'} kept and not read on, e.g."
+                f" {self._named[Reason.UNSEEN][0][0]}: behind a symbolic link that is not followed or leads nowhere, or"
+                " a name that cannot be used; set follow_links: true, mount what the link leads to, or exclude what is"
+                " to be given up"
+            )
         for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
             named = self._named.get(reason, [])
             yield from (_sentence(reason, path, progress) for path, progress in named)

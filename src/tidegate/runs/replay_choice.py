@@ -13,7 +13,7 @@ from datetime import datetime
 from tidegate.corrections import FileSet
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
-from tidegate.planning.discovery import accepts
+from tidegate.planning.discovery import accepts, is_behind
 from tidegate.planning.reasons import EXAMPLES, Skipped
 from tidegate.planning.selecting import Selection
 from tidegate.runs.place import Place
@@ -33,7 +33,8 @@ MOST_FILES = 10_000
 class Choice:
     """Files to read again, files that are ``due`` anyway, and names in the table that the source has no more.
 
-    ``dropped`` are those of the ``missing`` whose rows go; ``rows`` counts what leaves the table.
+    ``dropped`` are those of the ``missing`` whose rows go; ``rows`` counts what leaves the table. ``unseen`` are names
+    in the table that the source may still have, behind a link or a name that its listing leaves out: their rows stay.
     """
 
     base: str
@@ -44,6 +45,7 @@ class Choice:
     rows: int
     blank: int
     left_out: tuple[Skipped, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -63,6 +65,8 @@ class Choice:
             yield f"without a row in the table now: {count(self.blank, 'file')}; their rows are only added"
         if self.due:
             yield f"not finished yet: {count(len(self.due), 'file')}, left to the next run"
+        if self.unseen:
+            yield f"behind what is left out: {count(len(self.unseen), 'file')}, e.g. {self.unseen[0]}; their rows stay"
         if self.missing:
             fate = "are removed" if self.dropped else "stay (--drop-missing removes them)"
             yield f"gone from the source: {count(len(self.missing), 'file')}; their rows {fate}"
@@ -125,7 +129,10 @@ def choose(
         value.removeprefix(base): number
         for value, number in rows_by_value(place.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
     }
-    missing = tuple(path for path in sorted(rows) if path not in there and selection.takes(path))
+    not_there = [path for path in sorted(rows) if path not in there and selection.takes(path)]
+    behind = scope.unseen
+    unseen = tuple(path for path in not_there if is_behind(path, behind))
+    missing = tuple(path for path in not_there if not is_behind(path, behind))
     dropped = missing if drop_missing else ()
     _check_number(place, len(by_state.finished) + len(dropped))
     blank = {file.path for file in by_state.finished if file.path not in rows}
@@ -134,7 +141,7 @@ def choose(
     leaving = [*(file.path for file in by_state.finished), *dropped]
     counted = sum(rows.get(path, 0) for path in leaving)
     left_out = scope.left_out
-    return Choice(base, by_state.finished, by_state.due, missing, dropped, counted, len(blank), left_out)
+    return Choice(base, by_state.finished, by_state.due, missing, dropped, counted, len(blank), left_out, unseen)
 
 
 def _check_number(place: Place, number: int) -> None:

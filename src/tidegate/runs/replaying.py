@@ -76,7 +76,7 @@ class Replay:
         opened = self._opened()
         state = self._place.opened_state(opened)
         choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
-        if not (choice.files or choice.due or choice.missing):
+        if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
                 f"{self._place.key}: there is no file that is meant by {selection}",
                 "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",

@@ -23,9 +23,9 @@ from tidegate.planning.reasons import Reason
 from tidegate.specs import Location
 from tidegate.storage import durability, failures
 from tidegate.storage.local_files import LocalInput, LocalOutput, etag_of
-from tidegate.storage.paths import below, checked, checked_prefix, may_hold_after, why_not
+from tidegate.storage.paths import below, checked, checked_prefix, is_text, may_hold_after
 from tidegate.storage.port import Directory, ObjectInfo, Output, Requests, Upload
-from tidegate.storage.scope import Scope
+from tidegate.storage.scope import Links, Scope
 from tidegate.storage.uploads import Uploads
 
 _TEMPORARY = (".tidegate-", ".tmp")
@@ -174,27 +174,29 @@ class LocalStore:
     def _scan(self, prefix: str, after: str | None, scope: Scope | None) -> tuple[Paths, Paths]:
         """The directories and the possible objects greater than ``after`` in one directory, in no order."""
         bound = _bound(prefix, after)
+        links = None if scope is None else scope.links(self._root)
         directories: Paths = []
         names: Paths = []
         with self._mapped(prefix, "list"), self._entries(prefix) as entries:
             for entry in entries:
-                path = below(prefix, entry.name)
-                if _is_temporary(entry.name) or self._is_left_out(entry, path, scope):
+                name, is_link = entry.name, entry.is_symlink()
+                is_wanted = bound is not None and name > bound
+                if not is_wanted and not is_link and not entry.is_dir():
+                    continue
+                if _is_temporary(name):
+                    continue
+                path = below(prefix, name)
+                reason = _why_not(name, path, is_link, links)
+                if reason is not None and scope is not None:
+                    scope.leave_out(reason, path)
+                if reason is not None:
                     continue
                 if entry.is_dir():
                     directories.append(path)
-                elif bound is not None and entry.name > bound:
+                elif is_wanted:
                     names.append(path)
         self.requests.listed(len(directories) + len(names), pages=1)
         return directories, names
-
-    def _is_left_out(self, entry: os.DirEntry[str], path: str, scope: Scope | None) -> bool:
-        reason = Reason.NAME if why_not(entry.name) else None
-        if reason is None and scope is not None:
-            reason = scope.links(self._root).refusal(path, is_link=entry.is_symlink())
-        if reason is not None and scope is not None:
-            scope.leave_out(reason, path)
-        return reason is not None
 
     def _entries(self, prefix: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
         try:
@@ -260,6 +262,13 @@ class LocalStore:
             yield
         except OSError as error:
             raise failures.from_os(error, self._uri(path), action) from error
+
+
+def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason | None:
+    """Why an entry of a directory is left out."""
+    if not is_text(name):
+        return Reason.NAME
+    return None if links is None else links.refusal(path, is_link=is_link)
 
 
 def _bound(prefix: str, after: str | None) -> str | None:

@@ -26,12 +26,15 @@ def why_not(path: str) -> str | None:
         return "it has an empty segment"
     if "." in segments or ".." in segments:
         return "it has a segment '.' or '..'"
-    if "\0" in path or not _encodable(path):
+    if "\0" in path or not is_text(path):
         return "it is not valid UTF-8 text"
     return None
 
 
-def _encodable(path: str) -> bool:
+def is_text(path: str) -> bool:
+    """Whether ``path`` can be written as UTF-8; names from a disk may hold bytes that are none."""
+    if path.isascii():
+        return True
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,9 @@
 """How far a listing of files that others write goes: which links it follows, and who is told what it leaves out.
 
 Links below a local directory are not followed unless that is asked for. Then each file counts once, under one name:
-its own where it lies below the root and no part of that name is internal, else the one that the oldest link gives it.
-That does not depend on what was read before, so a file does not come back under another name.
+its own where it lies below the root and no part of that name is internal, else the one that the first link by path
+gives it; links with an internal name give none. That depends on paths alone, neither on what was read before nor on
+when a link was made, so making a link again does not rename its files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from tidegate.planning.reasons import Reason, Skipped, Tally
 INTERNAL = ("_", ".")
 """How names begin that no source reads."""
 
+_UNSEEN = (Reason.LINK, Reason.LINK_BROKEN, Reason.NAME)
+
 
 class Scope:
     """One listing of a source, or several that belong together; safe to use from several threads.
@@ -30,6 +33,7 @@ class Scope:
         self.follow_links = follow_links
         self._apart = apart
         self._tally = Tally()
+        self._unseen: dict[str, Reason] = {}
         self._lock = threading.Lock()
         self._links: dict[str, Links] = {}
 
@@ -37,12 +41,20 @@ class Scope:
         """Count what is not listed; names are shown with everything written out that a terminal or JSON cannot hold."""
         with self._lock:
             self._tally.add(reason, visible(path))
+            if reason in _UNSEEN:
+                self._unseen[path] = reason
 
     @property
     def left_out(self) -> tuple[Skipped, ...]:
         """What was left out so far."""
         with self._lock:
             return self._tally.result()
+
+    @property
+    def unseen(self) -> dict[str, Reason]:
+        """Every path so far that was left out although files may be at or below it that no other name shows."""
+        with self._lock:
+            return dict(self._unseen)
 
     def reaches(self, root: str, path: str) -> bool:
         """Whether no link that is not followed lies on the way from the local directory ``root``; tells of one."""
@@ -77,7 +89,7 @@ class Links:
 
 
 def followed_links(root: str, apart: tuple[str, ...] = ()) -> Links:
-    """Which links below ``root`` give their files a name: the oldest wins, then the first by path.
+    """Which links below ``root`` give their files a name: the first by path wins.
 
     Looks at every directory; of the files in them only at their names.
     """
@@ -92,14 +104,14 @@ class _Walk:
         self._apart = apart
         self._named: dict[str, str] = {}
         self._files: dict[str, str] = {}
-        self._waiting: list[tuple[int, str, str]] = []
+        self._waiting: list[tuple[str, str]] = []
         self._followed: set[str] = set()
         self._refused: dict[str, Reason] = {}
 
     def result(self) -> Links:
         self._enter(self._root, "")
         while self._waiting:
-            _, path, real = heapq.heappop(self._waiting)
+            path, real = heapq.heappop(self._waiting)
             self._follow(path, real)
         return Links(frozenset(self._followed), self._refused)
 
@@ -123,13 +135,13 @@ class _Walk:
                     self._refused[at] = Reason.LINK_AGAIN
 
     def _put_off(self, entry: os.DirEntry[str], path: str) -> None:
+        if entry.name.startswith(INTERNAL):
+            self._refused[path] = Reason.INTERNAL
+            return
         try:
-            real = os.path.realpath(entry.path, strict=True)
-            made = entry.stat(follow_symlinks=False).st_mtime_ns
+            heapq.heappush(self._waiting, (path, os.path.realpath(entry.path, strict=True)))
         except OSError:
             self._refused[path] = Reason.LINK_BROKEN
-        else:
-            heapq.heappush(self._waiting, (made, path, real))
 
     def _follow(self, path: str, real: str) -> None:
         if any(part == real or real.startswith(f"{part}/") for part in self._apart):

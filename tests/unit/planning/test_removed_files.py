@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from laws.world import NOW, SIZING, advanced, files, source
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.path_planner import plan_paths
@@ -26,12 +28,14 @@ GIVEN_UP = GivenUp(
 END = Covered("d/a.json", 100, "e", 5, 5, eof=True)
 
 
-def over(state: PathState, *there: str, complete: bool = True) -> Plan:
-    return plan_paths("p", OF, state, 1, PathListing(files(*there), complete=complete), NOW, sizing=SIZING)
+def over(state: PathState, *there: str, complete: bool = True, unseen: str = "-") -> Plan:
+    listing = PathListing(files(*there), complete=complete, unseen=frozenset((unseen,)))
+    return plan_paths("p", OF, state, 1, listing, NOW, sizing=SIZING)
 
 
-def over_set(state: SetState, *there: str, complete: bool = True) -> Plan:
-    return plan_set("p", OF, state, 1, PathListing(files(*there), complete=complete), NOW, sizing=SIZING)
+def over_set(state: SetState, *there: str, complete: bool = True, unseen: str = "-") -> Plan:
+    listing = PathListing(files(*there), complete=complete, unseen=frozenset((unseen,)))
+    return plan_set("p", OF, state, 1, listing, NOW, sizing=SIZING)
 
 
 def test_it_becomes_a_letter_that_says_how_much_of_it_is_in() -> None:
@@ -89,6 +93,54 @@ def test_a_file_of_a_sealed_partition_is_not_called_removed() -> None:
     path = "date=2024-01-01/a.json"
     state = PathState(Active(path), files={path: HALF}, sealed={"": Seal(NOW)})
     assert over(state).given_up == ()
+
+
+class TestBehindWhatTheListingLeftOut:
+    """A link that is not followed or leads nowhere says nothing about the files behind it."""
+
+    @pytest.mark.parametrize("unseen", ["d", "d/a.json"])
+    def test_a_half_read_file_is_kept_below_the_watermark_and_told_once(self, unseen: str) -> None:
+        plan = over(STATE, "e/b.json", unseen=unseen)
+        assert (plan.given_up, plan.waits) == ((), True)
+        assert [(each.reason, each.count) for each in plan.skipped] == [(Reason.UNSEEN, 1)]
+        (note,) = plan.notes
+        assert note.startswith("1 unfinished file is kept and not read on, e.g. d/a.json: behind a symbolic link")
+        step = advanced(
+            OF, STATE, [file.path for file in plan.listed], [Covered("e/b.json", 100, None, 0, 9, eof=True)]
+        )
+        assert (step.state.partition_watermarks, step.state.files) == ({"d": "0", "e": "b.json"}, STATE.files)
+        assert over(step.state, "d/a.json").units[0].slices == (FileSlice("d/a.json", 100, None, 5, rounds=2),)
+
+    def test_a_failed_file_without_committed_lines_is_not_forgotten(self) -> None:
+        plan = over(replace(STATE, files={"d/a.json": Failed(2, "bad", 100)}), unseen="d")
+        assert (plan.opens, plan.is_empty, plan.waits) == (None, True, True)
+
+    def test_what_is_read_above_it_is_bounded_as_above_any_gap(self) -> None:
+        plan = over(STATE, *(f"d/b{number}.json" for number in range(OF.max_islands + 5)), unseen="d/a.json")
+        assert plan.files < OF.max_islands
+        assert Reason.ISLANDS_FULL in [each.reason for each in plan.skipped]
+
+    def test_another_left_out_path_keeps_nothing(self) -> None:
+        for unseen in ("d/a", "d/a.json/x", "dd", "a.json"):
+            assert over(STATE, unseen=unseen).given_up == (GIVEN_UP,)
+            assert over_set(SetState(Active("z"), files=STATE.files), unseen=unseen).given_up == (GIVEN_UP,)
+
+    def test_a_listing_that_was_cut_off_before_it_does_not_reach_up_to_it(self) -> None:
+        plan = over(STATE, "d/00.json", complete=False, unseen="d/a.json")
+        assert [file.path for file in plan.listed] == ["d/00.json"]
+
+    def test_settings_that_leave_it_out_give_it_up(self) -> None:
+        listing = PathListing((), unseen=frozenset(("d",)))
+        plan = plan_paths("p", replace(OF, exclude=("d/a.json",)), STATE, 1, listing, NOW, sizing=SIZING)
+        assert plan.given_up[0].reason.startswith("left out of the source (excluded)")
+
+    def test_a_set_keeps_it_too(self) -> None:
+        state = SetState(Active("z"), files={"d/a.json": HALF, "d/b.json": Failed(1, "bad", 100)})
+        plan = over_set(state, unseen="d")
+        assert (plan.given_up, plan.opens, plan.waits) == ((), None, True)
+        assert [(each.reason, each.count) for each in plan.skipped] == [(Reason.UNSEEN, 2)]
+        assert [note for note in plan.notes if note.startswith("2 unfinished files are kept")]
+        assert advance_set(OF, state, plan.listed, (), NOW, complete=True).state == state
 
 
 class TestOfASet:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.errors import ObjectChanged
+from tidegate.errors import ObjectChanged, SourceError
 from tidegate.planning.reasons import Reason
+from tidegate.sources.files.everything import refuse_left_out
 from tidegate.specs import Location
 from tidegate.storage.opening import absolute, open_store
 from tidegate.storage.port import ObjectStore
@@ -108,25 +109,87 @@ def test_a_followed_link_gives_a_name_only_to_files_that_have_none(
         }
 
 
-def test_of_links_to_the_same_place_the_oldest_gives_the_name(store: ObjectStore, root: Path, tmp_path: Path) -> None:
-    fill(tmp_path / "outside", "o.json", "deep/p.json")
-    link(root / "b", tmp_path / "outside/deep", 1)
-    link(root / "a", tmp_path / "outside", 2)
-    link(root / "c", tmp_path / "outside", 3)
-    link(root / "p.json", tmp_path / "outside/deep/p.json", 4)
-    scope = Scope(follow_links=True)
-    assert found(store, scope) == ["a/o.json", "b/p.json"]
-    assert set(told(scope)[Reason.LINK_AGAIN]) == {"a/deep", "c", "p.json"}
-
-
-def test_a_younger_link_to_a_folder_does_not_rename_a_file_that_an_older_one_named(
+def test_of_links_to_the_same_place_the_first_by_path_gives_the_name(
     store: ObjectStore, root: Path, tmp_path: Path
 ) -> None:
-    fill(tmp_path / "outside", "o.json", "p.json")
-    link(root / "z.json", tmp_path / "outside/o.json", 1)
-    assert found(store, Scope(follow_links=True)) == ["z.json"]
-    link(root / "a", tmp_path / "outside", 2)
-    assert found(store, Scope(follow_links=True)) == ["a/p.json", "z.json"]
+    fill(tmp_path / "outside", "o.json", "deep/p.json")
+    link(root / "b", tmp_path / "outside", 1)
+    link(root / "a", tmp_path / "outside/deep", 4)
+    link(root / "c", tmp_path / "outside", 3)
+    link(root / "p.json", tmp_path / "outside/deep/p.json", 2)
+    scope = Scope(follow_links=True)
+    assert found(store, scope) == ["a/p.json", "b/o.json"]
+    assert set(told(scope)[Reason.LINK_AGAIN]) == {"b/deep", "c", "p.json"}
+
+
+@pytest.mark.parametrize("target", ["outside", "outside/o.json"])
+def test_making_a_link_again_does_not_rename_its_files(
+    store: ObjectStore, root: Path, tmp_path: Path, target: str
+) -> None:
+    fill(tmp_path / "outside", "o.json")
+    link(root / "a.json", tmp_path / target, 1)
+    link(root / "b.json", tmp_path / target, 2)
+    before = found(store, Scope(follow_links=True))
+    assert [path.partition("/")[0] for path in before] == ["a.json"]
+    (root / "a.json").unlink()
+    link(root / "a.json", tmp_path / target, 3)
+    assert found(store, Scope(follow_links=True)) == before
+
+
+def test_a_link_with_an_internal_name_gives_no_name(store: ObjectStore, root: Path) -> None:
+    fill(root, "..v1/a.json")
+    link(root / "..data", "..v1", 1)
+    link(root / "a.json", "..data/a.json", 1)
+    scope = Scope(follow_links=True)
+    assert found(store, scope) == ["..v1/a.json", "a.json"]
+    assert told(scope) == {Reason.INTERNAL: ("..data",)}
+
+
+def test_every_path_that_may_hide_files_is_known_not_only_the_examples(store: ObjectStore, root: Path) -> None:
+    fill(root, "d/a.json")
+    for number in range(5):
+        link(root / f"l{number}", "d", 1)
+    (root / os.fsdecode(b"caf\xe9.json")).write_text("{}")
+    scope = Scope()
+    assert found(store, scope) == ["d/a.json"]
+    assert scope.unseen == {**{f"l{number}": Reason.LINK for number in range(5)}, "caf\udce9.json": Reason.NAME}
+
+
+def test_hidden_links_are_no_reason_to_refuse_however_many(store: ObjectStore, root: Path) -> None:
+    fill(root, "a.json", "d/b.json")
+    for number in range(5):
+        link(root / f"d/.lock{number}", "../a.json", 1)
+    scope = Scope()
+    assert found(store, scope) == ["a.json", "d/b.json"]
+    refuse_left_out(scope, "the folder", "a remedy")
+    for number in range(4):
+        link(root / f"l{number}", "a.json", 1)
+    found(store, scope)
+    with pytest.raises(SourceError, match=r"the folder: 4 left out, symbolic link.*: l\d, l\d, l\d, …"):
+        refuse_left_out(scope, "the folder", "a remedy")
+
+
+@pytest.mark.parametrize("follow_links", [True, False])
+def test_what_lies_below_the_bound_is_told_only_where_it_may_hide_files(
+    store: ObjectStore, root: Path, follow_links: bool
+) -> None:
+    fill(root, "a.json", "b/1.json", "m.json", "z.json")
+    link(root / "c", "nowhere", 1)
+    scope = Scope(follow_links=follow_links)
+    level = store.list_directory(after="m.json", scope=scope)
+    assert (level.directories, [each.path for each in level.objects]) == (("b",), ["z.json"])
+    assert list(scope.unseen) == ["c"]
+
+
+def test_a_directory_asks_for_the_links_once_however_many_names_it_has(
+    store: ObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    links = Scope.links
+    monkeypatch.setattr(Scope, "links", lambda scope, place: asked.append(place) or links(scope, place))
+    fill(root, *(f"{number}.json" for number in range(20)), "d/a.json")
+    assert len(found(store, Scope())) == 21
+    assert len(asked) == 2
 
 
 def test_a_link_to_an_ancestor_shows_what_lies_beside_the_root_once(

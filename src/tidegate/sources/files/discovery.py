@@ -75,6 +75,7 @@ def discover(
         deep=deep or (prefixes is None and not poll.places.partitions),
         any_files=bool(poll.seen or poll.files or poll.skipped),
         tables=tuple(sorted(poll.tables)),
+        unseen=frozenset(scope.unseen),
     )
 
 

@@ -13,7 +13,8 @@ from itertools import islice
 from queue import Queue
 
 from tidegate.errors import SourceError
-from tidegate.planning.reasons import Reason
+from tidegate.observe.wording import visible
+from tidegate.planning.reasons import Tally
 from tidegate.storage.port import PAGE, ObjectInfo, ObjectStore
 from tidegate.storage.scope import INTERNAL, Scope
 
@@ -34,10 +35,12 @@ def list_everything(store: ObjectStore, scope: Scope) -> Generator[ObjectInfo, N
 
 def refuse_left_out(scope: Scope, uri: str, remedy: str) -> None:
     """``SourceError`` if something was left out of a listing that has to be whole, for want of a place to tell it."""
-    for each in scope.left_out:
-        hidden = [path for path in each.examples if path.startswith(INTERNAL) or "/_" in path or "/." in path]
-        if each.reason not in (Reason.LINK_AGAIN, Reason.SPECIAL, Reason.TABLE) and each.count > len(hidden):
-            raise SourceError(f"{uri}: {each}", remedy)
+    tally = Tally()
+    for path, reason in scope.unseen.items():
+        if not any(part.startswith(INTERNAL) for part in path.split("/")):
+            tally.add(reason, visible(path))
+    for each in tally.result():
+        raise SourceError(f"{uri}: {each}", remedy)
 
 
 def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Generator[list[ObjectInfo], None, None]:

@@ -50,6 +50,7 @@ def discover_all(
         complete=not poll.is_cut,
         any_files=poll.any_files or bool(scope.left_out),
         tables=tuple(sorted(poll.tables)),
+        unseen=frozenset(scope.unseen),
         sorts_in_time=names_sort_in_time(poll.sample).order is Order.IN_TIME,
     )
 

@@ -53,7 +53,10 @@ class InputFiles:
 
 
 def input_files(location: Location) -> InputFiles:
-    """The files at ``location``, which is a file or a folder; :class:`SourceError` where there are none."""
+    """The files at ``location``, which is a file or a folder; :class:`SourceError` where there are none.
+
+    Links in the folder are followed, as those of a mounted ConfigMap; each file counts once.
+    """
     parent, _, name = location.uri.rpartition("/")
     if not parent.endswith("/"):
         beside = open_store(Location(parent, location.options))
@@ -61,11 +64,11 @@ def input_files(location: Location) -> InputFiles:
             return InputFiles(beside, (beside.head(unquote(name)),))
         except ObjectMissing:
             pass
-    store, scope = open_store(location), Scope()
+    store, scope = open_store(location), Scope(follow_links=True)
     listed = store.list(scope=scope)
     found = sorted((each for each in listed if not _is_hidden(each.path)), key=lambda each: each.path)
     refuse_left_out(
-        scope, f"secondary input {location.uri}", "put the files themselves there, under names that are text"
+        scope, f"secondary input {location.uri}", "repair or remove the link, or give the file a name that is text"
     )
     if not found:
         raise SourceError(
