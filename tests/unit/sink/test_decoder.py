@@ -393,3 +393,23 @@ def test_what_was_written_is_what_is_read(records: list[dict[str, object]], sepa
             assert row[name] == record.get(name)
         assert (row["n"] is None) == (record.get("n") is None)
     assert decoded.batch.schema.equals(pa.schema(Decoder(FIELDS).schema))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "decimal(10,2)"])
+@pytest.mark.parametrize("numbers", list(Numbers))
+def test_an_exponent_of_any_size_is_answered(kind: str, numbers: Numbers) -> None:
+    fields = (FieldSpec("n", kind),)
+    for number in (b"1e-9999999999", b"-1e-9999999999", b"0." + b"0" * 300_000 + b"1"):
+        decoded = Decoder(fields, numbers=numbers).decode(b'{"n":%b}\n' % number)
+        assert [each["n"] for each in decoded.batch.to_pylist()] == ([0] if numbers is Numbers.LENIENT else [])
+    for number in (b"0e999999999", b"-0.0E9999999999999999999999", b"0e-9999999999"):
+        assert decode_one(b'{"n":%b}' % number, fields=fields, numbers=numbers) == {"n": 0}
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1 ", "1 ", "\u0663", "", ".", "NaN", "Infinity", "9" * 100_000 + "x"])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "decimal(10,2)"])
+def test_a_text_that_is_no_number_is_none_in_any_column(kind: str, text: str) -> None:
+    line = json.dumps({"n": text}).encode() + b"\n"
+    for numbers in Numbers:
+        decoded = Decoder((FieldSpec("n", kind),), numbers=numbers).decode(line)
+        assert [each.offset for each in decoded.rejected] == [0], decoded.batch.to_pylist()
