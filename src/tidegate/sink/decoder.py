@@ -245,7 +245,7 @@ class Decoder:
         doubtful = {int(row) for rows in found for row in rows}
         fine = self._fine
         if fine is not None and block.has_tiny:
-            fine = fine if b"\\u" not in block.content else _FINE
+            fine = fine if b"\\" not in block.content else _FINE
         if fine is not None and not (block.has_tiny and matches(block.content, fine)):
             fine = None
         if not (doubtful or fine):
@@ -367,25 +367,26 @@ class Decoder:
 
 
 def _fine_numbers(fields: tuple[FieldSpec, ...]) -> str | None:
-    """An expression for :data:`_FINE` numbers in columns that must keep every digit; None without such columns."""
+    """An expression for :data:`_FINE` numbers in columns that must keep every digit; None without such columns.
+
+    Numbers in a map are looked for anywhere in a line: they stand behind keys, which may hold any character.
+    """
     names = set(_exact_names(fields))
-    if not all(name.isascii() and name.isprintable() for name in names):
+    if "" in names or not all(name.isascii() and name.isprintable() for name in names):
         return _FINE
     known = "|".join(sorted(map(re.escape, names)))
-    return (
-        rf'"(?:{known})"[ \t\r]*:[^"}}]*(?:{_FINE})|"(?:{known})"[ \t\r]*:[ \t\r]*\{{[^}}]*(?:{_FINE})'
-        if names
-        else None
-    )
+    return rf'"(?:{known})"[ \t\r]*:[^"}}]*(?:{_FINE})' if names else None
 
 
 def _exact_names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:
+    """The names behind which numbers of such columns stand; an empty one for any name, the key of a map."""
     for each in fields:
-        item = each
+        item, is_in_map = each, False
         while item.items is not None or item.values is not None:
+            is_in_map = is_in_map or item.values is not None
             item = item.items or item.values or item
         if item.type in ("int32", "int64") or decimal_of(item.type):
-            yield each.name
+            yield "" if is_in_map else each.name
         yield from _exact_names(item.fields)
 
 

@@ -413,3 +413,27 @@ def test_a_text_that_is_no_number_is_none_in_any_column(kind: str, text: str) ->
     for numbers in Numbers:
         decoded = Decoder((FieldSpec("n", kind),), numbers=numbers).decode(line)
         assert [each.offset for each in decoded.rejected] == [0], decoded.batch.to_pylist()
+
+
+def mapped(name: str, values: FieldSpec) -> FieldSpec:
+    return FieldSpec(name, "map", keys=KEY, values=values)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "decimal(10,2)"])
+@pytest.mark.parametrize("number", [b"1e-30", b"5." + b"0" * 40 + b"1"])
+def test_digits_far_behind_the_point_are_seen_in_every_place(kind: str, number: bytes) -> None:
+    value = FieldSpec("value", kind)
+    of_maps = FieldSpec("l", "list", items=mapped("element", value))
+    of_structs = mapped("s", FieldSpec("value", "struct", fields=(FieldSpec("v", kind),)))
+    fields = (of_maps, mapped("m", mapped("value", value)), mapped("k", value), of_structs, FieldSpec("km/h", kind))
+    for line in (
+        b'{"l":[{"a":1},{"b":%b}]}',
+        b'{"m":{"a":{"x":1},"b":{"y":%b}}}',
+        b'{"k":{"a}b":1,"c":%b}}',
+        b'{"s":{"a}b":{"v":1},"c":{"v":%b}}}',
+        b'{"km\\/h":%b}',
+    ):
+        decoded = Decoder(fields).decode(line % number + b"\n")
+        assert decoded.batch.to_pylist() == [], line
+        only = tuple(each for each in fields if b'"%b"' % each.name.encode() in line.replace(b"\\", b""))
+        assert Decoder(only).decode(line % number + b"\n").batch.to_pylist() == [], line

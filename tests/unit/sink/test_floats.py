@@ -175,7 +175,7 @@ def test_the_nearest_float32_does_not_depend_on_neighbours(value: float, step: i
 
 @settings(max_examples=200)
 @given(st.integers(0, 0x7F7FFFFE), st.sampled_from([-1, 0, 1]), st.booleans())
-def test_the_nearest_of_two_floats_is_taken_and_the_even_one_in_the_middle(bits: int, side: int, negative: bool) -> None:
+def test_the_nearest_of_two_floats_is_taken_or_the_even_one(bits: int, side: int, negative: bool) -> None:
     low, high = (float(np.uint32(each).view(np.float32)) for each in (bits, bits + 1))
     middle = Decimal((low + high) / 2)
     with localcontext(prec=400):

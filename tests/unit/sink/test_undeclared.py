@@ -132,3 +132,9 @@ def test_counts_are_exact_whatever_came_before(way: str, blocks: list[list[dict[
     for records in blocks:
         assert decoder.decode(block(records)).batch.num_rows == len(records)
     assert decoder.unknown == expected([record for records in blocks for record in records])
+
+
+def test_undeclared_fields_beside_a_number_out_of_range_are_counted() -> None:
+    decoder = Decoder((FieldSpec("j", "json"),))
+    assert decoder.decode(b'{"j":1,"u":1e400,"v":2}\n').batch.to_pylist() == [{"j": "1"}]
+    assert decoder.unknown == {"u": 1, "v": 1}
