@@ -28,7 +28,7 @@ from tidegate.sink.grammar import are_objects, matches, objects
 from tidegate.sink.mending import Mender
 from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
 from tidegate.sink.relaxed import FRACTION_DIGITS, Suspicious, doubtful_rows, relaxed_field, settled
-from tidegate.sink.undeclared import Undeclared
+from tidegate.sink.undeclared import NOT_COUNTED, Undeclared
 from tidegate.specs import FieldSpec, Numbers
 
 ROWS_PER_STEP = 1024
@@ -37,7 +37,6 @@ ROWS_PER_STEP = 1024
 _GROUP = 256
 _LOOKED_AT = 64
 _PROBE_EVERY = 32
-_PUNCTUATION = set('":,\\')
 _FINE = rf"[eE]-[0-9]|\.[0-9]{{{FRACTION_DIGITS + 1}}}"
 """How a number is written that has more digits behind the point than the quick parser keeps."""
 
@@ -146,7 +145,7 @@ class Decoder:
         self._careful = CarefulReader(
             known, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled, rescued=rescued
         )
-        self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
+        self._countable = not any(NOT_COUNTED & set(name) for name in _names(fields))
         kinds = set(_types(fields))
         self._undeclared = Undeclared(known, forbidden)
         self._mender = Mender(known, coerce=coerce, kept=forbidden, rescued=rescued)

@@ -437,3 +437,11 @@ def test_digits_far_behind_the_point_are_seen_in_every_place(kind: str, number: 
         assert decoded.batch.to_pylist() == [], line
         only = tuple(each for each in fields if b'"%b"' % each.name.encode() in line.replace(b"\\", b""))
         assert Decoder(only).decode(line % number + b"\n").batch.to_pylist() == [], line
+
+
+@pytest.mark.parametrize("neighbour", [b"", b"bad\n"])
+def test_a_number_is_no_date_whichever_way_it_is_read(neighbour: bytes) -> None:
+    fields = (FieldSpec("d", "date"), FieldSpec("t", "timestamp"))
+    decoded = Decoder(fields, numbers=Numbers.LENIENT).decode(b'{"d":19723}\n{"t":1000000}\n' + neighbour)
+    assert decoded.batch.to_pylist() == [{"d": None, "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}]
+    assert "does not fit a date column" in decoded.rejected[0].reason
