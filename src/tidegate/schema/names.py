@@ -32,8 +32,10 @@ What is nested deeper can be written, and then not every reader can open it agai
 about 46 nested lists on, the Delta library tables from about 41 nested structs on.
 """
 
-UNFIT = " ,;{}()\n\t="
-"""Characters that neither Parquet nor a Delta table without column mapping has in a name."""
+UNFIT = " ,;{}()\n\t=" + "".join(map(chr, (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))))
+"""Characters that neither Parquet nor a Delta table without column mapping has in a name, and all control characters:
+Arrow hands names to other libraries up to the first zero character.
+"""
 
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """Columns of Delta's change data feed: a table with one of its own cannot have a feed."""

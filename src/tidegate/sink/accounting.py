@@ -7,7 +7,8 @@ can be negative, so if nothing is left, nothing was skipped, repeated or quoted,
 left, the block is suspicious, and only a slower look can tell.
 
 Explicit nulls look like absent keys in the columns, so they are counted in the block, with the colon before them. A key
-that is repeated after a null therefore passes: no value was lost. Lines are known to be well-formed
+that is repeated after a null therefore passes: no value was lost. A key that itself reads like a null behind a colon
+would be counted as one too many, so a block with such a key is suspicious. Lines are known to be well-formed
 (:mod:`~tidegate.sink.grammar`). Punctuation written as an escape (``\\u003a``) would upset the sums: such blocks must
 not come here.
 """
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.sink.grammar import matches
 from tidegate.sink.relaxed import Suspicious
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,6 +31,11 @@ _STEP = 512 * 1024
 _NULL = np.uint32(int.from_bytes(b"null", "little"))
 _IS_BLANK = np.zeros(256, bool)
 _IS_BLANK[list(b" \t\r")] = True
+_MAY_OPEN = np.zeros(256, bool)
+_MAY_OPEN[list(b" \t\r{,\\")] = True
+"""What stands before a quote that opens a key, or that is a character of it."""
+
+_KEY_WITH_NULL = r'"(?:[^"\\]|\\.)*:[ \t\r]*null(?:[^"\\]|\\.)*"[ \t\r]*:'
 
 
 @dataclass(slots=True)
@@ -45,7 +52,7 @@ class Parsed:
 
     def null_values(self) -> int:
         """How often what looks like a null behind a colon stands inside the texts."""
-        return sum(_null_values(text_bytes(array), _text_starts(array)) for array in self.text_arrays)
+        return sum(len(_null_values(text_bytes(array), _text_starts(array))) for array in self.text_arrays)
 
 
 def verify(block: bytes, batch: pa.RecordBatch, *, quoted_numbers: bool = False) -> None:
@@ -58,20 +65,23 @@ def verify(block: bytes, batch: pa.RecordBatch, *, quoted_numbers: bool = False)
     colons, quotes = _counts(content, (_COLON, _QUOTE))
     keys = parsed.keys
     if colons != keys:
-        keys += _explicit_nulls(content, parsed, colons - keys)
+        keys += _explicit_nulls(block, content, parsed, colons - keys)
     left = quotes - 2 * (keys + parsed.texts)
     if left and left != parsed.count(_QUOTE) and not quoted_numbers:
         raise Suspicious("values in quotes that are no texts")
 
 
-def _explicit_nulls(content: Bytes, parsed: Parsed, left: int) -> int:
+def _explicit_nulls(block: bytes, content: Bytes, parsed: Parsed, left: int) -> int:
     left -= parsed.count(_COLON)
     if left == 0:
         return 0
-    nulls = _null_values(content) - parsed.null_values()
-    if left != nulls:
+    found = _null_values(content)
+    if left < 0 or left != len(found) - parsed.null_values():
         raise Suspicious("unknown fields or repeated keys")
-    return nulls
+    ends = content[found - 1] == _QUOTE
+    if (~ends | _MAY_OPEN[content[found - 2]]).any() and matches(block, _KEY_WITH_NULL):
+        raise Suspicious("a key that holds what looks like a null")
+    return left
 
 
 def _parsed(batch: pa.RecordBatch) -> Parsed:
@@ -145,12 +155,12 @@ def _counts(content: Bytes, wanted: tuple[int, ...]) -> list[int]:
     return totals
 
 
-def _null_values(content: Bytes, starts: npt.NDArray[np.int32] | None = None) -> int:
-    """How often ``null`` stands behind a colon, blanks between them or not; with ``starts``, within one text."""
-    return sum(_nulls_behind_colons(content, shift, starts) for shift in range(4))
+def _null_values(content: Bytes, starts: npt.NDArray[np.int32] | None = None) -> npt.NDArray[np.int64]:
+    """The colons with a ``null`` behind them, blanks between them or not; with ``starts``, within one text."""
+    return np.concatenate([_nulls_behind_colons(content, shift, starts) for shift in range(4)])
 
 
-def _nulls_behind_colons(content: Bytes, shift: int, starts: npt.NDArray[np.int32] | None) -> int:
+def _nulls_behind_colons(content: Bytes, shift: int, starts: npt.NDArray[np.int32] | None) -> npt.NDArray[np.int64]:
     usable = max(len(content) - shift, 0) // 4 * 4
     ends = np.flatnonzero(content[shift : shift + usable].view(np.uint32) == _NULL) * 4 + shift + 3
     ends = ends[ends > 3]
@@ -160,4 +170,5 @@ def _nulls_behind_colons(content: Bytes, shift: int, starts: npt.NDArray[np.int3
     found = content[colons] == _COLON
     if starts is not None:
         found &= np.searchsorted(starts, colons, "right") == np.searchsorted(starts, ends, "right")
-    return int(np.count_nonzero(found))
+    behind: npt.NDArray[np.int64] = colons[found]
+    return behind

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,9 @@ _TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
 
 
 _INDEX = re.compile(r"\[\d+\]")
+
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""How a text says a number: with digits, a point and an exponent, and nothing else."""
 
 
 class BadLine(Exception):
@@ -221,8 +223,10 @@ class CarefulReader:
 
     def _number(self, value: Any, path: str, column: str, quoted: bool) -> Decimal:
         text = isinstance(value, Literal) or (isinstance(value, str) and (quoted or self._lenient))
-        if not text:
+        if not text or not (isinstance(value, Literal) or NUMBER.fullmatch(value)):
             raise _misfit(path, value, column)
+        if _is_zero(value):
+            return Decimal("-0" if value.startswith("-") else "0")
         try:
             number = Decimal(value)
         except InvalidOperation as error:
@@ -307,16 +311,26 @@ def _is_whole(literal: str) -> bool:
     return literal.lstrip("+-").isdigit()
 
 
+def _is_zero(number: str) -> bool:
+    """Whether no digit before the exponent, which may be of any size, is other than 0."""
+    return not number.lower().partition("e")[0].strip("+-0.")
+
+
 def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
-    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice."""
+    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice.
+
+    Decimals are only compared, which costs no more for exponents and digits without end.
+    """
     first = kind(float(number))
     if kind is np.float64 or not np.isfinite(first):
         return float(first)
     around = [each for each in (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf)) if np.isfinite(each)]
-    return min(
-        (float(each) for each in (first, *around)),
-        key=lambda each: (abs(Fraction(each) - Fraction(number)), int(np.float32(each).view(np.uint32)) % 2),
-    )
+    for each in around:
+        middle = Decimal((float(first) + float(each)) / 2)
+        is_beyond = number > middle if each > first else number < middle
+        if is_beyond or (number == middle and int(np.float32(each).view(np.uint32)) % 2 == 0):
+            return float(each)
+    return float(first)
 
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:

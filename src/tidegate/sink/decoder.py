@@ -28,7 +28,7 @@ from tidegate.sink.grammar import are_objects, matches, objects
 from tidegate.sink.mending import Mender
 from tidegate.sink.parsers import MISHANDLED, one_batch, parse_quickly, parse_strictly, strict_options
 from tidegate.sink.relaxed import FRACTION_DIGITS, Suspicious, doubtful_rows, relaxed_field, settled
-from tidegate.sink.undeclared import Undeclared
+from tidegate.sink.undeclared import NOT_COUNTED, Undeclared
 from tidegate.specs import FieldSpec, Numbers
 
 ROWS_PER_STEP = 1024
@@ -37,7 +37,6 @@ ROWS_PER_STEP = 1024
 _GROUP = 256
 _LOOKED_AT = 64
 _PROBE_EVERY = 32
-_PUNCTUATION = set('":,\\')
 _FINE = rf"[eE]-[0-9]|\.[0-9]{{{FRACTION_DIGITS + 1}}}"
 """How a number is written that has more digits behind the point than the quick parser keeps."""
 
@@ -146,7 +145,7 @@ class Decoder:
         self._careful = CarefulReader(
             known, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled, rescued=rescued
         )
-        self._countable = not any(_PUNCTUATION & set(name) for name in _names(fields))
+        self._countable = not any(NOT_COUNTED & set(name) for name in _names(fields))
         kinds = set(_types(fields))
         self._undeclared = Undeclared(known, forbidden)
         self._mender = Mender(known, coerce=coerce, kept=forbidden, rescued=rescued)
@@ -245,7 +244,7 @@ class Decoder:
         doubtful = {int(row) for rows in found for row in rows}
         fine = self._fine
         if fine is not None and block.has_tiny:
-            fine = fine if b"\\u" not in block.content else _FINE
+            fine = fine if b"\\" not in block.content else _FINE
         if fine is not None and not (block.has_tiny and matches(block.content, fine)):
             fine = None
         if not (doubtful or fine):
@@ -367,25 +366,26 @@ class Decoder:
 
 
 def _fine_numbers(fields: tuple[FieldSpec, ...]) -> str | None:
-    """An expression for :data:`_FINE` numbers in columns that must keep every digit; None without such columns."""
+    """An expression for :data:`_FINE` numbers in columns that must keep every digit; None without such columns.
+
+    Numbers in a map are looked for anywhere in a line: they stand behind keys, which may hold any character.
+    """
     names = set(_exact_names(fields))
-    if not all(name.isascii() and name.isprintable() for name in names):
+    if "" in names or not all(name.isascii() and name.isprintable() for name in names):
         return _FINE
     known = "|".join(sorted(map(re.escape, names)))
-    return (
-        rf'"(?:{known})"[ \t\r]*:[^"}}]*(?:{_FINE})|"(?:{known})"[ \t\r]*:[ \t\r]*\{{[^}}]*(?:{_FINE})'
-        if names
-        else None
-    )
+    return rf'"(?:{known})"[ \t\r]*:[^"}}]*(?:{_FINE})' if names else None
 
 
 def _exact_names(fields: tuple[FieldSpec, ...]) -> Iterator[str]:
+    """The names behind which numbers of such columns stand; an empty one for any name, the key of a map."""
     for each in fields:
-        item = each
+        item, is_in_map = each, False
         while item.items is not None or item.values is not None:
+            is_in_map = is_in_map or item.values is not None
             item = item.items or item.values or item
         if item.type in ("int32", "int64") or decimal_of(item.type):
-            yield each.name
+            yield "" if is_in_map else each.name
         yield from _exact_names(item.fields)
 
 

@@ -47,9 +47,8 @@ class Mender:
         try:
             value = orjson.loads(line)
             written = orjson.dumps(value)
-        except orjson.JSONDecodeError:
-            return line
-        except orjson.JSONEncodeError:  # nested deeper than the quick library writes
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+            # a number beyond its range, or nested deeper than it writes
             return self._exactly(line)
         if written != line and written.replace(b" ", b"") != line.replace(b" ", b""):
             return self._exactly(line)

@@ -57,7 +57,7 @@ def relaxed_type(field: FieldSpec, numbers: Numbers, *, bends: bool = False) -> 
     if field.type == "map" and field.values is not None:
         value = pa.field("value", relaxed_type(field.values, numbers, bends=bends), field.values.nullable)
         return pa.map_(pa.string(), value)
-    if field.type == "binary" or (field.type in _TEXTS and not bends):
+    if field.type in ("binary", "date") or (field.type == "timestamp" and not bends):
         return pa.string()
     if numbers is Numbers.STRICT and field.type in _INTEGERS:
         return INTEGER

@@ -3,8 +3,9 @@
 The quick parser is silent about them, so it is asked for them, too: once a field is known, it is read into a column of
 its own, which nobody gets to see but whose values are counted. That these are all is proven by
 :mod:`~tidegate.sink.accounting`; where something else is in a block, every line of it is looked at, names are counted
-there, and the next blocks are read with what was learned. Fields whose values are of several kinds have no column, so
-blocks with them are always looked at line by line.
+there, and the next blocks are read with what was learned. Fields whose values are of several kinds have no column, nor
+have those with punctuation in their names, which the proof counts, so blocks with them are always looked at line by
+line.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from tidegate.specs import FieldSpec
 MOST_SHAPES = 2000
 """From so many undeclared fields on, those inside others included, no columns are made for them."""
 
+NOT_COUNTED = frozenset('":,\\\0')
+"""Characters in a name that upset the counting, and the zero character, at which the parser would cut the name."""
+
 Place = tuple[str, ...]
 """The names that lead to a struct; lists and maps on the way have no name of their own."""
 
@@ -37,10 +41,13 @@ class _Shape:
     members: dict[str, _Shape] = field(default_factory=dict)
     items: _Shape | None = None
 
-    def add(self, value: Any) -> int:
-        """Take a value in; how many new things that was."""
+    def add(self, name: str, value: Any) -> int:
+        """Take a value of the field with that name in; how many new things that was."""
         if value is None or self.kind == "mixed":
             return 0
+        if NOT_COUNTED & set(name):
+            self.kind = "mixed"
+            return 1
         kind = _kind(value)
         news = int(kind != self.kind)
         if news:
@@ -48,10 +55,10 @@ class _Shape:
         if self.kind == "object":
             for key, item in value.items() if isinstance(value, dict) else value:
                 news += key not in self.members
-                news += self.members.setdefault(key, _Shape()).add(item)
+                news += self.members.setdefault(key, _Shape()).add(key, item)
         elif self.kind == "array":
             self.items = self.items or _Shape()
-            news += sum(self.items.add(item) for item in value)
+            news += sum(self.items.add("", item) for item in value)
         return news
 
     def type(self) -> pa.DataType:
@@ -170,7 +177,7 @@ class Undeclared:
                     if name not in shapes:
                         shapes[name] = _Shape()
                     if self._learned <= MOST_SHAPES:
-                        self._learned += shapes[name].add(item)
+                        self._learned += shapes[name].add(name, item)
             for name, deeper in inner:
                 if (item := found.get(name)) is not None:
                     deeper(item, names)

@@ -41,6 +41,14 @@ def test_names_that_no_column_can_have(name: str, words: str) -> None:
         check((FieldSpec(name, "string"),))
 
 
+@pytest.mark.parametrize("letter", ["\0", "\x01", "\x08", "\x0b", "\r", "\x1f", "\x7f", "\x85", "\x9f"])
+def test_no_name_has_a_control_character_at_any_depth(letter: str) -> None:
+    name = f"a{letter}b"
+    assert "'a_b'" in (name_problem(name) or "")
+    with pytest.raises(TidegateError, match="a_b"):
+        check((FieldSpec("u", "struct", fields=(FieldSpec(name, "string"),)),))
+
+
 def test_fields_of_structs_may_have_names_that_are_kept_for_columns() -> None:
     check((FieldSpec("u", "struct", fields=(FieldSpec("_change_type", "string"),)),))
     with pytest.raises(TidegateError, match="a_b"):

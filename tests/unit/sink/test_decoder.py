@@ -393,3 +393,55 @@ def test_what_was_written_is_what_is_read(records: list[dict[str, object]], sepa
             assert row[name] == record.get(name)
         assert (row["n"] is None) == (record.get("n") is None)
     assert decoded.batch.schema.equals(pa.schema(Decoder(FIELDS).schema))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "decimal(10,2)"])
+@pytest.mark.parametrize("numbers", list(Numbers))
+def test_an_exponent_of_any_size_is_answered(kind: str, numbers: Numbers) -> None:
+    fields = (FieldSpec("n", kind),)
+    for number in (b"1e-9999999999", b"-1e-9999999999", b"0." + b"0" * 300_000 + b"1"):
+        decoded = Decoder(fields, numbers=numbers).decode(b'{"n":%b}\n' % number)
+        assert [each["n"] for each in decoded.batch.to_pylist()] == ([0] if numbers is Numbers.LENIENT else [])
+    for number in (b"0e999999999", b"-0.0E9999999999999999999999", b"0e-9999999999"):
+        assert decode_one(b'{"n":%b}' % number, fields=fields, numbers=numbers) == {"n": 0}
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1 ", "1 ", "\u0663", "", ".", "NaN", "Infinity", "9" * 100_000 + "x"])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "decimal(10,2)"])
+def test_a_text_that_is_no_number_is_none_in_any_column(kind: str, text: str) -> None:
+    line = json.dumps({"n": text}).encode() + b"\n"
+    for numbers in Numbers:
+        decoded = Decoder((FieldSpec("n", kind),), numbers=numbers).decode(line)
+        assert [each.offset for each in decoded.rejected] == [0], decoded.batch.to_pylist()
+
+
+def mapped(name: str, values: FieldSpec) -> FieldSpec:
+    return FieldSpec(name, "map", keys=KEY, values=values)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "decimal(10,2)"])
+@pytest.mark.parametrize("number", [b"1e-30", b"5." + b"0" * 40 + b"1"])
+def test_digits_far_behind_the_point_are_seen_in_every_place(kind: str, number: bytes) -> None:
+    value = FieldSpec("value", kind)
+    of_maps = FieldSpec("l", "list", items=mapped("element", value))
+    of_structs = mapped("s", FieldSpec("value", "struct", fields=(FieldSpec("v", kind),)))
+    fields = (of_maps, mapped("m", mapped("value", value)), mapped("k", value), of_structs, FieldSpec("km/h", kind))
+    for line in (
+        b'{"l":[{"a":1},{"b":%b}]}',
+        b'{"m":{"a":{"x":1},"b":{"y":%b}}}',
+        b'{"k":{"a}b":1,"c":%b}}',
+        b'{"s":{"a}b":{"v":1},"c":{"v":%b}}}',
+        b'{"km\\/h":%b}',
+    ):
+        decoded = Decoder(fields).decode(line % number + b"\n")
+        assert decoded.batch.to_pylist() == [], line
+        only = tuple(each for each in fields if b'"%b"' % each.name.encode() in line.replace(b"\\", b""))
+        assert Decoder(only).decode(line % number + b"\n").batch.to_pylist() == [], line
+
+
+@pytest.mark.parametrize("neighbour", [b"", b"bad\n"])
+def test_a_number_is_no_date_whichever_way_it_is_read(neighbour: bytes) -> None:
+    fields = (FieldSpec("d", "date"), FieldSpec("t", "timestamp"))
+    decoded = Decoder(fields, numbers=Numbers.LENIENT).decode(b'{"d":19723}\n{"t":1000000}\n' + neighbour)
+    assert decoded.batch.to_pylist() == [{"d": None, "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}]
+    assert "does not fit a date column" in decoded.rejected[0].reason

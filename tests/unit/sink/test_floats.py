@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
+from tidegate.sink.careful import CarefulReader
 from tidegate.sink.decoder import Decoder
 from tidegate.sink.letters import LetterPlace
 from tidegate.sink.task import ReadTask, read_unit
@@ -169,3 +171,16 @@ def test_the_nearest_float32_does_not_depend_on_neighbours(value: float, step: i
     line = f'{{"g":{text}}}' if not is_whole else f'{{"g":{int(between)}}}'
     alone, good, bad = (decoded(line, neighbours) for neighbours in ("alone", "good", "bad"))
     assert alone == good == bad
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 0x7F7FFFFE), st.sampled_from([-1, 0, 1]), st.booleans())
+def test_the_nearest_of_two_floats_is_taken_or_the_even_one(bits: int, side: int, negative: bool) -> None:
+    low, high = (float(np.uint32(each).view(np.float32)) for each in (bits, bits + 1))
+    middle = Decimal((low + high) / 2)
+    with localcontext(prec=400):
+        written = middle + side * middle.scaleb(-100)
+    expected = (low if bits % 2 == 0 else high) if side == 0 else (low, high)[side > 0]
+    sign = "-" if negative else ""
+    read = CarefulReader(FIELDS, numbers=Numbers.LENIENT).read(f'{{"g":{sign}{written}}}'.encode())
+    assert read["g"] == (-expected if negative else expected)

@@ -132,3 +132,46 @@ def test_counts_are_exact_whatever_came_before(way: str, blocks: list[list[dict[
     for records in blocks:
         assert decoder.decode(block(records)).batch.num_rows == len(records)
     assert decoder.unknown == expected([record for records in blocks for record in records])
+
+
+def test_undeclared_fields_beside_a_number_out_of_range_are_counted() -> None:
+    decoder = Decoder((FieldSpec("j", "json"),))
+    assert decoder.decode(b'{"j":1,"u":1e400,"v":2}\n').batch.to_pylist() == [{"j": "1"}]
+    assert decoder.unknown == {"u": 1, "v": 1}
+
+
+def test_a_name_with_a_zero_character_is_not_cut_to_another() -> None:
+    decoder = Decoder((FieldSpec("a", "int64"),))
+    for line in (
+        b'{"a":1,"b\\u0000c":"t"}\n',
+        b'{"a":1,"b":"q"}\n',
+        b'{"a":1,"u":{"d\\u0000":1}}\n',
+        b'{"a":1,"u":{"d":2}}\n',
+    ):
+        assert decoder.decode(line * 5).batch.to_pylist() == [{"a": 1}] * 5
+    assert decoder.unknown == {"b\0c": 5, "b": 5, "u": 10}
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        '"x:null":1',
+        '"x:null":null',
+        '"x": {"y:null":1}',
+        '"x":[{"y:null":1}]',
+        '":null":null',
+        '"x: null" : null',
+        r'"x\":null,":null,"y\":null":null',
+        r'"x\\:null":null',
+        '"x:":1,"y:null":null',
+    ],
+)
+@pytest.mark.parametrize("value", ['"5"', "1.5"])
+def test_no_key_hides_a_value_that_does_not_fit(rest: str, value: str) -> None:
+    decoder = Decoder((FieldSpec("a", "int64"), FieldSpec("s", "string")))
+    for s in ('"t"', "null", '":null"', r'"\":null"'):
+        good, bad = (f'{{"a":{each},"s":{s},{rest}}}\n'.encode() for each in ("5", value))
+        for _ in range(2):
+            assert len(decoder.decode(good * 3).rejected) == 0
+            assert len(decoder.decode(bad * 2).rejected) == 2
+            assert len(decoder.decode(good + bad).rejected) == 1

@@ -6,7 +6,6 @@ structs, lists, maps and ``json`` columns hold JSON. Moments, dates and bytes ar
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ from tidegate.schema.literals import Literal, NotJson, compact, parse, shortened
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import arrow_type
 from tidegate.sink.accounting import text_bytes
-from tidegate.sink.careful import BadLine
+from tidegate.sink.careful import NUMBER, BadLine
 from tidegate.sink.relaxed import INTEGER, Suspicious, doubtful_rows, settled
 from tidegate.specs import FieldSpec
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _WHOLE = frozenset(b"-0123456789")
 _FRACTION = _WHOLE | frozenset(b"+.eE")
@@ -106,7 +104,7 @@ def cell_value(cell: bytes, field: FieldSpec) -> Any:
             raise BadLine(f"{field.name!r}: {shortened(text)} is neither true nor false")
         return _BOOLEANS[text.lower()]
     if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
-        if not _NUMBER.fullmatch(text):
+        if not NUMBER.fullmatch(text):
             raise BadLine(f"{field.name!r}: {shortened(text)} is not a number, the column is {field.type}")
         return Literal(text)
     return text
