@@ -55,6 +55,10 @@ _IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
 _ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx][0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
+_BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))))
+"""What the first bytes of a letter are read as that is not whole."""
+
 _CUT = ("...", "…")
 _DEPTH = 2
 _WIDEST = 20
@@ -321,12 +325,14 @@ class Mask:
     def _at_end(self, text: str) -> list[Span]:
         """The beginning of a secret that the end of the text cuts off."""
         spans = []
-        for view in _views(text.rstrip("'\" )").rstrip(".…")):
+        end = text.rstrip("'\" )").rstrip(".…")
+        views = (each for whole in {end, _UNFINISHED.sub("", end)} for each in _views(whole))
+        for view, begun in ((each, text) for each in views for text in {each.text, each.text.rstrip(_BROKEN)}):
             for pattern, before in self._patterns:
-                longest = min(len(pattern) - 1, len(view.text))
+                longest = min(len(pattern) - 1, len(begun))
                 for size in range(longest, min(SHORTEST, len(pattern) // 2) - 1, -1):
-                    if view.text.endswith(pattern[:size]):
-                        spans.append(view.span(max(0, len(view.text) - size - before), len(view.text)))
+                    if begun.endswith(pattern[:size]):
+                        spans.append(view.span(max(0, len(begun) - size - before), len(begun)))
                         break
         return spans
 

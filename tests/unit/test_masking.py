@@ -94,6 +94,17 @@ def test_what_is_cut_off_in_the_middle_of_a_secret_is_masked() -> None:
     assert mask("a canary") == "a canary"
 
 
+@pytest.mark.parametrize("form", ["percent", "JSON with numbers", "HTML numbers", "octal", "repr of bytes"])
+def test_what_is_cut_off_in_the_middle_of_a_letter_is_masked(form: str) -> None:
+    secret = "canary\u20ac/0123456789"
+    told = FORMS[form](secret)
+    begun = len(FORMS[form]("canary"))
+    for size in range(begun, len(told)):
+        masked = Mask.of(secret)(f"echo {told[:size]}", cut=True)
+        assert masked.partition(MASK)[0].rstrip("b'") == "echo ", masked
+    assert Mask.of(secret)("echo canary\ufffd", cut=True) == "echo ***\ufffd"
+
+
 def test_the_time_that_masking_takes_grows_with_the_text_alone() -> None:
     """A run of a few thousand letters took seconds, and grew with its square."""
     steps = "key" * 30_000 + "a" * 60_000 + "passw" * 8_000 + "key" + " " * 9_000
