@@ -101,7 +101,11 @@ class Sender:
 
     def told(self, value: object, longest: int) -> str:
         """The beginning of what a server sent, for messages; secrets are hidden before it is cut."""
-        return shortened(self._mask()(str(value)), longest)
+        try:
+            text = str(value)
+        except RecursionError:
+            text = "a value that is nested too deeply"
+        return shortened(self._mask()(text), longest)
 
     def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries

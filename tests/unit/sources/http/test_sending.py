@@ -421,6 +421,12 @@ _ECHOES: dict[str, tuple[Callable[[str], Answer], Pagination]] = {
 }
 
 
+def test_an_error_that_is_nested_deeply_is_told(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b'{"error": %s1%s}' % (b"[" * 1000, b"]" * 1000))
+    with pytest.raises(SourceError, match=r"tells an error in 'error': (a value that is nested too deeply|\[\[)"):
+        fetched(read_of(api))
+
+
 @pytest.mark.parametrize("how", _ECHOES)
 def test_a_secret_that_an_answer_repeats_where_it_is_cut_is_hidden(api: Api, how: str) -> None:
     answer, paging = _ECHOES[how]
