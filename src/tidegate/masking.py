@@ -3,6 +3,7 @@
 A server, a driver or a function may repeat a secret in its own way. So a text is looked at in all its readings: as it
 is, with percent signs, escapes and entities resolved, also one inside the other, and for the secret in hex and base64.
 What is found is cut out of the text as it was. Shorten a text only after it was masked: half a secret is not found.
+Of a text longer than two times :data:`KEPT` the middle goes: what is looked at has a bound, whatever a server sends.
 
 A value of fewer than :data:`SHORTEST` characters cannot be taken out reliably: it would be found inside ordinary words,
 and show itself by that. It is masked where it stands as a word of its own, or where the text gives it as a password.
@@ -28,12 +29,17 @@ MASK = "***"
 SHORTEST = 6
 """Characters from which on a value is taken out wherever it stands."""
 
+KEPT = 100_000
+"""Characters that are kept of a long text, at its beginning and at its end."""
+
+LEFT_OUT = " … (the middle is left out) … "
+
 _SECRET_KEY = re.compile(
     r"(?i)passw|passphrase|secret|token|credential|signature|sas_|api[._-]?key|access[._-]?key|private[._-]?key"
 )
 _NAMED = (
-    r"(?i:((?:passw\w*|passphrase|pass|pwd|pw|secret\w*|\w*token|\w*key|sig|authorization|bearer|basic)"
-    r"[\"'\\]*\s*[:=\s]\s*[\"'\\]*))"
+    r"(?i:((?:passw\w{0,40}|passphrase|pass|pwd|pw|secret\w{0,40}|token|key|sig|authorization|bearer|basic)"
+    r"[\"'\\]{0,20}(?:\s{0,20}[:=]\s{0,20}|\s{1,20})[\"'\\]{0,20}))"
 )
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PLUS = re.compile(r"\+")
@@ -41,15 +47,22 @@ _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}"
     r"|[\"'\\/bfnrt])"
 )
+_BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
 _IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
-_ASSIGNED = re.compile(r"(?i)(?:passw\w*|secret\w*|token|sig|\w*key)\s*=\s*([^&;\s]+)")
+_ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx][0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
+_BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))))
+"""What the first bytes of a letter are read as that is not whole."""
+
 _CUT = ("...", "…")
 _DEPTH = 2
+_WIDEST = 20
+"""Characters that one of a secret takes in a text, written in any usual way."""
 
 Value = TypeVar("Value")
 Span = tuple[int, int]
@@ -127,11 +140,25 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
         case "headers", Mapping():
             yield from (text for key, text in value.items() if str(key).lower() not in _PLAIN_HEADERS)
         case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
-            yield from (text for each in value.values() for text in texts_in(each))
+            yield from _handed(value)
         case "remote", str():
             yield from _in_address(value)
         case _:
             yield from secrets_in(value)
+
+
+def _handed(value: object, *, is_named: bool = False) -> Iterator[str]:
+    """What is handed on, at any depth; of numbers only long ones, and those that are called a secret."""
+    match value:
+        case Mapping():
+            for key, each in value.items():
+                yield from _handed(each, is_named=is_named or looks_secret(str(key)))
+        case list() | tuple():
+            yield from (text for each in value for text in _handed(each, is_named=is_named))
+        case int() | float() if not is_named and len(str(value)) < SHORTEST:
+            return
+        case _:
+            yield from texts_in(value)
 
 
 def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
@@ -183,8 +210,22 @@ class Mask:
         """``text`` without the secrets; with ``cut`` it may end in the middle of one."""
         if not self.secrets or not text:
             return text
+        if len(text) <= 2 * KEPT:
+            return self._masked(text, self._spans(text, cut=cut))
+        looked_at = KEPT + _WIDEST * max(map(len, self.secrets))
+        head, tail = text[:looked_at], text[-looked_at:]
+        begun = [(start, min(end, KEPT)) for start, end in self._spans(head, cut=False) if start < KEPT]
+        left = len(tail) - KEPT
+        ended = [(max(start, left) - left, end - left) for start, end in self._spans(tail, cut=cut) if end > left]
+        return self._masked(head[:KEPT], begun) + LEFT_OUT + self._masked(tail[left:], ended)
+
+    def _spans(self, text: str, *, cut: bool) -> list[Span]:
+        """Where the secrets are."""
         spans = [span for view in _views(text) for span in self._found(view)]
         spans += self._at_end(text) if cut or text.rstrip("'\" )").endswith(_CUT) else []
+        return spans
+
+    def _masked(self, text: str, spans: Iterable[Span]) -> str:
         masked = _without(text, spans)
         for pattern in self._short:
             masked = pattern.sub(lambda found: f"{found[1]}{MASK}", masked)
@@ -284,12 +325,14 @@ class Mask:
     def _at_end(self, text: str) -> list[Span]:
         """The beginning of a secret that the end of the text cuts off."""
         spans = []
-        for view in _views(text.rstrip("'\" )").rstrip(".…")):
+        end = text.rstrip("'\" )").rstrip(".…")
+        views = (each for whole in {end, _UNFINISHED.sub("", end)} for each in _views(whole))
+        for view, begun in ((each, text) for each in views for text in {each.text, each.text.rstrip(_BROKEN)}):
             for pattern, before in self._patterns:
-                longest = min(len(pattern) - 1, len(view.text))
+                longest = min(len(pattern) - 1, len(begun))
                 for size in range(longest, min(SHORTEST, len(pattern) // 2) - 1, -1):
-                    if view.text.endswith(pattern[:size]):
-                        spans.append(view.span(max(0, len(view.text) - size - before), len(view.text)))
+                    if begun.endswith(pattern[:size]):
+                        spans.append(view.span(max(0, len(begun) - size - before), len(begun)))
                         break
         return spans
 
@@ -369,6 +412,16 @@ def _escaped(run: str) -> list[tuple[str, int]]:
     return [(_LETTERS.get(run[1], run[1]), 2)]
 
 
+def _bytes(run: str) -> Iterator[tuple[str, int]]:
+    """Escaped bytes, in hex or octal, as UTF-8; each is written in four characters. Others stand for themselves."""
+    content = bytes(int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in run.split("\\")[1:])
+    for letter in content.decode("utf-8", "surrogateescape"):
+        yield (
+            chr(ord(letter) - 0xDC00) if "\udc80" <= letter <= "\udcff" else letter,
+            4 * len(letter.encode("utf-8", "surrogateescape")),
+        )
+
+
 def _entity(run: str) -> list[tuple[str, int]]:
     text = html.unescape(run)
     return [(text, len(run))] if len(text) == 1 else [(letter, 1) for letter in run]
@@ -378,6 +431,7 @@ _READINGS: tuple[tuple[re.Pattern[str], Callable[[str], Iterable[tuple[str, int]
     (_PERCENT, _percent),
     (_PLUS, _plus),
     (_ESCAPE, _escaped),
+    (_BYTES, _bytes),
     (_ENTITY, _entity),
 )
 

@@ -15,7 +15,7 @@ import pytest
 from tidegate.column_specs import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead, StateSpec
 from tidegate.errors import ConfigError, SourceError
 from tidegate.locations import Location, Options, Secret
-from tidegate.masking import MASK, SHORTEST, Mask, remember, remembering, shortened
+from tidegate.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shortened
 
 SECRET = 'c4nary/top "s\u20accret" +1\'x\\&<y'
 PLAIN = "canary-4711/+=x"
@@ -43,6 +43,10 @@ FORMS: dict[str, Callable[[str], str]] = {
     "HTML hex": lambda s: "".join(f"&#x{ord(each):X};" for each in s),
     "repr": repr,
     "repr of repr": lambda s: repr(repr(s)),
+    "repr of bytes": lambda s: repr(s.encode()),
+    "repr of bytes, every letter": lambda s: "".join(f"\\x{each:02x}" for each in s.encode()),
+    "octal": lambda s: "".join(f"\\{each:03o}" for each in s.encode()),
+    "octal, as git writes names": lambda s: "".join(chr(e) if 31 < e < 127 else f"\\{e:03o}" for e in s.encode()),
     "unicode_escape": lambda s: s.encode("unicode_escape").decode(),
     "hex": lambda s: s.encode().hex(),
     "HEX": lambda s: s.encode().hex().upper(),
@@ -88,6 +92,34 @@ def test_what_is_cut_off_in_the_middle_of_a_secret_is_masked() -> None:
     assert "Y2FuYXJ5" not in mask(f"echo {b64('canary-0123456789')[:12]}", cut=True)
     assert mask(shortened("x" * 490 + " canary-0123456789", 500)) == "x" * 490 + " ***…"
     assert mask("a canary") == "a canary"
+
+
+@pytest.mark.parametrize("form", ["percent", "JSON with numbers", "HTML numbers", "octal", "repr of bytes"])
+def test_what_is_cut_off_in_the_middle_of_a_letter_is_masked(form: str) -> None:
+    secret = "canary\u20ac/0123456789"
+    told = FORMS[form](secret)
+    begun = len(FORMS[form]("canary"))
+    for size in range(begun, len(told)):
+        masked = Mask.of(secret)(f"echo {told[:size]}", cut=True)
+        assert masked.partition(MASK)[0].rstrip("b'") == "echo ", masked
+    assert Mask.of(secret)("echo canary\ufffd", cut=True) == "echo ***\ufffd"
+
+
+def test_the_time_that_masking_takes_grows_with_the_text_alone() -> None:
+    """A run of a few thousand letters took seconds, and grew with its square."""
+    steps = "key" * 30_000 + "a" * 60_000 + "passw" * 8_000 + "key" + " " * 9_000
+    assert Mask.of("3")(f"{steps} token: 3") == f"{steps} token: ***"
+
+
+@pytest.mark.parametrize("place", range(-20, 21, 4))
+def test_of_a_long_text_the_middle_goes_and_no_part_of_a_secret_stays(place: int) -> None:
+    told = quote(SECRET, safe="")
+    text = told.join(("x" * (KEPT + place - len(told) // 2), "y" * KEPT * 8, "z" * (KEPT + place - len(told) // 2)))
+    masked = Mask.of(SECRET)(text)
+    head, tail = masked.split(LEFT_OUT)
+    assert head.rstrip("y") == "x" * (KEPT + place - len(told) // 2) + MASK
+    assert tail.lstrip("y") == MASK + "z" * (KEPT + place - len(told) // 2)
+    assert len(masked) < 2 * KEPT + 100
 
 
 def test_the_longest_secret_goes_first_and_neighbours_are_one() -> None:
@@ -152,6 +184,13 @@ def test_the_secrets_of_a_specification_are_known() -> None:
     kept = "application/json, eu-central-1, harmless"
     assert mask(kept) == kept
     assert mask("a1b2c3d4e5f6g7h8") == MASK
+
+
+def test_a_short_number_handed_to_a_function_is_a_secret_only_by_its_name() -> None:
+    options = Options({"retries": 3, "deep": [{"size": 1000, "pin_token": 1234}], "id": 4711471})
+    mask = Mask.around(FunctionRead("m:f", options))
+    assert mask("key 3, key 1000") == "key 3, key 1000"
+    assert mask("key 1234, 4711471") == "key ***, ***"
 
 
 def test_a_mask_takes_no_secret_elsewhere() -> None:

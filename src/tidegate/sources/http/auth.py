@@ -60,7 +60,8 @@ class Authentication:
         known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
         for user, password in ((auth.user, auth.password), (auth.client_id, auth.client_secret)):
             if password is not None:
-                known += [f"{user or ''}:{password.value}", f"{quote_plus(user or '')}:{quote_plus(password.value)}"]
+                quoted = (quote_plus(each, errors="surrogatepass") for each in (user or "", password.value))
+                known += [f"{user or ''}:{password.value}", ":".join(quoted)]
         return tuple(each for each in [*known, self._token or ""] if each)
 
     def _new_token(self) -> str:

@@ -75,7 +75,7 @@ def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, numb
 
 def _pages(read: HttpRead, part: Part, sender: Sender) -> Iterator[Page]:
     def page(request: Request) -> Page:
-        return sender.fetched(request, partial(page_of, read=read))
+        return sender.fetched(request, partial(page_of, read=read, told=sender.told))
 
     with sender.masked():
-        yield from pages(request_of(read, part), read.pagination, read.watermark.location, page)
+        yield from pages(request_of(read, part), read.pagination, read.watermark.location, page, sender.told)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -55,15 +55,15 @@ class Page:
         return value_at(self.rest, path)
 
 
-def page_of(response: httpx.Response, read: HttpRead) -> Page:
-    """The page in an answer with a good status.
+def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, int], str]) -> Page:
+    """The page in an answer with a good status; ``told`` gives the beginning of what a server sent, for messages.
 
     Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
     """
     where = shown(str(response.url))
     if response.status_code == _NO_CONTENT:
         return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
-    _check_type(response, where)
+    _check_type(response, where, told)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()
 
@@ -80,11 +80,12 @@ def page_of(response: httpx.Response, read: HttpRead) -> Page:
         if isinstance(error, CutOff):
             raise TryAgain("the answer ends in the middle") from error
         if isinstance(error, NotAnswer):
-            raise SourceError(f"{where}: {error}", "see what the server sends") from error
+            excerpt = f": {told(error.found, 60)!r}" if error.found else ""
+            raise SourceError(f"{where}: {error.why}{excerpt}", "see what the server sends") from None
         raise
     page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
     try:
-        _check_content(page, scanner, read, where)
+        _check_content(page, scanner, read, where, told)
     except SourceError:
         page.close()
         raise
@@ -115,41 +116,37 @@ def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: 
     return size
 
 
-def _check_type(response: httpx.Response, where: str) -> None:
-    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind and not (kind.endswith(("/json", "+json"))):
+def _check_type(response: httpx.Response, where: str, told: Callable[[object, int], str]) -> None:
+    kind = response.headers.get("content-type", "").split(";")[0].strip()
+    if kind and not (kind.lower().endswith(("/json", "+json"))):
         raise SourceError(
-            f"{where}: the answer is {kind}, not JSON", "check url and path; a page for people often tells of a login"
+            f"{where}: the answer is {told(kind, 100)}, not JSON",
+            "check url and path; a page for people often tells of a login",
         )
 
 
-def _check_content(page: Page, scanner: Scanner, read: HttpRead, where: str) -> None:
+def _check_content(
+    page: Page, scanner: Scanner, read: HttpRead, where: str, told: Callable[[object, int], str]
+) -> None:
     """An answer that tells an error, or has no list of records, is none, whatever its status."""
     for path in (read.error,) if read.error else _ERRORS:
-        told = value_at(page.rest, path)
-        if told:
-            raise SourceError(f"{where}: the answer tells an error in {path!r}: {_short(told)}", "see what it says")
+        problem = value_at(page.rest, path)
+        if problem:
+            raise SourceError(
+                f"{where}: the answer tells an error in {path!r}: {told(problem, 200)}", "see what it says"
+            )
     if scanner.is_found:
         return
     name = f"at {read.records!r}" if read.records else "at the top"
     value = value_at(page.rest, read.records)
     if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
         return
-    keys = f"; its keys are {', '.join(map(str, page.rest))}" if isinstance(page.rest, Mapping) else ""
+    keys = f"; its keys are {told(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
+    found = "an object" if isinstance(value, Mapping) else f"the value {told(value, 200)}"
     raise SourceError(
-        f"{where}: the answer has no list of records {name} but {_kind(value)}{keys}"[:500],
+        f"{where}: the answer has no list of records {name} but {'nothing' if value is None else found}{keys}",
         "name the path of the list in `records`",
     )
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return "an object" if isinstance(value, Mapping) else f"the value {_short(value)}"
-
-
-def _short(value: Any) -> str:
-    return str(value)[:200]
 
 
 def _next_link(response: httpx.Response) -> str | None:

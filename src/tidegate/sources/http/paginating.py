@@ -25,6 +25,7 @@ class _Walk:
     """What was seen so far."""
 
     where: str
+    told: Callable[[object, int], str]
     records: int = 0
     pages: int = 0
     total: int | None = None
@@ -37,12 +38,18 @@ class _Walk:
         )
 
 
-def pages(first: Request, paging: Pagination, location: str, fetch: Callable[[Request], Page]) -> Iterator[Page]:
-    """Every page of a read; ``fetch`` gives the page of one request.
+def pages(
+    first: Request,
+    paging: Pagination,
+    location: str,
+    fetch: Callable[[Request], Page],
+    told: Callable[[object, int], str],
+) -> Iterator[Page]:
+    """Every page of a read; ``fetch`` gives the page of one request, ``told`` the beginning of what a server sent.
 
     Raises :class:`SourceError` for a repeated page or cursor, a changed or missed total, and more pages than allowed.
     """
-    walk = _Walk(shown(first.url))
+    walk = _Walk(shown(first.url), told)
     request: Request | None = _paged(first, paging, location, walk)
     while request is not None:
         if walk.pages == paging.max_pages:
@@ -115,10 +122,11 @@ def _once(value: Any, walk: _Walk, what: str) -> str | None:
     if value is None or value is False or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise walk.problem(f"the {what} is no text but {str(value)[:80]!r}")
+        raise walk.problem(f"the {what} is no text but {walk.told(value, 80)!r}")
     text = str(value)
     if text in walk.cursors:
-        raise walk.problem(f"the {what} {shown(text) if what == 'next link' else text!r} came before")
+        seen = walk.told(shown(text) if what == "next link" else text, 80)
+        raise walk.problem(f"the {what} {seen!r} came before")
     walk.cursors.add(text)
     return text
 
@@ -128,7 +136,7 @@ def _check_total(page: Page, paging: Pagination, walk: _Walk) -> None:
         return
     total = page.value(paging.total)
     if isinstance(total, bool) or not isinstance(total, int):
-        raise walk.problem(f"no number of all records at {paging.total!r} but {str(total)[:80]!r}")
+        raise walk.problem(f"no number of all records at {paging.total!r} but {walk.told(total, 80)!r}")
     if walk.total is not None and total != walk.total:
         raise walk.problem(f"the number of all records changed from {walk.total} to {total} during the read")
     walk.total = total

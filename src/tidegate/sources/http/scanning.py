@@ -29,7 +29,18 @@ Positions = npt.NDArray[np.int64]
 
 
 class NotAnswer(Exception):
-    """The bytes are no JSON that could hold records; the argument says why."""
+    """The bytes are no JSON that could hold records; the argument says why.
+
+    ``found`` is what the server sent there, as a whole: it is to be masked before it is cut.
+    """
+
+    def __init__(self, why: str, found: str = "") -> None:
+        super().__init__(why, found)
+        self.why = why
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.found!r}" if self.found else self.why
 
 
 class CutOff(Exception):
@@ -161,7 +172,7 @@ class Scanner:
             return
         self.count += 1
         if not (whole.startswith(b"{") and whole.endswith(b"}")):
-            raise NotAnswer(f"record {self.count} is no object: {whole[:60].decode('utf-8', 'replace')!r}")
+            raise NotAnswer(f"record {self.count} is no object", whole.decode("utf-8", "replace"))
         self._found(whole)
 
     def _end_list(self, text: bytes, sign: int) -> None:

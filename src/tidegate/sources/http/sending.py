@@ -6,21 +6,22 @@ again as a whole. POST and other methods that change something are repeated only
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
 from tidegate.column_specs import HttpRead
 from tidegate.errors import SourceError, SourceMissing, TidegateError
 from tidegate.http_origins import NotOrigin, Origin, origin_of, refusal
-from tidegate.masking import Mask, secrets_in
+from tidegate.masking import Mask, secrets_in, shortened
 from tidegate.sources.http.auth import Authentication, Credentials
 from tidegate.sources.http.pacing import Pace
 from tidegate.sources.http.requests import Request, home_of, joined, leads_nowhere, shown
@@ -37,6 +38,7 @@ _UNAUTHORIZED = 401
 _NOT_FOUND = 404
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXCERPT = 200
+_LONGEST_TOKEN = 1024 * 1024
 
 
 class TryAgain(Exception):
@@ -97,6 +99,14 @@ class Sender:
                 raise
             raise clean from clean.__cause__
 
+    def told(self, value: object, longest: int) -> str:
+        """The beginning of what a server sent, for messages; secrets are hidden before it is cut."""
+        try:
+            text = str(value)
+        except RecursionError:
+            text = "a value that is nested too deeply"
+        return shortened(self._mask()(text), longest)
+
     def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries
         for number in range(retries.attempts + 1):
@@ -147,7 +157,7 @@ class Sender:
         for _ in range(_MOST_REDIRECTS + 1):
             response = self._sent(request, url, params)
             try:
-                _check_encoding(response)
+                self._check_encoding(response)
                 if response.status_code in _REDIRECTS and "location" in response.headers:
                     url, params = self._redirected(request, response, url), {}
                     continue
@@ -163,10 +173,18 @@ class Sender:
     def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
         address = httpx.URL(url)
         at_home = self._checked(request, url, address) == self._home
-        own = self._authentication.credentials() if at_home else Credentials()
-        headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
-        address = address.copy_merge_params({**params, **own.params})
-        built = self._client.build_request(request.method, address, headers=headers, json=request.body)
+        try:
+            own = self._authentication.credentials() if at_home else Credentials()
+            headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
+            _check_headers(headers)
+            address = address.copy_merge_params({**params, **own.params})
+            built = self._client.build_request(request.method, address, headers=headers, json=request.body)
+        except UnicodeError:
+            raise SourceError(
+                f"{request.method} {shown(request.url)} cannot be sent: a credential, a parameter or the body holds "
+                "something that is no text",
+                "see that the values, those of environment variables too, are UTF-8",
+            ) from None
         if not at_home:
             built.headers.pop("cookie", None)
         self._pace.wait()
@@ -228,6 +246,15 @@ class Sender:
         except (ValueError, TypeError, IndexError, OverflowError):
             return None
 
+    def _check_encoding(self, response: httpx.Response) -> None:
+        """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
+        found = response.headers.get("content-encoding", "").strip()
+        if found.lower() not in ("", "identity", *_ENCODINGS):
+            raise SourceError(
+                f"{shown(str(response.url))}: the answer is encoded with {self.told(found, 100)!r}",
+                f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
+            )
+
     def _excerpt(self, response: httpx.Response) -> str:
         """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
         taken = b""
@@ -245,38 +272,50 @@ class Sender:
     def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
         """A token; asking for one may be repeated."""
 
-        def attempt() -> Any:
+        def attempt() -> tuple[int, bytes]:
             self._pace.wait()
             self.requests += 1
+            sent = {"Accept": "application/json", **headers}
             try:
-                response = self._client.post(url, headers={"Accept": "application/json", **headers}, data=form)
-            except httpx.TransportError as error:
+                with self._client.stream("POST", url, headers=sent, data=form) as response:
+                    self._check_encoding(response)
+                    if response.status_code == _TOO_MANY or response.status_code >= 500:
+                        raise TryAgain(f"status {response.status_code}", self._retry_after(response))
+                    return response.status_code, _token_answer(response)
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 raise TryAgain(f"the connection failed ({type(error).__name__})") from error
-            if response.status_code == _TOO_MANY or response.status_code >= 500:
-                raise TryAgain(f"status {response.status_code}", self._retry_after(response))
-            return response
 
-        response = self._trying("GET", shown(url), attempt)
+        status, content = self._trying("GET", shown(url), attempt)
         try:
-            token = response.json()["access_token"] if response.status_code == 200 else None
-        except (ValueError, KeyError, TypeError):
+            token = json.loads(content)["access_token"] if status == 200 else None
+        except (ValueError, KeyError, TypeError, RecursionError):
             token = None
         if not isinstance(token, str):
             raise SourceError(
-                f"{shown(url)} gave no token (status {response.status_code})",
-                "check client_id, client_secret and scope",
+                f"{shown(url)} gave no token (status {status})", "check client_id, client_secret and scope"
             )
         return token
 
 
-def _check_encoding(response: httpx.Response) -> None:
-    """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
-    found = response.headers.get("content-encoding", "").strip().lower()
-    if found not in ("", "identity", *_ENCODINGS):
-        raise SourceError(
-            f"{shown(str(response.url))}: the answer is encoded with {found[:100]!r}",
-            f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
-        )
+def _token_answer(response: httpx.Response) -> bytes:
+    taken = bytearray()
+    for chunk in response.iter_bytes():
+        taken += chunk
+        if len(taken) > _LONGEST_TOKEN:
+            raise SourceError(
+                f"{shown(str(response.url))}: the answer with the token has more than {_LONGEST_TOKEN // 1024**2} MB",
+                "check token_url",
+            )
+    return bytes(taken)
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raise for what no header can hold; the library would tell it with the value."""
+    for name, value in headers.items():
+        if not all(each.isascii() and each.isprintable() for each in (name, value)):
+            raise SourceError(
+                f"the header {name!r} would hold something that no header can", "use values of printable ASCII letters"
+            )
 
 
 _REMEDIES = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
@@ -398,3 +400,90 @@ def test_secrets_that_an_answer_repeats_are_hidden(api: Api) -> None:
     assert "canary" not in told
     assert base64.b64encode(b"me:canary").decode() not in told
     assert "127.0.0.1" in told
+
+
+_ECHOES: dict[str, tuple[Callable[[str], Answer], Pagination]] = {
+    "error": (lambda told: Answer({"error": told.rjust(210)}), Pagination()),
+    "value": (lambda told: Answer({"data": told.rjust(210)}), Pagination()),
+    "keys": (lambda told: Answer({"x" * 280: 1, told: 1}), Pagination()),
+    "keys, up to the end": (lambda told: Answer({"x" * 390: 1, told: 1}), Pagination()),
+    "record": (lambda told: Answer({"data": ["." * 45 + told]}), Pagination()),
+    "content type": (lambda told: Answer(b"", kind=f"text/{told}"), Pagination()),
+    "encoding": (lambda told: Answer(b"", headers={"Content-Encoding": "x" * 80 + told}), Pagination()),
+    "total": (
+        lambda told: Answer({"data": [], "total": told.rjust(90)}),
+        Pagination(PaginationKind.OFFSET, total="total"),
+    ),
+    "cursor": (
+        lambda told: Answer({"data": [{}], "next": ["." * 60 + told]}),
+        Pagination(PaginationKind.CURSOR, next="next"),
+    ),
+}
+
+
+def test_an_error_that_is_nested_deeply_is_told(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b'{"error": %s1%s}' % (b"[" * 1000, b"]" * 1000))
+    with pytest.raises(SourceError, match=r"tells an error in 'error': (a value that is nested too deeply|\[\[)"):
+        fetched(read_of(api))
+
+
+@pytest.mark.parametrize("how", _ECHOES)
+def test_a_secret_that_an_answer_repeats_where_it_is_cut_is_hidden(api: Api, how: str) -> None:
+    answer, paging = _ECHOES[how]
+    api.routes["/items"] = lambda asked: answer(asked.headers["authorization"].split()[1])
+    auth = HttpAuth(AuthKind.BEARER, token=Secret("Canary-0123456789-abcdef-0123456789-abcdef"))
+    with pytest.raises(SourceError) as raised:
+        fetched(read_of(api, auth=auth, pagination=paging))
+    assert "canary" not in "".join(traceback.format_exception(raised.value)).lower()
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("settings", "header"),
+    [
+        ({"auth": HttpAuth(AuthKind.BEARER, token=Secret("c\u00e4nary"))}, "Authorization"),
+        ({"auth": HttpAuth(AuthKind.API_KEY, token=Secret("c\u00e4nary"), name="X-Key", place="header")}, "X-Key"),
+        ({"headers": Options({"X-Tenant": "c\u00e4nary"})}, "X-Tenant"),
+        ({"headers": Options({"X-Tenant": "nary\r\nX: y"})}, "X-Tenant"),
+    ],
+)
+def test_what_no_header_can_hold_is_told_by_the_name_of_the_header(
+    api: Api, settings: dict[str, Any], header: str
+) -> None:
+    with pytest.raises(SourceError, match=f"the header '{header}' would hold something that no header can") as raised:
+        fetched(read_of(api, **settings))
+    assert "nary" not in "".join(traceback.format_exception(raised.value))
+    assert not api.asked
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        HttpAuth(AuthKind.BASIC, user="me", password=Secret("canary\udce4")),
+        HttpAuth(AuthKind.API_KEY, token=Secret("canary\udce4"), name="key", place="params"),
+    ],
+)
+def test_a_credential_that_is_no_text_is_an_error_without_it(api: Api, auth: HttpAuth) -> None:
+    with pytest.raises(SourceError, match="cannot be sent: a credential") as raised:
+        fetched(read_of(api, auth=auth))
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (Answer({"access_token": "c\u00e4nary"}), "the header 'Authorization' would hold"),
+        (Answer(b"[" * 200_000), "gave no token"),
+        (Answer(b" " * (1024 * 1024 + 1)), "the answer with the token has more than 1 MB"),
+        (Answer(b"", headers={"Content-Encoding": "br"}), "the answer is encoded with 'br'"),
+    ],
+    ids=["other letters", "deep", "long", "encoded"],
+)
+def test_a_token_answer_that_is_none_is_an_error(api: Api, answer: Answer, problem: str) -> None:
+    auth = oauth(api, 1)
+    api.routes["/token"] = lambda asked: answer
+    with pytest.raises(SourceError, match=problem) as raised:
+        fetched(read_of(api, auth=auth))
+    assert "nary" not in "".join(traceback.format_exception(raised.value))
+    assert not api.to("/items")
