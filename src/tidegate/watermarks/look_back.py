@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from calendar import monthrange
 from collections.abc import Mapping
 from datetime import MINYEAR, date, datetime, time, timedelta
@@ -133,7 +134,8 @@ def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
     exact = Fraction(stored) - Fraction(value)
     if isinstance(stored, int):
         return math.floor(exact)
-    return near if (near := float(exact)) <= exact else math.nextafter(near, -math.inf)
+    lower = near if (near := float(exact)) <= exact else math.nextafter(near, -math.inf)
+    return max(lower, -sys.float_info.max)
 
 
 def _ago(stored: date, look_back: LookBack) -> Value:
