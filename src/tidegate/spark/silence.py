@@ -21,6 +21,14 @@ class _WhileStopping(logging.Filter):
         return not (self._stop.is_set() and from_py4j)
 
 
+def silence_py4j() -> None:
+    """From now on Py4J logs nothing: the process ends, and what it still wants of Java has nobody to answer it."""
+    ended = threading.Event()
+    ended.set()
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_WhileStopping(ended))
+
+
 @contextlib.contextmanager
 def py4j_is_silent(stop: threading.Event) -> Iterator[None]:
     """While inside, Py4J logs nothing once ``stop`` is set; everybody else does."""

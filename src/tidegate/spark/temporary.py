@@ -15,6 +15,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tidegate.spark.silence import silence_py4j
+
 PREFIX = "tidegate-spark-"
 _LOCK = "lock"
 _held: dict[Path, int] = {}
@@ -72,5 +74,6 @@ def _end_jvm(seconds: float = 10.0) -> None:
 
         process = getattr(SparkContext._gateway, "proc", None)
         if process is not None:
+            silence_py4j()
             process.stdin.close()
             process.wait(seconds)
