@@ -108,8 +108,10 @@ def test_the_reference_agrees_with_another_one() -> None:
         try:
             found = isinstance(orjson.loads(line), dict)
         except orjson.JSONDecodeError as error:
-            found = "infinity" in str(error)
-        assert is_object(line) == found or b"[" * 150 in line
+            if "infinity" in str(error):
+                return  # it stops at such a number, and does not look at what follows
+            found = False
+        assert is_object(line) == found or line.count(b"[") + line.count(b"{") > DEEPEST
 
     agrees()
 
