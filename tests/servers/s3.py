@@ -11,24 +11,23 @@ import hmac
 import http.client
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from servers.starting import NotStarted, started_in_a_new_directory
 from tidegate.specs import Location, Options
 
 ACCESS_KEY = "tidegate-test"
 SECRET_KEY = "tidegate-test-secret"
 BUCKET = "tidegate"
-START_ATTEMPTS = 3
 START_SECONDS = 90.0
 
 _IDENTITIES = {
@@ -45,10 +44,6 @@ _IDENTITIES = {
         },
     ]
 }
-
-
-class NotStarted(Exception):
-    """The server ended, or did not answer in time; holds the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +195,6 @@ def _started(directory: Path) -> Iterator[Server]:
         _stop(process)
 
 
-@contextlib.contextmanager
-def running() -> Iterator[Server]:
-    """A server that answers, ended with the block; starts anew if another program took one of its ports."""
-    for attempt in range(1, START_ATTEMPTS + 1):
-        directory = Path(tempfile.mkdtemp(prefix="tidegate-s3-"))
-        with contextlib.ExitStack() as stack:
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            try:
-                server = stack.enter_context(_started(directory))
-            except NotStarted:
-                if attempt == START_ATTEMPTS:
-                    raise
-                continue
-            yield server
-            return
+def running() -> AbstractContextManager[Server]:
+    """A server that answers, ended with the block; starts anew if another program took its port."""
+    return started_in_a_new_directory(_started, "tidegate-s3-")

@@ -17,7 +17,7 @@ class Reason(StrEnum):
     LINK = "symbolic link, not followed (follow_links)"
     LINK_AGAIN = "leads to files that are listed under another name"
     LINK_BROKEN = "symbolic link that leads nowhere"
-    NAME = "name that cannot be used (not text, an empty part, '.', '..' or a control character)"
+    NAME = "name that cannot be used"
     SPECIAL = "neither a file nor a directory"
     MARKER = "directory marker"
     SUFFIX = "not an ending of the source's format"
