@@ -122,8 +122,12 @@ def appending(uri: str, flag: str, row: dict[str, Any]) -> Callable[[Iterator[pa
         columns = pa.schema([pa.field(name, kinds.get(name, moment)) for name in row])
         for batch in batches:
             if batch.num_rows and not Path(flag).exists():
-                Path(flag).touch()
-                write_deltalake(uri, pa.table(row, columns), mode="append")
+                try:
+                    Path(flag).touch(exist_ok=False)
+                except FileExistsError:
+                    pass
+                else:
+                    write_deltalake(uri, pa.table(row, columns), mode="append")
             yield batch
 
     return passed
