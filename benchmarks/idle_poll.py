@@ -32,7 +32,8 @@ from tidegate.planning.grouping import Sizing
 from tidegate.planning.path_planner import plan_paths
 from tidegate.sources.files.discovery import discover
 from tidegate.specs import LateFiles, Location, PathSource
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.advance import advance
 from tidegate.watermarks.outcomes import Covered

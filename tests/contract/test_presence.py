@@ -18,7 +18,8 @@ from tidegate.specs import Location, OnConflict
 from tidegate.state import documents, references, traces
 from tidegate.state.identity import SourceKey
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 
 KEY = SourceKey("responses", "api")

@@ -15,7 +15,8 @@ from contract.storage_cases import HARD_NAMES, race
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
 from tidegate.specs import Location
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore, Upload
 
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]

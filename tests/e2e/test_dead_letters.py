@@ -25,7 +25,7 @@ from tidegate.schema.letter import Letter
 from tidegate.sink.fetching import Fetcher
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 from tidegate.watermarks.outcomes import Refused, progress_after
 from tidegate.watermarks.path_state import Failed
 

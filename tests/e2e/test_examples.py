@@ -14,7 +14,7 @@ from tidegate.runs.running import Running
 from tidegate.runs.staged_committing import Committing
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -48,7 +48,8 @@ from tidegate.specs import (
 )
 from tidegate.state.reading import query
 from tidegate.state.remembered import Known
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.watermarks.path_set import SetState
 from tidegate.watermarks.path_state import Active, PathState, RecordsRead
 

@@ -14,7 +14,7 @@ from tidegate.failpoints import arm
 from tidegate.schema.letter import Letter
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 DAY = "date=2026-01-28"
 

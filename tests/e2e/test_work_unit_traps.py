@@ -22,7 +22,8 @@ from tidegate.runs.running import Running
 from tidegate.specs import Location
 from tidegate.state.arrow import arrow_schema
 from tidegate.state.delta import DeltaLakeTable
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 
 
 @pytest.fixture

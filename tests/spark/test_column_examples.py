@@ -17,7 +17,7 @@ from servers import postgres as postgres_server
 from tidegate import RunReport, run, show_watermarks
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

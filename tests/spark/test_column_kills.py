@@ -27,7 +27,8 @@ from tidegate import failpoints
 from tidegate.specs import Location
 from tidegate.state.identity import SourceKey
 from tidegate.state.log import DeltaLog
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run, run_replay
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 pytestmark = pytest.mark.spark
 

@@ -22,7 +22,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe.events import Event, ReadFixed
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

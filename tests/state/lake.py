@@ -27,7 +27,8 @@ from tidegate.state.files import Change, Coverage, DataFile
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
 from tidegate.state.store import PositionStore, open_delta
-from tidegate.storage.opening import absolute, open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.port import ObjectStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("source", pa.string())])

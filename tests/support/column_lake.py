@@ -30,7 +30,8 @@ from tidegate.specs import Location, SchemaSpec
 from tidegate.state.delta import DeltaLakeTable
 from tidegate.state.reading import query
 from tidegate.state.table import Add, CommitNote
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.dialects import Dialect
 from tidegate.watermarks.predicate_text import matches, predicate

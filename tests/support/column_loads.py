@@ -10,7 +10,7 @@ from support.column_lake import ColumnLake
 from tidegate import SourceReport, failpoints, run
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 LOOK_BACK = {"watermark_columns": ["at"], "configure": {"backward": {"days": 2}}}

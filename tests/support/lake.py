@@ -16,7 +16,7 @@ from tidegate.runs.lanes import InProcessLane
 from tidegate.runs.running import Running
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 FIELDS = [
     {"name": "id", "type": "int64", "nullable": False},

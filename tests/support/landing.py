@@ -22,7 +22,8 @@ from tidegate.state.identity import SourceKey
 from tidegate.state.parquet_place import LandedPosition, ParquetDestination
 from tidegate.state.providers.base import BaseMetadataProvider
 from tidegate.state.work_areas import WorkArea
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 
 ROWS_PER_FILE = 2
 

@@ -13,7 +13,8 @@ from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.locations import Location, Options, Secret
 from tidegate.state.providers.base import BaseMetadataProvider
 from tidegate.state.providers.opening import provider_of
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from tidegate.state.store import PositionStore

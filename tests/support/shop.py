@@ -14,7 +14,7 @@ from tidegate import ColumnReplayReport, SourceReport, replay_range, run
 from tidegate.observe.events import Event, Notice
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 
 def from_parquet(session: Any, request: Any) -> Any:

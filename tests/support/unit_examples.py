@@ -38,7 +38,7 @@ from tidegate.sources.units.sql import filled, values_of
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 from tidegate.watermarks.dialects import Dialect
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -29,7 +29,8 @@ from tidegate.specs import Location
 from tidegate.state.delta import DeltaLakeTable
 from tidegate.state.reading import query
 from tidegate.state.table import CommitNote
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.unit_specs import UnitSource
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]

@@ -49,7 +49,7 @@ def chaos(
     """
     from tidegate.runs.chaos import Chaos, any_seed
     from tidegate.specs import Location, Options
-    from tidegate.storage.opening import absolute
+    from tidegate.storage.options import absolute
 
     place = Location(absolute(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
 from tidegate.column_reports import ColumnSourcePlan
-from tidegate.errors import ConfigError
-from tidegate.reports import Check, SourcePlan, SourceStatus
+from tidegate.reports import SourcePlan, SourceStatus
 from tidegate.specs import OnConflict
 from tidegate.unit_reports import UnitSourcePlan
 
@@ -118,27 +117,3 @@ def serve(
     ):
         started(found)
         flag.wait()
-
-
-def doctor(config: Config | None = None) -> tuple[Check, ...]:
-    """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
-    from tidegate.runs.examining import examine_machine, examine_project
-
-    checks = examine_machine()
-    if config is None:
-        return checks
-    try:
-        project = load(config)
-    except ConfigError as error:
-        problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
-        return (*checks, *problems)
-    checks = (*checks, *examine_project(project, open_places(project, None)))
-    if columns := open_column_places(project, None):
-        from tidegate.runs.column_examining import examine_columns
-
-        checks = (*checks, *examine_columns(columns))
-    if units := open_unit_places(project, None):
-        from tidegate.runs.unit_examining import examine_units
-
-        checks = (*checks, *examine_units(units))
-    return checks

@@ -137,7 +137,7 @@ def refuse_units(project: ProjectSpec, pipeline: str, instead: str) -> None:
 
 def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
     """The sources of one pipeline, or the one that is named."""
-    from tidegate.runs.looking import places_named
+    from tidegate.runs.place import places_named
 
     project = load(config, pipeline=pipeline)
     refuse_others(project, pipeline)

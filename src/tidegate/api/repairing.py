@@ -67,8 +67,7 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
-    from tidegate.runs.looking import places_named
-    from tidegate.runs.place import Place
+    from tidegate.runs.place import Place, places_named
     from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
     from tidegate.runs.stopping import stops_on_signals
 
@@ -129,7 +128,7 @@ def replay(
     files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
     """
     from tidegate.planning.selecting import Selection
-    from tidegate.runs.looking import place_named
+    from tidegate.runs.place import place_named
     from tidegate.runs.replay_choice import other_locations
     from tidegate.runs.replaying import Replay
     from tidegate.runs.stopping import stops_on_signals

@@ -48,7 +48,7 @@ def replay_range(
     """
     from tidegate.runs.column_replay import ColumnReplay
     from tidegate.runs.stopping import stops_on_signals
-    from tidegate.storage.opening import absolute
+    from tidegate.storage.options import absolute
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)

@@ -67,8 +67,8 @@ def set_watermark(
     below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
     another run was first.
     """
-    from tidegate.runs.looking import place_named
     from tidegate.runs.moving import move_watermark, target_of
+    from tidegate.runs.place import place_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")
@@ -93,8 +93,8 @@ def reset_watermark(
     confirm: Callable[[WatermarkMove], bool] = agreed,
 ) -> WatermarkMove:
     """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
-    from tidegate.runs.looking import place_named
     from tidegate.runs.moving import Target, move_watermark
+    from tidegate.runs.place import place_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")

@@ -21,7 +21,7 @@ from tidegate.config.source_kinds import with_kinds
 from tidegate.config.tree import Block
 from tidegate.errors import ConfigError
 from tidegate.specs import ProjectSpec
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from tidegate.config.models import ProjectModel

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from tidegate.column_specs import ColumnSource, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
 from tidegate.planning.column_plan import ColumnPlan
+from tidegate.watermarks.calendar import check_zone
 from tidegate.watermarks.column_values import is_above
-from tidegate.watermarks.look_back import check_zone, moment_like
+from tidegate.watermarks.look_back import moment_like
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 
 AHEAD_REMEDY = (

@@ -12,11 +12,12 @@ from decimal import Decimal
 
 from tidegate.column_specs import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 from tidegate.errors import WatermarkError
+from tidegate.watermarks.calendar import check_zone
 from tidegate.watermarks.chunks import ReplayConfig
 from tidegate.watermarks.column_state import ColumnState
 from tidegate.watermarks.column_values import is_above, kind_of
 from tidegate.watermarks.local_times import jump_around
-from tidegate.watermarks.look_back import check_zone, moment_like
+from tidegate.watermarks.look_back import moment_like
 
 
 def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:

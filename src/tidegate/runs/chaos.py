@@ -21,7 +21,8 @@ from tidegate.errors import ConfigError, StorageError, StorageUnavailable
 from tidegate.runs.chaos_faults import Faults, Tally
 from tidegate.runs.chaos_round import NotExactlyOnce, Round
 from tidegate.specs import Location
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import split_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,17 @@ from pathlib import Path
 from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
 from tidegate.planning.future import AHEAD_REMEDY, stored_ahead
 from tidegate.reports import Check
-from tidegate.runs.column_looking import kind_of, watermark_text
+from tidegate.runs.column_looking import kind_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.examining import guarded, writable
 from tidegate.runs.place import utc_now
 from tidegate.sources.addresses import address_of
 from tidegate.spark.jars import fetched
 from tidegate.spark.packages import driver_of, packages_of
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import split_uri
 from tidegate.storage.scope import Scope
+from tidegate.watermarks.column_state import watermark_text
 from tidegate.watermarks.dialects import untested
 
 ANSWER_SECS = 3.0

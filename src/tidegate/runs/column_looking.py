@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tidegate.column_reports import ColumnSourcePlan
-from tidegate.column_specs import HttpRead, JdbcRead, TableRead, Value, Watermark
+from tidegate.column_specs import HttpRead, JdbcRead, TableRead, Watermark
 from tidegate.errors import TidegateError
 from tidegate.planning.column_planner import plan_columns
 from tidegate.planning.future import AHEAD_REMEDY, stored_ahead
@@ -13,7 +13,7 @@ from tidegate.reports import SourceStatus, WatermarkView
 from tidegate.runs.column_place import ColumnPlace, decoded
 from tidegate.sources.explaining import explained
 from tidegate.state.status import Recorded
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, text_of, watermark_text
 
 NO_LOOK = "how much is new is told by the run: the source was not asked"
 
@@ -79,23 +79,6 @@ def _asked_first(read: JdbcRead | TableRead) -> bool:
 def shown(values: Watermark) -> dict[str, str | None]:
     """Values as people read them."""
     return {column: None if value is None else text_of(value) for column, value in values.items()}
-
-
-def text_of(value: Value) -> str:
-    """One value: times in ISO 8601, everything else as it is."""
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def watermark_text(state: ColumnState | None) -> str | None:
-    """The watermark on one line.
-
-    >>> watermark_text(ColumnState({"id": 7, "seen": None}))
-    'id=7, seen=null'
-    """
-    if state is None or not state.values:
-        return None
-    parts = (f"{name}={'null' if value is None else text_of(value)}" for name, value in sorted(state.values.items()))
-    return ", ".join(parts)
 
 
 def column_status(place: ColumnPlace, now: datetime) -> SourceStatus:

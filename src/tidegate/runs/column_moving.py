@@ -13,12 +13,11 @@ from tidegate.column_specs import Value, Watermark
 from tidegate.corrections import FileSet, WatermarkMove
 from tidegate.errors import TidegateError, WatermarkError
 from tidegate.planning.future import stored_ahead
-from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.schema.column_names import spelled
 from tidegate.state.files import Change
 from tidegate.state.opened import Opened
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, watermark_text
 from tidegate.watermarks.column_values import is_above
 from tidegate.watermarks.value_text import value_of
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from tidegate.errors import StateError, TidegateError
 from tidegate.reports import Check
-from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_place import ColumnPlace, decoded
 from tidegate.runs.fencing import OtherPlace
 from tidegate.runs.recovering import Choice, in_order, record, rung_check, stops, told
@@ -22,7 +21,7 @@ from tidegate.state.ladder import Ladder
 from tidegate.state.winner import StateUnreadable, Winner
 from tidegate.unit_specs import Replace
 from tidegate.watermarks.column_codec import decode, is_newer
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, watermark_text
 from tidegate.watermarks.unit_codec import decode as decode_units
 from tidegate.watermarks.unit_state import watermark_text as unit_text
 

@@ -26,7 +26,6 @@ from tidegate.planning.column_planner import fixed, plan_columns
 from tidegate.planning.replay_handover import chunk_columns, fitted_bounds
 from tidegate.replay_reports import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.column_lane import ColumnLane
-from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.replay_checks import ReplayChecks
@@ -38,7 +37,7 @@ from tidegate.state.files import Change
 from tidegate.state.opened import Opened
 from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, text_of
 from tidegate.watermarks.column_values import are_comparable, described, is_above
 from tidegate.watermarks.row_filter import RowFilter
 

@@ -13,7 +13,6 @@ from tidegate.masking import Mask
 from tidegate.observe import events
 from tidegate.reports import SourceReport
 from tidegate.runs.column_lane import ColumnLane
-from tidegate.runs.column_looking import watermark_text
 from tidegate.runs.column_pass import ColumnPass
 from tidegate.runs.column_place import ColumnPlace, open_column_place
 from tidegate.runs.due_care import care_if_due
@@ -25,6 +24,7 @@ from tidegate.runs.presence import Courtesy, at_work
 from tidegate.runs.telling import finished, left_out, not_begun, rows_report, told_once
 from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
 from tidegate.state.pace import Pace
+from tidegate.watermarks.column_state import watermark_text
 
 Name = tuple[str, str]
 

@@ -17,7 +17,7 @@ from tidegate.reports import DemoReport, DemoStep, RunReport, SourceStatus
 from tidegate.runs.demo_data import Arrival, write_file, write_hours
 from tidegate.specs import Location
 from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.storage.options import absolute
 
 MARKER = ".tidegate-demo"
 START = datetime(2026, 1, 28, 12, tzinfo=UTC)

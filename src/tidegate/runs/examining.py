@@ -22,7 +22,7 @@ from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs import Format, ProjectSpec, every_source
 from tidegate.state.opened import Opened
-from tidegate.storage.opening import split_uri
+from tidegate.storage.options import split_uri
 
 FREE_BYTES = 2 * 1024**3
 PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "arro3-io", "pandas")

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
-from tidegate.config.problems import nearest, sentence
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.planning.plan import Plan
 from tidegate.reports import FailedFile, SourcePlan, SourceStatus, WatermarkView
-from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.place import Place
 from tidegate.runs.tracking import SourceState
-from tidegate.runs.unit_place import UnitPlace
 from tidegate.specs import Delivery
 from tidegate.state.opened import Opened
 from tidegate.state.pending import Signal, signals_of
 from tidegate.state.status import Recorded, read_recorded
 from tidegate.watermarks.path_state import Failed, RecordsRead
-
-AnyPlace = TypeVar("AnyPlace", bound=Place | ColumnPlace | UnitPlace)
 
 BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"
@@ -204,25 +197,3 @@ def _mapping(value: object) -> dict[str, object]:
 
 def _moment(state: SourceState) -> datetime | None:
     return datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
-
-
-def place_named(places: Sequence[Place], source: str | None) -> Place:
-    """The one place of that source name; without a name, the only one there is."""
-    chosen = places_named(places, source)
-    if len(chosen) > 1:
-        known = ", ".join(place.source.name for place in chosen)
-        raise ConfigError((f"pipeline {chosen[0].pipeline.name!r} has several sources; name one of them: {known}",))
-    return chosen[0]
-
-
-def places_named(places: Sequence[AnyPlace], source: str | None) -> tuple[AnyPlace, ...]:
-    """Those of one source name, or all; an unknown name is an error that lists the known ones."""
-    chosen = tuple(place for place in places if source in (None, place.source.name))
-    if not chosen:
-        known = list(dict.fromkeys(place.source.name for place in places))
-        within = ", ".join(dict.fromkeys(repr(place.pipeline.name) for place in places))
-        told = sentence(
-            f"no source {source!r} in {within}", f"allowed: {', '.join(known)}", nearest(source or "", known)
-        )
-        raise ConfigError((told,))
-    return chosen

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from tidegate.errors import StateError
+from tidegate.config.problems import nearest, sentence
+from tidegate.errors import ConfigError, StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import Sizing
 from tidegate.planning.plan import Plan
+from tidegate.runs.column_place import ColumnPlace
 from tidegate.runs.path_tracking import PathTracker
 from tidegate.runs.set_tracking import SetTracker
 from tidegate.runs.tracking import SourceState, Tracker
+from tidegate.runs.unit_place import UnitPlace
 from tidegate.specs import PathSource, PipelineSpec, ProjectSpec, Tracking
 from tidegate.state.dead_letters import KIND, DeadLetterTable
 from tidegate.state.files import State
@@ -31,7 +35,8 @@ from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.storage.overlaps import kept_apart, tables_of
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.codec import decode, is_newer
+from tidegate.watermarks.codec import decode
+from tidegate.watermarks.json_shape import is_newer
 from tidegate.watermarks.path_state import PathState
 
 FILES_PER_PLAN = 100_000
@@ -155,3 +160,28 @@ def _tracker(key: SourceKey, source: PathSource, source_store: ObjectStore, tabl
 def watermarks_of(opened: Opened) -> PathState:
     """The recorded watermarks of an opened position, fresh ones on a first run; ``StateError`` for a set's state."""
     return PathState() if opened.state is None else decode(opened.state)
+
+
+AnyPlace = TypeVar("AnyPlace", bound=Place | ColumnPlace | UnitPlace)
+
+
+def place_named(places: Sequence[Place], source: str | None) -> Place:
+    """The one place of that source name; without a name, the only one there is."""
+    chosen = places_named(places, source)
+    if len(chosen) > 1:
+        known = ", ".join(place.source.name for place in chosen)
+        raise ConfigError((f"pipeline {chosen[0].pipeline.name!r} has several sources; name one of them: {known}",))
+    return chosen[0]
+
+
+def places_named(places: Sequence[AnyPlace], source: str | None) -> tuple[AnyPlace, ...]:
+    """Those of one source name, or all; an unknown name is an error that lists the known ones."""
+    chosen = tuple(place for place in places if source in (None, place.source.name))
+    if not chosen:
+        known = list(dict.fromkeys(place.source.name for place in places))
+        within = ", ".join(dict.fromkeys(repr(place.pipeline.name) for place in places))
+        told = sentence(
+            f"no source {source!r} in {within}", f"allowed: {', '.join(known)}", nearest(source or "", known)
+        )
+        raise ConfigError((told,))
+    return chosen

@@ -27,8 +27,8 @@ from tidegate.state.opening import Accept
 from tidegate.state.rebuilding import finished_files
 from tidegate.state.store import PositionStore
 from tidegate.state.winner import StateUnreadable, Winner
-from tidegate.watermarks.codec import is_newer
 from tidegate.watermarks.covering import covered
+from tidegate.watermarks.json_shape import is_newer
 from tidegate.watermarks.outcomes import Covered
 
 EXAMPLES = 10

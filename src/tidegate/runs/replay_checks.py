@@ -19,7 +19,6 @@ from tidegate.planning.replay_handover import (
     doubled_by_production,
     is_number,
 )
-from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
 from tidegate.specs import SinkFormat, every_source
@@ -27,7 +26,7 @@ from tidegate.state.pending import COMMITTER
 from tidegate.state.references import sources_of
 from tidegate.state.store import PositionStore
 from tidegate.watermarks.chunks import Chunk, ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, text_of
 from tidegate.watermarks.column_values import is_above
 from tidegate.watermarks.look_back import as_moment
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter

@@ -14,7 +14,6 @@ from typing import TypeVar
 from tidegate.errors import ColumnsChanged, CommitLost, StateError
 from tidegate.failpoints import failpoint
 from tidegate.planning.replay_handover import chunk_columns, chunk_zone, fitted_bounds, handed_over
-from tidegate.runs.column_looking import text_of, watermark_text
 from tidegate.runs.column_place import ColumnPlace, encoded
 from tidegate.runs.place import Clock
 from tidegate.specs import PipelineSpec
@@ -26,7 +25,7 @@ from tidegate.state.work_areas import WorkRemover
 from tidegate.state.written_files import KIND as WORK
 from tidegate.storage.opening import open_store
 from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.watermarks.column_state import ColumnState, text_of, watermark_text
 from tidegate.watermarks.column_values import kind_of
 from tidegate.watermarks.replay_state import KIND, ReplayState, decode, encode
 

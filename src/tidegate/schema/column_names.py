@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tidegate.errors import SchemaMismatch
-from tidegate.schema.infer import forbidden_name
-from tidegate.schema.names import fit_name, name_problem
+from tidegate.schema.names import fit_name, forbidden_name, name_problem
 
 DECLARE_OTHERS = (
     "declare schema.fields with the columns you want: columns that are not declared are left out and counted"

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.errors import SourceError
 from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
-from tidegate.schema.names import MOST_LEVELS, field_from_json, field_to_json, name_problem
+from tidegate.schema.names import MOST_LEVELS, field_from_json, field_to_json, forbidden_name, name_problem
 from tidegate.specs import FieldSpec
 
 MOST_KEYS = 1000
@@ -371,15 +371,6 @@ class _Shaping:
             if wrong is None:
                 good.append(name)
         return good
-
-
-def forbidden_name(path: str) -> str:
-    """What to do about a field that has the name of a partition column whose value comes from the path."""
-    return (
-        f"{path!r} is also the key of sink.partition_by, whose value comes from the path: there would be two values; "
-        f"rename the field where it is written, or take its value: "
-        f"`partition_by: {{prefix_template: {path}, column: {path}}}`"
-    )
 
 
 def _kinds(seen: _Seen) -> str:

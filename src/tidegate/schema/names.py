@@ -176,3 +176,12 @@ def field_from_json(data: Mapping[str, Any]) -> FieldSpec:
         keys=child("keys"),
         values=child("values"),
     )
+
+
+def forbidden_name(path: str) -> str:
+    """What to do about a field that has the name of a partition column whose value comes from the path."""
+    return (
+        f"{path!r} is also the key of sink.partition_by, whose value comes from the path: there would be two values; "
+        f"rename the field where it is written, or take its value: "
+        f"`partition_by: {{prefix_template: {path}, column: {path}}}`"
+    )

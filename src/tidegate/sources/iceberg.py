@@ -52,7 +52,8 @@ from pyiceberg.types import (
 from tidegate.column_specs import NullWatermark, Value, WatermarkMode
 from tidegate.errors import ObjectMissing, SourceError, TidegateError
 from tidegate.locations import Location, Options
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import split_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
 

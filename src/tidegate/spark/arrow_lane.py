@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-import re
 import threading
 import time
 import zlib
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.column_specs import ColumnSource
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.masking import Mask, shortened
 from tidegate.planning.plan import Unit
 from tidegate.sink.task import ReadTask, UnitResult
 from tidegate.sink.work_rows import WorkRows
 from tidegate.sources.reading import Reader
+from tidegate.spark.packing import WorkerEnded, cause, worker_ended
 from tidegate.specs import SchemaSpec, SparkSpec
 from tidegate.watermarks.outcomes import Refused
 from tidegate.watermarks.row_filter import RowFilter
@@ -42,39 +41,8 @@ if TYPE_CHECKING:
     from tidegate.unit_specs import UnitSource
 
 _POLL_SECONDS = 0.25
-_ENDED = "Python worker exited unexpectedly"
-_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
-_FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
-_SIGNALS = {
-    "Segmentation fault": "SIGSEGV, segmentation fault",
-    "Aborted": "SIGABRT, aborted",
-    "Bus error": "SIGBUS, bus error",
-    "Illegal instruction": "SIGILL, illegal instruction",
-    "Floating point exception": "SIGFPE, floating point exception",
-}
 
 _Slots = Sequence[Sequence[Unit]]
-
-
-class WorkerEnded(TidegateError):
-    """A process that ran a task ended in the middle of it; ``how`` says as much as is known of that."""
-
-    def __init__(self, how: str, *, executor_lost: bool = False) -> None:
-        super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
-        self.how = how
-        self.executor_lost = executor_lost
-
-
-def worker_ended(error: Exception) -> WorkerEnded | None:
-    """What ended the worker, where Spark gave up for that; None where it was something else."""
-    text = str(error)
-    if _ENDED in text:
-        fatal = _FATAL.search(text)
-        if fatal is None:
-            return WorkerEnded("killed or gone without a word, most often for want of memory")
-        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
-    lost = _LOST.search(text)
-    return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
 
 
 class SparkArrowLane:
@@ -385,13 +353,3 @@ def _cancel(session: Any) -> None:
         session.interruptAll()
     else:
         session.sparkContext.cancelAllJobs()
-
-
-def cause(error: Exception, mask: Mask | None = None) -> str:
-    """The telling part of Spark's long message: what ended a worker, or the last Python exception; never a secret."""
-    text = str(error) if mask is None else mask(str(error))
-    if _ENDED in text:
-        return "a Python worker died (out of memory, or killed)"
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
-    return shortened((telling or lines or [type(error).__name__])[-1])

@@ -10,19 +10,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidegate.errors import EnvironmentProblem, ObjectMissing, RowsRefused, SchemaMismatch, TableError, TidegateError
-from tidegate.masking import Mask, shortened
+from tidegate.masking import Mask
 from tidegate.schema.column_names import spelled
 from tidegate.schema.evolution import as_required
 from tidegate.schema.names import MOST_LEVELS
 from tidegate.schema.types import levels
 from tidegate.sink.work_rows import WorkRows
-from tidegate.spark.arrow_lane import cause
 from tidegate.spark.functions import load_function
-from tidegate.spark.own_session import VARIABLE, own_session, replaced_name
+from tidegate.spark.own_session import VARIABLE, own_session, quoted, replaced_name
+from tidegate.spark.packing import telling_line
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.specs import ParquetCodec, TransformSpec
 from tidegate.state.table import CommitNote
@@ -38,7 +37,6 @@ _HEADS = 16
 _CONTESTED = re.compile(
     r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception|ConditionalRequestConflict"
 )
-_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
 
 
@@ -243,10 +241,6 @@ def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     return frame.select(*columns)
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def codec_of(codec: ParquetCodec) -> str:
     return "lz4_raw" if codec is ParquetCodec.LZ4 else codec.value
 
@@ -254,26 +248,3 @@ def codec_of(codec: ParquetCodec) -> str:
 def is_contested(error: Exception) -> bool:
     """Whether Delta tells that somebody else wrote the table meanwhile, so that another try may succeed."""
     return _CONTESTED.search(str(error)) is not None
-
-
-def telling_line(error: Exception, mask: Mask | None = None) -> str:
-    """The telling part of Spark's long message; of a Python function that failed, its exception.
-
-    ``mask`` is applied before anything is left out.
-    """
-    text = str(error) if mask is None else mask(str(error))
-    if "Traceback (most recent call last)" in text:
-        return cause(error, mask)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
-    caused = [line for line in lines if line.startswith("Caused by:")]
-    told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
-    chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
-
-
-def _listed_after(chosen: str, lines: list[str]) -> str:
-    """The values that a line announces, such as those of the row that breaks a constraint."""
-    if not chosen.endswith(":"):
-        return ""
-    listed = takewhile(lambda line: line.startswith("- "), lines[lines.index(chosen) + 1 :])
-    return " " + ", ".join(line[2:].replace(" : ", " = ") for line in listed)

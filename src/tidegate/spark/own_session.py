@@ -83,3 +83,7 @@ def _names(kind: DataType) -> Iterator[str]:
             yield from _names(kind.valueType)
         case _:
             return
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from tidegate.errors import SourceError, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, write_batches
 from tidegate.sources.jdbc_errors import is_of_database
-from tidegate.spark.arrow_lane import cause
-from tidegate.spark.frames import quoted
-from tidegate.spark.own_session import COLUMNAR_INPUT, put
+from tidegate.spark.own_session import COLUMNAR_INPUT, put, quoted
+from tidegate.spark.packing import cause
 from tidegate.spark.readers.jdbc_connection import database_refusal
 
 if TYPE_CHECKING:

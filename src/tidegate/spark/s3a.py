@@ -15,8 +15,7 @@ from tidegate.errors import EnvironmentProblem
 from tidegate.spark.log_store import CLASS, SETTING
 from tidegate.spark.own_session import VARIABLE
 from tidegate.specs import Location
-from tidegate.storage.opening import split_uri
-from tidegate.storage.options import of_scheme
+from tidegate.storage.options import of_scheme, split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

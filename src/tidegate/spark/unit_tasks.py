@@ -146,7 +146,7 @@ def _write_share(task: WriteTask, fetched: Sequence[tuple[int, Fetched]]) -> Ite
 
 def _given_up(error: Exception) -> tuple[TidegateError, bool]:
     """What Spark gave up for, and whether that is that a worker ended."""
-    from tidegate.spark.arrow_lane import cause, worker_ended
+    from tidegate.spark.packing import cause, worker_ended
 
     ended = worker_ended(error)
     problem = cause(error) if ended is None else f"it ended the worker ({ended.how})"

@@ -19,8 +19,7 @@ from tidegate.state.log import DIRECTORY, DeltaLog
 from tidegate.state.pumping import pumped
 from tidegate.state.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
 from tidegate.state.traces import newest_checkpoint
-from tidegate.storage.opening import split_uri
-from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets
+from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa

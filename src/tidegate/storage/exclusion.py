@@ -44,7 +44,7 @@ def alone(location: Location, *, always: bool) -> Iterator[None]:
 
 
 def _opened(location: Location, *, always: bool) -> int | None:
-    from tidegate.storage.opening import split_uri
+    from tidegate.storage.options import split_uri
 
     scheme, _, path = split_uri(location.uri)
     if scheme != "file":

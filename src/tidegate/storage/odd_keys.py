@@ -26,7 +26,7 @@ def keys_below(location: Location, prefix: str, *, deep: bool) -> tuple[list[str
     """
     from pyarrow.fs import FileSelector, FileType
 
-    from tidegate.storage.opening import split_uri
+    from tidegate.storage.options import split_uri
 
     _, bucket, path = split_uri(location.uri)
     root = "/".join(filter(None, (bucket, path)))

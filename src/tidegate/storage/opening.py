@@ -8,58 +8,17 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
 
 from tidegate.errors import StorageError
 from tidegate.specs import Location
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore, space
-from tidegate.storage.options import client_settings, of_scheme, retries, unknown
+from tidegate.storage.options import client_settings, of_scheme, retries, split_uri, unknown
 from tidegate.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
-
-ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "adl": "az"}
-SCHEMES = ("file", "s3", "gs", "az", "memory")
-
-
-def absolute(uri: str, base: Path) -> str:
-    """The absolute URI of what a person wrote in a file in directory ``base``, without trailing slash.
-
-    >>> absolute("data/new files/", Path("/srv"))
-    'file:///srv/data/new%20files'
-    >>> absolute("s3a://lake/raw/", Path("/srv"))
-    's3://lake/raw'
-    """
-    if "://" not in uri and not uri.startswith("file:"):
-        path = os.path.normpath(os.path.join(base, os.path.expanduser(uri)))
-        return f"file://{quote(os.path.abspath(path), safe='/=:+,@~')}".rstrip("/") or "file://"
-    scheme, _, rest = uri.partition(":")
-    scheme = scheme.lower()
-    if scheme == "file":
-        return f"file:///{rest.removeprefix('//').removeprefix('localhost').strip('/')}".rstrip("/")
-    plain = scheme if scheme in ("abfs", "abfss") else ALIASES.get(scheme, scheme)
-    return f"{plain}:{rest}".rstrip("/")
-
-
-def split_uri(uri: str) -> tuple[str, str, str]:
-    """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
-    scheme, found, rest = uri.partition("://")
-    scheme = ALIASES.get(scheme.lower(), scheme.lower())
-    if not found or scheme not in SCHEMES:
-        raise StorageError(
-            f"{uri!r} is not a location",
-            f"give a path or a URI that begins with one of {', '.join(SCHEMES)}://",
-        )
-    if "?" in rest or "#" in rest:
-        raise StorageError(f"{uri}: a location has no '?' or '#'", "write them as %3F and %23")
-    authority, _, path = rest.partition("/")
-    if scheme != "file" and not authority:
-        raise StorageError(f"{uri} names no bucket", f"write {scheme}://BUCKET/PATH")
-    return scheme, authority, unquote(path).strip("/")
 
 
 def open_store(location: Location) -> ObjectStore:

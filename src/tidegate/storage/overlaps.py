@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tidegate.errors import StorageError
 from tidegate.specs import PathSource, ProjectSpec
-from tidegate.storage.opening import split_uri
+from tidegate.storage.options import split_uri
 
 
 def comparable(uri: str) -> str:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from calendar import monthrange
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegate.errors import WatermarkError
 from tidegate.unit_specs import PartitionKind, Rounding, Span
-from tidegate.watermarks.look_back import check_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -131,3 +130,11 @@ def _beyond() -> WatermarkError:
     return WatermarkError(
         "a time lies beyond what a calendar holds (years 1 to 9999)", "correct the range or the period"
     )
+
+
+def check_zone(name: str) -> ZoneInfo:
+    """The time zone of that name; ``ValueError`` where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"unknown time zone {name!r}; use a name such as Europe/Berlin or UTC") from None

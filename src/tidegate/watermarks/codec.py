@@ -14,7 +14,7 @@ from datetime import UTC
 from typing import assert_never
 
 from tidegate.errors import StateError
-from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.json_shape import SCHEMA_VERSION, Node, check_version
 from tidegate.watermarks.late_window import LateWindow
 from tidegate.watermarks.path_state import (
     Active,
@@ -30,7 +30,6 @@ from tidegate.watermarks.path_state import (
 )
 from tidegate.watermarks.paths import split
 
-SCHEMA_VERSION = 1
 TRACKING = "tracking"
 """Marks a state that is not one of path watermarks, and says of what it is."""
 
@@ -95,22 +94,6 @@ def decode(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
         )
     root.only(_KEYS)
     return _Decoding(root, source_uri.rstrip("/")).state()
-
-
-def check_version(root: Node) -> None:
-    """Refuse a state that a newer program wrote."""
-    version = root.get("schema_version", SCHEMA_VERSION).integer()
-    if version > SCHEMA_VERSION:
-        raise StateError(
-            f"state has schema_version {version}, this program knows {SCHEMA_VERSION}",
-            "use the newer program that wrote it; nothing was written",
-        )
-
-
-def is_newer(data: Mapping[str, object]) -> bool:
-    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
-    version = data.get("schema_version")
-    return isinstance(version, int) and version > SCHEMA_VERSION
 
 
 class _Decoding:

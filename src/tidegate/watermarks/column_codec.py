@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tidegate.errors import StateError, WatermarkError
-from tidegate.watermarks.codec import SCHEMA_VERSION, check_version
-from tidegate.watermarks.codec import is_newer as is_newer
 from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.watermarks.json_shape import is_newer as is_newer
 
 KIND = "column"
 _KEYS = ("schema_version", "kind", "watermark", "update_ts", "delta_version")

@@ -109,3 +109,20 @@ class ColumnState:
 
 def _named(column: str, error: WatermarkError) -> WatermarkError:
     return WatermarkError(f"watermark column {column!r}: {error.problem}", error.remedy)
+
+
+def text_of(value: Value) -> str:
+    """One value: times in ISO 8601, everything else as it is."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def watermark_text(state: ColumnState | None) -> str | None:
+    """The watermark on one line.
+
+    >>> watermark_text(ColumnState({"id": 7, "seen": None}))
+    'id=7, seen=null'
+    """
+    if state is None or not state.values:
+        return None
+    parts = (f"{name}={'null' if value is None else text_of(value)}" for name, value in sorted(state.values.items()))
+    return ", ".join(parts)

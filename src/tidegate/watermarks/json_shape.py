@@ -110,3 +110,22 @@ class Node:
         if not isinstance(self._value, Mapping):
             raise self.refusal("an object")
         return self._value
+
+
+SCHEMA_VERSION = 1
+
+
+def check_version(root: Node) -> None:
+    """Refuse a state that a newer program wrote."""
+    version = root.get("schema_version", SCHEMA_VERSION).integer()
+    if version > SCHEMA_VERSION:
+        raise StateError(
+            f"state has schema_version {version}, this program knows {SCHEMA_VERSION}",
+            "use the newer program that wrote it; nothing was written",
+        )
+
+
+def is_newer(data: Mapping[str, object]) -> bool:
+    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
+    version = data.get("schema_version")
+    return isinstance(version, int) and version > SCHEMA_VERSION

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from datetime import MINYEAR, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegate.column_specs import LookBack, Value
 from tidegate.errors import WatermarkError
+from tidegate.watermarks.calendar import check_zone
 from tidegate.watermarks.column_values import NUMBERS, TEMPORAL, described, kind_of
 
 EXACT = Context(prec=1000)
@@ -41,14 +41,6 @@ def look_back_of(
         value=_number(found.get("value")),
         timezone=timezone,
     )
-
-
-def check_zone(name: str) -> ZoneInfo:
-    """The time zone of that name; ``ValueError`` where there is none."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"unknown time zone {name!r}; use a name such as Europe/Berlin or UTC") from None
 
 
 def lowered(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:

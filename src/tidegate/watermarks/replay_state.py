@@ -16,8 +16,7 @@ from itertools import groupby
 from tidegate.column_specs import Value
 from tidegate.errors import ConfigError, StateError, WatermarkError
 from tidegate.watermarks.chunks import Chunk, ChunkInterval, chunks, contiguous_end
-from tidegate.watermarks.codec import SCHEMA_VERSION, check_version
-from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.json_shape import SCHEMA_VERSION, Node, check_version
 from tidegate.watermarks.serializer import WatermarkSerializer
 
 KIND = "replay"

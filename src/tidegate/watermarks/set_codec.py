@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegate.errors import StateError
-from tidegate.watermarks.codec import (
-    SCHEMA_VERSION,
-    TRACKING,
-    check_version,
-    decoded_progress,
-    decoded_watermark,
-    encoded_progress,
-    encoded_watermark,
-)
-from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.codec import TRACKING, decoded_progress, decoded_watermark, encoded_progress, encoded_watermark
+from tidegate.watermarks.json_shape import SCHEMA_VERSION, Node, check_version
 from tidegate.watermarks.path_set import Segment, SetState
 from tidegate.watermarks.path_state import Finished, Unfinished
 

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from tidegate.errors import WatermarkError
 from tidegate.unit_specs import NOW, PartitionKind, Rounding, Span, TimeRange
 from tidegate.watermarks.calendar import (
+    check_zone,
     floored,
     iso,
     milliseconds,
@@ -25,7 +26,6 @@ from tidegate.watermarks.calendar import (
     shifted,
     zone_named,
 )
-from tidegate.watermarks.look_back import check_zone
 
 _RELATIVE = re.compile(r"P(?P<days>\d{1,7})D(?:T(?P<hours>\d{1,2})H(?:(?P<minutes>\d{1,2})M)?)?", re.ASCII)
 _ABSOLUTE = re.compile(

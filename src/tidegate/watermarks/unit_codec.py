@@ -13,10 +13,9 @@ from itertools import accumulate, chain, pairwise
 from math import gcd
 
 from tidegate.errors import StateError
-from tidegate.watermarks.codec import SCHEMA_VERSION, check_version
-from tidegate.watermarks.codec import is_newer as is_newer
 from tidegate.watermarks.coverage import Coverage
-from tidegate.watermarks.json_shape import Node
+from tidegate.watermarks.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.watermarks.json_shape import is_newer as is_newer
 from tidegate.watermarks.unit_state import Failure, UnitEntry, UnitState
 
 KIND = "unit"

@@ -14,7 +14,8 @@ from tidegate.errors import SchemaMismatch
 from tidegate.sink.written_rows import rows_of
 from tidegate.specs import Location
 from tidegate.state.files import DataFile
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 
 NOON = datetime(2026, 1, 28, 12, 30, 0, 500_000, tzinfo=UTC)

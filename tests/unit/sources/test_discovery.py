@@ -16,7 +16,8 @@ from tidegate.planning.reasons import Reason
 from tidegate.sources.files.discovery import discover
 from tidegate.specs import LateFiles, Location, PartitionFilter, PathSource
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.watermarks.late_window import LateWindow
 from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal

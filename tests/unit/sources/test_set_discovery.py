@@ -18,7 +18,8 @@ from tidegate.sources.files.set_discovery import discover_all
 from tidegate.specs import Location, PathSource
 from tidegate.state.remembered import Known
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.watermarks.path_set import SetState
 from tidegate.watermarks.path_state import Failed

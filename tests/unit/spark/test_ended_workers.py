@@ -18,7 +18,8 @@ from tidegate.errors import RunStopped, TidegateError
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.sink.read_task import ReadTask
 from tidegate.spark import arrow_lane
-from tidegate.spark.arrow_lane import SparkArrowLane, worker_ended
+from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.packing import worker_ended
 from tidegate.specs import FieldSpec, Location, SparkSpec
 from tidegate.watermarks.outcomes import Covered, Refused
 

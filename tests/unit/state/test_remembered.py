@@ -15,7 +15,8 @@ from tidegate.state import segments
 from tidegate.state.identity import SourceKey
 from tidegate.state.remembered import Known, RememberedPaths
 from tidegate.state.segments import OpenSegment, write_segment
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 from tidegate.watermarks.path_set import SetState
 from tidegate.watermarks.paths import SourceFile

@@ -11,7 +11,8 @@ import pytest
 from tidegate.errors import StorageError
 from tidegate.specs import Location
 from tidegate.storage import durability
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pytest
 from tidegate.errors import ObjectChanged, ObjectMissing, StorageError
 from tidegate.planning.reasons import Reason, Skipped
 from tidegate.specs import Location
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.scope import Scope
 

@@ -12,8 +12,8 @@ import pytest
 from tidegate.errors import StorageError
 from tidegate.specs import Location, Options
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store, split_uri
-from tidegate.storage.options import retries, retry_options
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute, retries, retry_options, split_uri
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from tidegate.errors import ObjectChanged, SourceError
 from tidegate.planning.reasons import Reason
 from tidegate.sources.files.everything import refuse_left_out
 from tidegate.specs import Location
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.scope import Scope
 

@@ -19,7 +19,8 @@ from tidegate.sources.files.everything import refuse_left_out
 from tidegate.sources.units.fetched import FetchedFile
 from tidegate.sources.units.variables import Variables, names_in
 from tidegate.specs import Compression
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import split_uri
 from tidegate.storage.paths import below
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.scope import Scope

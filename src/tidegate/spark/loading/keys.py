@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.column_specs import WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.frames import quoted
+from tidegate.spark.own_session import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import RowsRefused
-from tidegate.spark.frames import quoted
-from tidegate.spark.own_session import check_text
+from tidegate.spark.own_session import check_text, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -118,7 +118,7 @@ class HttpReader:
         """``frame``, carried out once; raises the error that a task told."""
         from pyspark import StorageLevel
 
-        from tidegate.spark.arrow_lane import cause
+        from tidegate.spark.packing import cause
 
         try:
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
@@ -144,7 +144,7 @@ class HttpReader:
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
         from tidegate.schema.infer import agreeing, look
-        from tidegate.spark.arrow_lane import cause
+        from tidegate.spark.packing import cause
 
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()

@@ -12,8 +12,8 @@ from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.masking import Mask
 from tidegate.sources.jdbc_errors import Refusal, refusal, telling_cause
 from tidegate.spark.filters import collected
-from tidegate.spark.frames import telling_line
 from tidegate.spark.packages import driver_of
+from tidegate.spark.packing import telling_line
 from tidegate.watermarks.dialects import Dialect, dialect_of, quoted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import EnvironmentProblem
 from tidegate.locations import Location
 from tidegate.spark.s3a import reach
-from tidegate.storage.opening import split_uri
+from tidegate.storage.options import split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from tidegate.masking import Mask
 from tidegate.schema.types import arrow_schema
 from tidegate.spark.bounds import column_named
 from tidegate.spark.filters import named
-from tidegate.spark.frames import telling_line
 from tidegate.spark.own_session import own_session
+from tidegate.spark.packing import telling_line
 from tidegate.specs import SchemaSpec
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from tidegate.spark.filters import filtered, greatest_of, with_nulls
 from tidegate.spark.readers.paths import spark_path
 from tidegate.spark.readers.rows import given, unreadable, utc_session
 from tidegate.specs import SchemaSpec
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.storage.opening import open_store
+from tidegate.storage.options import split_uri
 from tidegate.storage.scope import Scope
 from tidegate.watermarks.dialects import Dialect, quoted
 from tidegate.watermarks.row_filter import RowFilter

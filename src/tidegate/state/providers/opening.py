@@ -19,7 +19,7 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
             return None
         case ProviderKind.FILE:
             from tidegate.state.providers.file import FileMetadataProvider
-            from tidegate.storage.opening import absolute
+            from tidegate.storage.options import absolute
 
             return FileMetadataProvider(Location(absolute(_url(spec).value, Path.cwd()), spec.options))
         case ProviderKind.SQL:
@@ -33,7 +33,7 @@ def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> Bas
 
     ``options`` are the storage options of a bucket. Nothing is asked yet.
     """
-    from tidegate.storage.opening import ALIASES, SCHEMES
+    from tidegate.storage.options import ALIASES, SCHEMES
 
     scheme = url.partition("://")[0].lower() if "://" in url else "file"
     kind = ProviderKind.FILE if scheme in (*SCHEMES, *ALIASES) else ProviderKind.SQL
