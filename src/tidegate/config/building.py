@@ -185,7 +185,6 @@ def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
         ),
         table_properties=model.table_properties,
         load=load(model),
-        format=model.format,
     )
 
 

@@ -18,7 +18,6 @@ from tidegate.config.column_canonical import (
     load_keys,
     state_keys,
 )
-from tidegate.config.load_checks import OF_DELTA
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import masked
 from tidegate.config.unit_canonical import unit_source
@@ -33,7 +32,6 @@ from tidegate.specs import (
     ProjectSpec,
     ReconcileSpec,
     SchemaSpec,
-    SinkFormat,
     SparkSpec,
     Tracking,
     TransformSpec,
@@ -184,13 +182,6 @@ def _field(field: FieldSpec, named: bool = True) -> dict[str, Any]:
 
 
 def _sink(pipeline: PipelineSpec) -> dict[str, Any]:
-    data = _sink_keys(pipeline)
-    if pipeline.sink.format is SinkFormat.DELTA:
-        return data
-    return {key: value for key, value in data.items() if key not in OF_DELTA}
-
-
-def _sink_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     sink = pipeline.sink
     by = sink.partition_by
     return {

@@ -272,7 +272,7 @@ def duration(lag: timedelta | None) -> str:
 def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     """The keys of a load strategy that mean something with it."""
     load = pipeline.sink.load
-    data: dict[str, Any] = {"load_type": load.type.value, "format": pipeline.sink.format.value}
+    data: dict[str, Any] = {"load_type": load.type.value, "format": "delta"}
     if pipeline.unit_sources and load.type is LoadType.MERGE_UPSERT:
         data |= {"merge_keys": list(load.merge_keys), "tie_break": list(load.tie_break)}
     if not pipeline.column_sources:

@@ -30,7 +30,6 @@ from tidegate.http_origins import NotOrigin, origin_of
 from tidegate.jdbc_addresses import holds_credentials
 from tidegate.locations import Secret
 from tidegate.masking import looks_secret
-from tidegate.specs import SinkFormat
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
@@ -66,6 +65,16 @@ def lag(value: object) -> timedelta | None:
     if not found:
         raise refusal("is not a duration", "allowed: 'PT5M', 'PT90S', 'PT2H', 'P1D', 'none'; above zero")
     return found
+
+
+def sink_format(value: object) -> str:
+    """Delta, the only format that is written; folders of Parquet files were, too, in earlier releases."""
+    if isinstance(value, Scalar) and value.strip() == "parquet":
+        raise refusal(
+            "is no longer supported, since a folder of Parquet files has no log to commit to",
+            "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
+        )
+    return choice(("delta",))(value)
 
 
 def zone(value: object) -> str:
@@ -257,4 +266,4 @@ Auth = Annotated[AuthKind, one_of(AuthKind)]
 Pages = Annotated[PaginationKind, one_of(PaginationKind)]
 LoadKind = Annotated[LoadType, one_of(LoadType)]
 Provider = Annotated[ProviderKind, one_of(ProviderKind)]
-TableKind = Annotated[SinkFormat, one_of(SinkFormat)]
+SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]

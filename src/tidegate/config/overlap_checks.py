@@ -27,7 +27,6 @@ class Table:
     pipeline: str
     title: str
     place: str
-    is_delta: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def tables_of(name: str, pipeline: Block, absolute: Absolute) -> Iterator[Table]
     if uri is None:
         return
     place = comparable(absolute(uri))
-    yield Table(name, f"the table of pipeline {name!r}", place, str(sink.text("format") or "delta") == "delta")
+    yield Table(name, f"the table of pipeline {name!r}", place)
     given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
     yield Table(name, f"the dead-letter table of pipeline {name!r}", given)
 
@@ -109,7 +108,7 @@ def _problems(root: Block, reading: Reading, tables: list[Table]) -> Iterator[Pr
 
 
 def _within(root: Block, reading: Reading, table: Table, path: str, *, own: bool) -> Iterator[Problem]:
-    if path == "" and (reading.by_log or not table.is_delta) and (not own or "secondary_input" in reading.loc):
+    if path == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
         return
     if own and table.title.startswith("the table"):
         text = "lies in the directory of the table that is written; allowed: another place"

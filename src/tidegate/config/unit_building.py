@@ -24,10 +24,9 @@ from tidegate.config.unit_models import (
 )
 from tidegate.locations import Location
 from tidegate.planning.pipeline_order import ordered
-from tidegate.specs import PipelineSpec, SinkFormat, SinkSpec
+from tidegate.specs import PipelineSpec, SinkSpec
 from tidegate.unit_specs import (
     FileRead,
-    InputFormat,
     PartitionKind,
     RangeParam,
     Replace,
@@ -104,11 +103,10 @@ def _input(model: SecondaryInputModel, sinks: Sinks, absolute: Absolute) -> Seco
     location = sink.table if sink is not None else Location(absolute(model.path or ""))
     if model.storage_options:
         location = Location(location.uri, model.storage_options)
-    made_of = InputFormat.PARQUET if sink is not None and sink.format is SinkFormat.PARQUET else model.format
     return SecondaryInput(
         fields=model.fields,
         location=location,
-        format=made_of,
+        format=model.format,
         pipeline=pipeline,
         filters=model.filters,
         variable=model.as_,

@@ -45,10 +45,8 @@ def _place_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
     if pipeline is not None and pipeline not in known:
         hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
         yield problem(root, (*at, "pipeline"), sentence(f"there is no pipeline {pipeline.raw!r}", hint))
-    elif pipeline is not None and (given := each.text("format")) is not None:
-        kind = str(known.block(pipeline).block("sink").text("format") or "delta")
-        if given != kind:
-            yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is {kind}; remove it")
+    elif pipeline is not None and (given := each.text("format")) is not None and given != "delta":
+        yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is delta; remove it")
 
 
 def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
