@@ -114,7 +114,7 @@ LAYOUTS = {
     **_columns("lenient", numbers=Numbers.LENIENT),
 }
 GOOD = b'{"id":7,"i":1,"f":1.5,"s":"a","u":{"a":1,"s":"b"},"l":[1.5,2],"k":["c"],"t":"2026-01-28T00:00:00Z","n":1.25}'
-ALONE = list(LAYOUTS) if LONG else ["undeclared", "column f", "column w"]
+ALONE = list(LAYOUTS) if LONG else ["undeclared", "column w"]
 
 
 def _refuse(constant: str) -> NoReturn:
