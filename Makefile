@@ -20,8 +20,8 @@ test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faul
 test-long: setup ## the same tests with every case of the long matrices (hours)
 	TIDEGATE_LONG=1 scripts/test.sh
 
-unit: setup ## unit tests and laws, in seconds, no Spark
-	$(PYTEST) tests/unit tests/laws
+unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing that takes long
+	scripts/test.sh unit
 
 lint: setup ## ruff, mypy --strict, import directions
 	$(PY) -m ruff check .

@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.column_specs import (
     ColumnSource,
     FunctionRead,
@@ -209,7 +210,7 @@ class World:
         self.state = handed_over(self.source, self.state, None, replay.end, NOW)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data(), st.sampled_from(WatermarkMode))
 def test_every_row_is_read_exactly_once_whatever_comes_between(data: st.DataObject, mode: WatermarkMode) -> None:
     world = World(data, ColumnSource("s", FunctionRead("m:f"), COLUMNS, mode))
@@ -220,7 +221,7 @@ def test_every_row_is_read_exactly_once_whatever_comes_between(data: st.DataObje
     assert world.table == Counter(world.rows)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data(), st.sampled_from(WatermarkMode))
 def test_every_row_is_there_once_after_a_replay_and_the_runs_that_follow(
     data: st.DataObject, mode: WatermarkMode
@@ -237,7 +238,7 @@ def test_every_row_is_there_once_after_a_replay_and_the_runs_that_follow(
     assert world.table == Counter(world.rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data(), st.booleans())
 def test_rows_that_are_late_by_less_than_the_safety_lag_are_read_once(data: st.DataObject, is_naive: bool) -> None:
     lag = timedelta(hours=3)
@@ -265,7 +266,7 @@ def test_rows_that_are_late_by_less_than_the_safety_lag_are_read_once(data: st.D
         assert set(late) <= set(table)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_a_replaced_window_holds_what_the_source_holds_in_it(data: st.DataObject) -> None:
     load = Load(LoadType.MERGE_OVERWRITE, merge_keys=("id",), replace_by_watermark=True)
@@ -306,7 +307,7 @@ ranges = st.builds(
 cells = st.none() | tiny | tiny
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.lists(ranges, max_size=3),
     st.sampled_from(WatermarkMode),
@@ -320,7 +321,7 @@ def test_a_database_finds_the_rows_that_match(
     assert found_by_database(wanted, rows, rows) == found_by_hand(wanted, rows)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.sampled_from([texts, awkward, near, moments, aware, st.dates(), clocks, st.integers(-(2**62), 2**62), floats]),
     st.data(),
@@ -400,7 +401,7 @@ def length(chunk: Chunk) -> float:
     return far.total_seconds() if isinstance(far, timedelta) else float(far)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(grids(), st.data())
 def test_chunks_cover_everything_once(grid: tuple[Value, Value, ChunkInterval], data: st.DataObject) -> None:
     start, end, interval = grid

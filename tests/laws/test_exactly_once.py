@@ -19,6 +19,7 @@ from laws.strategies import (
     world_paths,
 )
 from laws.world import NOW, World, source
+from support.long_runs import examples
 from tidegate.planning.discovery import is_partition_open
 from tidegate.planning.plan import Plan
 from tidegate.specs import LateFiles, Lateness
@@ -29,7 +30,7 @@ from tidegate.watermarks.standing import standings
 CROWDED = st.builds(join, few_partitions, world_names)
 WAVES = st.sampled_from(("committed", "committed", "committed", "committed", "lost", "dies"))
 RULES = settings(
-    max_examples=40,
+    max_examples=examples(400, 30),
     stateful_step_count=14,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -1,7 +1,7 @@
 """Whatever bytes a file has, reading it gives rows, dead letters, a refusal or an error of ours, and nothing else.
 
 Valid files of every format are damaged at random, or are random from the beginning, and go through the task that reads
-them in a Spark worker. ``TIDEGATE_LONG=1`` tries 10,000 files instead of 150.
+them in a Spark worker. ``TIDEGATE_LONG=1`` tries 10,000 files instead of 60.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.format_files import ENDINGS, written
-from support.long_runs import LONG
+from support.long_runs import examples
 from tidegate.errors import TidegateError
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
@@ -43,7 +43,7 @@ KINDS = [
     for packing in ("", ".gz", ".zst")
     if packing == "" or format in ("ndjson", "csv", "json")
 ]
-EXAMPLES = (10_000 if LONG else 150) // len(KINDS) + 1
+EXAMPLES = examples(10_000, 60) // len(KINDS) + 1
 TELLING = [
     b"\0",
     b"\xff",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from servers import raw
 from servers.raw import RawServer
-from support.long_runs import LONG
+from support.long_runs import examples
 from support.unit_waves import FIELDS, source, wave, work
 from tidegate.column_specs import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.errors import TidegateError
@@ -27,7 +27,7 @@ from tidegate.sources.units.work import UnitFailure
 from tidegate.specs import FieldSpec, SchemaSpec
 
 FUZZ = settings(
-    max_examples=10_000 if LONG else 100,
+    max_examples=examples(10_000, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

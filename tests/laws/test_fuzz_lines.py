@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.long_runs import LONG
+from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.schema.literals import DEEPEST
 from tidegate.sink.decoder import Decoder
@@ -18,7 +18,7 @@ from tidegate.sink.formats.json_array import element_lines
 from tidegate.sink.lines import blocks
 from tidegate.specs import FieldSpec, Numbers
 
-EXAMPLES = 10_000 if LONG else 60
+EXAMPLES = examples(10_000, 30)
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (
     FieldSpec("i", "int64"),

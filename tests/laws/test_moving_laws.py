@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.planning.discovery import is_new
 from tidegate.specs import Location, PathSource
 from tidegate.watermarks.codec import decode, encode
@@ -84,7 +85,7 @@ def rest(state: PathState, partition: str) -> tuple[object, ...]:
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions, names)
 def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state(
     state: PathState, partition: str, name: str
@@ -95,7 +96,7 @@ def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state
     assert after.partition_watermarks[partition] == name
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions, names)
 def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
     state: PathState, partition: str, name: str
@@ -110,7 +111,7 @@ def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
             assert is_due(path)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions)
 def test_forgetting_a_partition_makes_all_its_files_due_and_no_other(state: PathState, partition: str) -> None:
     if not knows(state, partition):

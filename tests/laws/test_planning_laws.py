@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from laws.strategies import fates, states, world_paths
 from laws.world import NOW, SIZING, World, files, listing, source
+from support.long_runs import examples
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.grouping import OPENING, Sizing, grouped
 from tidegate.planning.path_planner import plan_paths
@@ -46,7 +47,7 @@ def test_a_plan_does_not_depend_on_the_order_of_the_listing(
     assert plans[0].listed == plans[1].listed == plans[2].listed
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(SOURCES, st.lists(SETS, min_size=1, max_size=4), st.data())
 def test_every_listed_file_is_planned_or_counted_with_a_reason(
     of: PathSource, arrivals: list[list[str]], data: st.DataObject

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from laws.strategies import counts, etags, fates, paths, progress, sizes, watermarks
 from laws.world import NOW, SIZING, source
+from support.long_runs import examples
 from tidegate.planning.discovery import PathListing
 from tidegate.planning.plan import FileSlice
 from tidegate.planning.set_planner import plan_set
@@ -56,7 +57,7 @@ def forgotten(state: SetState) -> set[str]:
     return {path for path, each in state.unfinished() if not each.records}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject) -> None:
     state, there = SetState(), dict[str, SourceFile]()

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from laws.unit_world import BEGIN, UnitWorld
+from support.long_runs import examples
 from support.work_units import time_source
 from tidegate.errors import WatermarkError
 from tidegate.planning.time_partitions import cut
@@ -113,7 +114,7 @@ def taken(world: UnitWorld, source: UnitSource, taken_steps: list[Step]) -> Unit
 
 
 @pytest.mark.parametrize("mode", list(Replace))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), st.lists(steps, max_size=6), st.lists(st.integers(0, 100), min_size=1, max_size=4).map(tuple))
 def test_every_row_is_there_once_and_no_hole_is_jumped_over(
     mode: Replace, source: UnitSource, taken_steps: list[Step], delays: tuple[int, ...]
@@ -121,7 +122,7 @@ def test_every_row_is_there_once_and_no_hole_is_jumped_over(
     taken(UnitWorld(UNITS, delays), replace(source, replace=mode), taken_steps)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sources(), st.lists(steps, max_size=4))
 def test_at_the_same_moment_without_grace_nothing_runs_twice(source: UnitSource, taken_steps: list[Step]) -> None:
     world = UnitWorld(UNITS, (0,))
@@ -138,7 +139,7 @@ def ranges(plan: UnitPlan) -> dict[tuple[str, int], tuple[int, int | None]]:
     return {(work.unit, failure_start(work.start, work.nominal_end)): (work.low, work.before) for work in plan.works()}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(sources(), st.lists(steps, max_size=4), spans)
 def test_more_grace_never_removes_a_work_unit_nor_moves_a_low_bound_forward(
     source: UnitSource, taken_steps: list[Step], more: Span
@@ -153,7 +154,7 @@ def test_more_grace_never_removes_a_work_unit_nor_moves_a_low_bound_forward(
         assert all(greater[key][0] <= low for key, (low, _) in less.items())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(sources(), st.lists(steps, max_size=4), spans)
 def test_more_abstinence_never_adds_a_work_unit_that_was_read(
     source: UnitSource, taken_steps: list[Step], more: Span
@@ -169,7 +170,7 @@ def test_more_abstinence_never_adds_a_work_unit_that_was_read(
         assert {key for key, (_, before) in greater.items() if before is not None} <= less.keys()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), moments)
 def test_partitions_are_contiguous_and_cover_the_range(source: UnitSource, now: datetime) -> None:
     found = cut(source, now)
@@ -183,7 +184,7 @@ def test_partitions_are_contiguous_and_cover_the_range(source: UnitSource, now: 
     assert all(each.nominal_end is None or each.end <= each.nominal_end for each in parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), cut_kinds, moments, moments)
 def test_plans_at_two_times_share_all_full_partitions(
     source: UnitSource, kind: PartitionKind, one: datetime, other: datetime

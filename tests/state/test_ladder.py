@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from state.lake import IDENTITY, Lake, following, ingest
+from support.long_runs import examples
 from tidegate.errors import StateError
 from tidegate.state import marks
 from tidegate.state.files import Change, State
@@ -396,7 +397,7 @@ def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
 FATES = ("kept", "kept", "removed", "truncated", "swapped")
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(FATES), min_size=7, max_size=7), st.booleans(), st.integers(0, 1_000_000))
 def test_whatever_is_lost_a_state_is_the_right_one_or_there_is_none(
     filled: Lake, fates: list[str], clean: bool, number: int

@@ -111,6 +111,7 @@ def test_the_time_that_masking_takes_grows_with_the_text_alone() -> None:
     assert Mask.of("3")(f"{steps} token: 3") == f"{steps} token: ***"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(-20, 21, 4))
 def test_of_a_long_text_the_middle_goes_and_no_part_of_a_secret_stays(place: int) -> None:
     told = quote(SECRET, safe="")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[2]
 
 PROGRAM = """

@@ -9,7 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tidegate
+
+pytestmark = pytest.mark.slow
 
 FILE = """\
 source: {path: nowhere, use_watermark: true}

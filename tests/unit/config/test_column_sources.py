@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.column_specs import (
     ColumnSource,
     FunctionRead,
@@ -570,7 +571,7 @@ PLACE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PLACE, PLACE, PLACE)
 def test_append_is_refused_exactly_where_the_specs_look_back(
     own: dict[str, Any], configure: dict[str, Any], above: dict[str, Any]

@@ -28,6 +28,7 @@ def test_units_that_succeeded_before_are_read_beside_broken_ones(cap: int) -> No
     assert len(reads(cap, state, "2020-01-10", ("A", "B"), 50)) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [1, 2])
 def test_a_work_unit_that_failed_once_gets_its_turn_again_beside_broken_ones(cap: int) -> None:
     whole = time_source("2020-01-01", "P0D", "daily")

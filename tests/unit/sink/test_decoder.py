@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.sink.decoder import Decoder
 from tidegate.specs import FieldSpec, Numbers
 
@@ -371,7 +372,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chosen=st.lists(lines(), min_size=1, max_size=12))
 def test_neighbours_never_change_what_a_line_gives(way: str, chosen: list[bytes]) -> None:
     together = Decoder(**WAYS[way]).decode(b"\n".join(chosen) + b"\n")
@@ -382,7 +383,7 @@ def test_neighbours_never_change_what_a_line_gives(way: str, chosen: list[bytes]
     assert [each.offset for each in together.rejected] == refused
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(GOOD, min_size=1, max_size=20), SEPARATORS)
 def test_what_was_written_is_what_is_read(records: list[dict[str, object]], separators: tuple[str, str]) -> None:
     written = [json.dumps(record, separators=separators).encode() for record in records]

@@ -104,6 +104,7 @@ def test_another_compression_than_declared_is_named(data: bytes, path: str, decl
         plain(data, path, declared)
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_while_a_highly_compressed_file_is_read() -> None:
     pieces = chunks(io.BytesIO(gzip.compress(bytes(300 * 1024 * 1024))), "zeros.gz", Compression.AUTO)
     assert max(len(piece) for piece in pieces) <= LARGEST_PIECE

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.careful import CarefulReader
@@ -163,7 +164,7 @@ def test_cells_and_doubles_that_would_become_0_are_bad_records(tmp_path: Path) -
     assert written(tmp_path, Format.PARQUET, _parquet(pa.array([0.0, 1e-300, 1.5])), narrow) == (2, 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(-(2.0**100), 2.0**100, width=32), st.integers(-3, 3), st.booleans())
 def test_the_nearest_float32_does_not_depend_on_neighbours(value: float, step: int, is_whole: bool) -> None:
     between = (np.float64(value) + np.float64(np.nextafter(np.float32(value), np.float32(np.inf)))) / 2
@@ -173,7 +174,7 @@ def test_the_nearest_float32_does_not_depend_on_neighbours(value: float, step: i
     assert alone == good == bad
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 0x7F7FFFFE), st.sampled_from([-1, 0, 1]), st.booleans())
 def test_the_nearest_of_two_floats_is_taken_or_the_even_one(bits: int, side: int, negative: bool) -> None:
     low, high = (float(np.uint32(each).view(np.float32)) for each in (bits, bits + 1))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.format_files import written
+from support.long_runs import examples
 from tidegate.planning.plan import FileSlice
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.formats.opening import open_format
@@ -52,7 +53,7 @@ def test_csv_says_what_the_standard_library_wrote(rows: list[tuple[str, str, str
     assert [row for _, row in outcomes(Format.CSV, text.getvalue().encode(), fields)] == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.sampled_from(CELLS), st.sampled_from(TEXTS)), min_size=1, max_size=6),
     st.sampled_from(TYPES),
@@ -76,7 +77,7 @@ VALUES: dict[pa.DataType, list[Any]] = {
 }
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.data(), st.sampled_from(sorted(VALUES, key=str)), st.booleans())
 def test_a_parquet_row_is_the_same_beside_any_others(data: st.DataObject, kind: pa.DataType, nullable: bool) -> None:
     numbers = ["int32", "int64", "float32", "float64", "decimal(6,1)", "json"]

@@ -133,6 +133,7 @@ def test_reading_goes_on_in_the_middle(place: Place, format: str) -> None:
     assert "301 of its" in refusal(result.outcomes[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", EVERY)
 def test_a_large_file_is_left_in_the_middle_and_continued(place: Place, format: str) -> None:
     rows = [{"id": number, "text": os.urandom(300).hex()} for number in range(20_000)]
@@ -197,6 +198,7 @@ def test_a_file_that_was_rewritten_or_removed_is_not_read(place: Place, format: 
     assert place.rows(result) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", EVERY)
 def test_a_file_that_is_rewritten_while_it_is_read_is_noticed(place: Place, format: str) -> None:
     rows = [{"id": number, "text": os.urandom(100).hex()} for number in range(40_000)]

@@ -193,6 +193,7 @@ def test_joined_blocks_have_the_ranges_of_all(drawn: list[tuple[str, int, list[i
         )
 
 
+@pytest.mark.slow
 def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refused_files(tmp_path: Path) -> None:
     fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
     slices = []

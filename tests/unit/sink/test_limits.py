@@ -19,7 +19,10 @@ from support.long_runs import chosen
 from tidegate.errors import SourceError
 from tidegate.sink.formats.avro import LARGEST_BLOCK, AvroFile, _long
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc"),
+]
 
 MEGABYTE = 1024 * 1024
 PACKING = ("deflate", "bzip2", "xz", "snappy", "zstandard")

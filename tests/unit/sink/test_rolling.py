@@ -216,6 +216,7 @@ def shaped(shape: str, rows: int, seed: int) -> pa.RecordBatch:
             return pa.record_batch({"id": np.arange(rows), "t": words[chance.integers(0, 500, rows)]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rows", "codec"),
     [

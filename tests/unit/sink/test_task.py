@@ -193,6 +193,7 @@ def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: Place) 
     assert place.ids(result) == list(range(45_010))
 
 
+@pytest.mark.slow
 def test_a_refused_large_file_leaves_nothing_behind(place: Place) -> None:
     task = place.task(held_bytes=100_000, writer=WriterSettings(file_size=200_000, row_group_size=50_000))
     text = os.urandom(50).hex()
@@ -238,6 +239,7 @@ def test_a_passed_deadline_still_reads_one_file(place: Place) -> None:
     assert place.ids(result) == list(range(10))
 
 
+@pytest.mark.slow
 def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> None:
     task = place.task(
         held_bytes=1_000_000,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.long_runs import LONG
+from support.long_runs import examples
 from tidegate.sink.decoder import Decoder
 from tidegate.sink.undeclared import MOST_SHAPES
 from tidegate.specs import FieldSpec, Numbers
@@ -125,7 +125,7 @@ def expected(records: list[dict[str, Any]]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("way", ["strict", "lenient", "rescued"])
-@settings(max_examples=500 if LONG else 25, deadline=None)
+@settings(max_examples=examples(500, 25), deadline=None)
 @given(blocks=st.lists(st.lists(RECORDS, min_size=1, max_size=8), min_size=1, max_size=4))
 def test_counts_are_exact_whatever_came_before(way: str, blocks: list[list[dict[str, Any]]]) -> None:
     decoder = Decoder(**WAYS[way])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laws.world import NOW, files, read, source
+from support.long_runs import examples
 from tidegate.errors import StateError
 from tidegate.specs import Lateness
 from tidegate.watermarks.advance import advance
@@ -48,7 +49,7 @@ def test_a_range_that_does_not_follow_is_refused() -> None:
         covered(OF, PathState(), [[Covered("d/a", 100, None, 40, 90, eof=True)]], files(*ABC), NOW)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.permutations([f"d={day}/{name}" for day in "12" for name in "abcde"]), st.integers(0, 3))
 def test_it_finishes_exactly_what_the_commits_had_finished(order: list[str], base: int) -> None:
     listed = files(*sorted(order))

@@ -71,6 +71,7 @@ def test_200_units_of_1000_hours_take_9_kb() -> None:
     assert len(text_of(UnitState(entries=alike))) < 4_000
 
 
+@pytest.mark.slow
 def test_200_000_units_take_a_few_hundred_kb_in_the_log() -> None:
     entries = {f"survey-{each:06}": UnitEntry(((START, START + (each % 50) * HOUR + HOUR),)) for each in range(200_000)}
     packed = base64.b64encode(zlib.compress(text_of(UnitState(entries=entries)).encode(), 6))

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.column_specs import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
 from tidegate.config import load
 from tidegate.config.importing import import_file, import_text
@@ -402,7 +403,7 @@ VALUES: Any = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from([*NAMES, "x.y"]), VALUES, min_size=1, max_size=6))
 def test_odd_values_are_told_and_never_stop_an_import(values: dict[str, Any]) -> None:
     lines = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()]

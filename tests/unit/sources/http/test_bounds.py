@@ -113,6 +113,7 @@ def test_days_are_capped_by_the_last_whole_one_and_text_is_not() -> None:
     assert upper(source("at", mapping={"at": "since"}), DECLARED, NOW) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inclusive", [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("format", ["timestamp", "timestamp_ms"])
 def test_until_now_loses_and_doubles_nothing(api: Api, inclusive: tuple[bool, bool], format: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.schema.infer import look
 from tidegate.sources.http.shapes import Shapes
 
@@ -35,7 +36,7 @@ def without_nothing(value: Any) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(RECORDS)
 def test_the_telling_records_give_the_columns_of_all(records: list[Any]) -> None:
     everything = look([[json.dumps(without_nothing(record)).encode() for record in records]], rescued=False)

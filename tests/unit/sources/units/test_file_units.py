@@ -202,6 +202,7 @@ def test_a_csv_file_may_be_written_in_any_way(api: Api, tmp_path: Path) -> None:
     assert [(row["id"], row["k"]) for each in results for row in rows(tmp_path, each)] == [(1, "a"), (2, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["ndjson", "csv"])
 def test_files_that_tell_nothing_tell_little_and_fail(tmp_path: Path, format: str) -> None:
     (tmp_path / "in").mkdir()
