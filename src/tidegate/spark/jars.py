@@ -132,8 +132,9 @@ def _digest(jar: Path) -> str:
 
 def _main() -> None:
     from tidegate.spark.log_store import log_store_jar
+    from tidegate.spark.packages import TESTED
 
-    for each in (DELTA, S3):
+    for each in (DELTA, S3, *TESTED):
         print(f"{len(fetch(each))} jars in {_folder(each) / 'jars'}")
     print(f"the log store for tables on S3 in {log_store_jar()}")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.column_specs import ColumnSource, JdbcRead, TableRead
-from tidegate.spark.jars import S3, fetch
+from tidegate.spark.jars import S3
 from tidegate.specs import PipelineSpec
 from tidegate.unit_specs import UnitSource
 
@@ -73,8 +73,3 @@ def _of_database(read: JdbcRead) -> tuple[str, ...]:
     if read.packages or read.jars:
         return (*read.packages, *read.jars)
     return (known.package,) if known is not None and read.driver in (None, known.name) else ()
-
-
-if __name__ == "__main__":
-    for each in TESTED:
-        print(f"{len(fetch(each))} jars of {each}")
