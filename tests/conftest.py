@@ -15,10 +15,9 @@ from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from support import canary
 from support.long_runs import examples
-from tidegate.spark.jars import S3
-from tidegate.spark.packages import TESTED
+from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 from tidegate.storage import durability
 
 if TYPE_CHECKING:

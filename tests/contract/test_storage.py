@@ -13,11 +13,11 @@ import pytest
 
 from contract.storage_cases import HARD_NAMES, race
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import memory
-from tidegate.storage.opening import open_store
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.stores import open_store
 
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
 

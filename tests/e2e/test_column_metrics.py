@@ -9,7 +9,7 @@ from pathlib import Path
 from e2e.test_metrics import free_address
 from support.column_lake import ColumnLake
 from tidegate import status
-from tidegate.web.watching import watched
+from tidegate.web.pages import watched
 from unit.web.test_server import fetch
 
 

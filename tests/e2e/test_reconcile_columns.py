@@ -13,16 +13,15 @@ import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnLane
 from tidegate import api, show_watermarks
+from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
+from tidegate.protocol.change import Change
+from tidegate.runs.bound_source import ColumnPlace, open_column_place
 from tidegate.runs.column_pass import ColumnPass
-from tidegate.runs.column_place import ColumnPlace, open_column_place
-from tidegate.runs.fencing import ReplayPlace, fence
-from tidegate.runs.replay_record import replay_positions
-from tidegate.runs.running import Running
-from tidegate.specs import ReconcileSpec
-from tidegate.state.files import Change
-from tidegate.watermarks.replay_state import ReplayState, decode, encode
+from tidegate.runs.loop import Running
+from tidegate.runs.replay_record import ReplayPlace, fence, replay_positions
+from tidegate.specs.project import ReconcileSpec
 
 ORPHAN = "019bfa00-0000-7000-8000-000000000000.parquet"
 

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from support.lake import Lake
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES
-from tidegate.runs.forking import Workers
 
 NOT_ON_A_FIRST_RUN = {
     "state.cold_start.before",

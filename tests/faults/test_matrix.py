@@ -23,8 +23,8 @@ from faults.worker import CRASHED, FINE, LOST, SURVIVED, TOLD_TO_STOP
 from support.lake import Lake
 from support.streaming import streaming
 from tidegate import list_letters, status
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES, WAYS
-from tidegate.runs.forking import Workers
 
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
 

@@ -17,7 +17,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.column_specs import (
+from tidegate.core.columns.look_back import lowered
+from tidegate.core.columns.planner import fixed, plan_columns
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, matches, predicate
+from tidegate.core.columns.replay import (
+    UNITS,
+    Chunk,
+    ChunkInterval,
+    ReplayConfig,
+    check_handover,
+    chunk_columns,
+    chunks,
+    contiguous_end,
+    handed_over,
+)
+from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
+from tidegate.core.columns.values import WatermarkSerializer, greatest, is_above, kind_of
+from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
     Load,
@@ -27,17 +43,6 @@ from tidegate.column_specs import (
     Value,
     WatermarkMode,
 )
-from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.replay_handover import check_handover, chunk_columns, handed_over
-from tidegate.watermarks.chunks import UNITS, Chunk, ChunkInterval, ReplayConfig, chunks, contiguous_end
-from tidegate.watermarks.column_codec import decode, encode
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import greatest, is_above, kind_of
-from tidegate.watermarks.dialects import Dialect, literal
-from tidegate.watermarks.look_back import lowered
-from tidegate.watermarks.predicate_text import matches, predicate
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
-from tidegate.watermarks.serializer import WatermarkSerializer
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 DAY = 86_400
@@ -99,7 +104,7 @@ def types_of(value: object) -> object:
 def test_a_state_comes_back_from_its_json(stored: dict[str, Any], data: st.DataObject) -> None:
     inclusive = data.draw(st.frozensets(st.sampled_from(sorted(stored)))) if stored else frozenset()
     state = ColumnState(stored, inclusive, NOW)
-    assert decode(encode(state)) == state
+    assert decode_columns(encode_columns(state)) == state
 
 
 @settings(deadline=None)
@@ -336,7 +341,7 @@ def test_a_database_understands_values_of_every_kind(kind: st.SearchStrategy[Val
 
 def _stored(value: Value) -> object:
     """The value as a database without such types keeps it."""
-    return literal(value, Dialect.SQLITE).strip("'") if isinstance(value, date | time) else value
+    return literal(value, SqlDialect.SQLITE).strip("'") if isinstance(value, date | time) else value
 
 
 def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> list[int]:
@@ -348,7 +353,7 @@ def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> 
 def found_by_database(
     wanted: RowFilter, stored: Sequence[Sequence[object]], rows: Sequence[Sequence[object]]
 ) -> list[int]:
-    text = predicate(wanted, Dialect.SQLITE)
+    text = predicate(wanted, SqlDialect.SQLITE)
     width = len(rows[0])
     database = sqlite3.connect(":memory:")
     try:

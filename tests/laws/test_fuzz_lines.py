@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.errors import SourceError
+from tidegate.formats.json import blocks, element_lines
+from tidegate.formats.json_decoder import Decoder
 from tidegate.schema.literals import DEEPEST
-from tidegate.sink.decoder import Decoder
-from tidegate.sink.formats.json_array import element_lines
-from tidegate.sink.lines import blocks
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.specs.project import FieldSpec, Numbers
 
 EXAMPLES = examples(10_000, 30)
 KEY = FieldSpec("key", "string", nullable=False)

@@ -9,21 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.planning.discovery import is_new
-from tidegate.specs import Location, PathSource
-from tidegate.watermarks.codec import decode, encode
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.moving import knows, moved_to, without
-from tidegate.watermarks.path_state import (
-    Active,
-    Failed,
-    Finished,
-    Idle,
-    PathState,
-    RecordsRead,
-    greatest_path,
-)
-from tidegate.watermarks.paths import join, sort_key, split
+from tidegate.core.files.codec import decode, encode
+from tidegate.core.files.discovery import is_new
+from tidegate.core.files.edit import knows, moved_to, without
+from tidegate.core.files.paths import join, sort_key, split
+from tidegate.core.files.state import Active, Failed, Finished, Idle, LateWindow, PathState, RecordsRead, greatest_path
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))

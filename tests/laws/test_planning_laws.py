@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from laws.strategies import fates, states, world_paths
 from laws.world import NOW, SIZING, World, files, listing, source
 from support.long_runs import examples
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.grouping import OPENING, Sizing, grouped
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.plan import FileSlice, Plan
-from tidegate.specs import LateFiles, Lateness, PathSource
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import sort_key, split
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.paths import sort_key, split
+from tidegate.core.files.plan import FileSlice, Plan
+from tidegate.core.files.planner import OPENING, Sizing, grouped, plan_paths
+from tidegate.core.files.state import PathState
+from tidegate.specs.project import LateFiles, Lateness, PathSource
 
 SETS = st.lists(world_paths, max_size=15, unique=True)
 SOURCES = st.builds(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from laws.strategies import lost_states, plans, states
 from support.long_runs import examples
+from tidegate.core.files.codec import decode, embedded, encode
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.state import PathState
 from tidegate.errors import StateError
-from tidegate.planning.plan import Plan
-from tidegate.watermarks.codec import decode, embedded, encode
-from tidegate.watermarks.path_state import PathState
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

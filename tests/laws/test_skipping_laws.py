@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import Location
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 SCHEMA = pa.schema(
     [

@@ -16,15 +16,22 @@ from hypothesis import strategies as st
 from laws.unit_world import BEGIN, UnitWorld
 from support.long_runs import examples
 from support.work_units import time_source
+from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.units.partitions import cut
+from tidegate.core.units.plan import UnitPlan
+from tidegate.core.units.planner import failure_start
+from tidegate.core.units.state import (
+    Coverage,
+    Failure,
+    UnitEntry,
+    UnitState,
+    decode_units,
+    encode_units,
+    joined,
+    without,
+)
 from tidegate.errors import WatermarkError
-from tidegate.planning.time_partitions import cut
-from tidegate.planning.unit_deciding import failure_start
-from tidegate.planning.unit_plan import UnitPlan
-from tidegate.unit_specs import PartialPartition, PartitionKind, Replace, Span, UnitSource
-from tidegate.watermarks.calendar import milliseconds, shifted, zone_named
-from tidegate.watermarks.coverage import Coverage, joined, without
-from tidegate.watermarks.unit_codec import decode, encode
-from tidegate.watermarks.unit_state import Failure, UnitEntry, UnitState
+from tidegate.specs.units import PartialPartition, PartitionKind, Replace, Span, UnitSource
 
 UNITS = ("a", "b", "c")
 zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
@@ -271,6 +278,6 @@ states = st.builds(
 
 @given(states)
 def test_a_state_survives_its_json(state: UnitState) -> None:
-    encoded = encode(state)
-    assert decode(json.loads(json.dumps(encoded))) == state
-    assert encode(decode(encoded)) == encoded
+    encoded = encode_units(state)
+    assert decode_units(json.loads(json.dumps(encoded))) == state
+    assert encode_units(decode_units(encoded)) == encoded

@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 from laws.strategies import fates, moments, paths, world_paths
 from laws.world import NOW, World, files, read, source
 from support.long_runs import examples
-from tidegate.specs import Lateness, PartitionFilter
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import join, just_below, sort_key, split
-from tidegate.watermarks.periods import Period
-from tidegate.watermarks.prefixes import cold_start_bound, cold_start_prefixes
-from tidegate.watermarks.templates import parse_template
+from tidegate.core.calendar import Period
+from tidegate.core.files.advance import advance
+from tidegate.core.files.paths import (
+    cold_start_bound,
+    cold_start_prefixes,
+    join,
+    just_below,
+    parse_template,
+    sort_key,
+    split,
+)
+from tidegate.core.files.state import PathState
+from tidegate.specs.project import Lateness, PartitionFilter
 
 SETS = st.lists(world_paths, min_size=1, max_size=12, unique=True)
 OPEN = source(lateness=Lateness(never=True))

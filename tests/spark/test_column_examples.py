@@ -15,8 +15,8 @@ from deltalake import write_deltalake
 
 from servers import postgres as postgres_server
 from tidegate import RunReport, run, show_watermarks
-from tidegate.specs import Location
-from tidegate.state.reading import query
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from state.lake import IDENTITY, Lake, following, ingest
 from support.long_runs import examples
 from tidegate.errors import StateError
-from tidegate.state import marks
-from tidegate.state.files import Change, State
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.ladder import Ladder
-from tidegate.state.opening import Accept
-from tidegate.state.winner import StateUnreadable
+from tidegate.protocol import documents
+from tidegate.protocol.change import Change, State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.open import Accept
+from tidegate.protocol.recovery import Ladder
+from tidegate.protocol.winner import StateUnreadable
 
 
 @pytest.fixture
@@ -387,10 +387,10 @@ def test_a_source_without_a_position_has_no_ladder(filled: Lake) -> None:
 
 
 def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
-    mark = marks.mark(SourceKey("p", "s"), IDENTITY, 1, "a", "h", {"next": "x" * 5000})
+    mark = documents.mark(SourceKey("p", "s"), IDENTITY, 1, "a", "h", {"next": "x" * 5000})
     assert mark.state() == {"next": "x" * 5000}
-    broken = marks.Mark(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
-    with pytest.raises(marks.DamagedMark, match="holds no readable state"):
+    broken = documents.CommitTag(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
+    with pytest.raises(documents.DamagedCommitTag, match="holds no readable state"):
         broken.state()
 
 

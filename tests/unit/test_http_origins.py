@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.http_origins import NotOrigin, Origin, Reach, origin_of, refusal
+from tidegate.specs.locations import NotOrigin, Origin, Reach, origin_of, refusal
 
 
 @pytest.mark.parametrize(

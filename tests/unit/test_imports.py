@@ -10,60 +10,39 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "tidegate"
 LAYERS = (
-    {"errors", "failpoints", "masking", "locations", "http_origins", "jdbc_addresses", "csv_options", "column_specs"}
-    | {"unit_specs", "specs", "table_properties"},
-    {"watermarks"},
-    {"planning"},
-    {
-        "reports",
-        "staging_reports",
-        "ledger_reports",
-        "corrections",
-        "comparisons",
-        "chaos_report",
-        "schema_reports",
-        "column_reports",
-        "replay_reports",
-        "import_reports",
-        "unit_reports",
-    },
+    {"errors", "failpoints"},
+    {"specs"},
+    {"core"},
+    {"reports"},
     {"observe"},
     {"schema"},
     {"storage"},
     {"config"},
-    {"state"},
+    {"protocol"},
     {"sources"},
+    {"formats"},
     {"sink"},
     {"spark"},
     {"runs"},
     {"web"},
-    {"wiring"},
+    {"migrate"},
+    {"experiments"},
+    {"commands"},
     {"api"},
-    {"dataflows"},
+    {"compat"},
     {"cli", "__init__", "__main__"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-PURE = {"watermarks", "planning"}
-STDLIB_ONLY_BELOW = {
-    "errors",
-    "masking",
-    "locations",
-    "http_origins",
-    "jdbc_addresses",
-    "csv_options",
-    "column_specs",
-    "unit_specs",
-    "specs",
-    *PURE,
-}
+PURE = {"core"}
+STDLIB_ONLY_BELOW = {"errors", "specs", *PURE}
 ONLY_IN = {
-    "pyspark": {"spark"},
+    "pyspark": {"spark", "compat"},
     "pydantic": {"config"},
     "obstore": {"storage"},
-    "deltalake": {"state"},
+    "deltalake": {"protocol"},
     "click": {"cli"},
     "prometheus_client": {"web"},
-    "sqlalchemy": {"state/providers/sql.py"},
+    "sqlalchemy": {"protocol/providers/sql.py"},
     "httpx": {"sources"},
     "pyiceberg": {"sources/iceberg.py"},
 }

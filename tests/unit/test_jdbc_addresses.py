@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, JdbcRead
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.jdbc_addresses import (
+from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.jdbc_addresses import (
     current_identity,
     holds_credentials,
     hosts_of,

@@ -12,10 +12,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead, StateSpec
 from tidegate.errors import ConfigError, SourceError
-from tidegate.locations import Location, Options, Secret
-from tidegate.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shortened
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead, StateSpec
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shortened
 
 SECRET = 'c4nary/top "s\u20accret" +1\'x\\&<y'
 PLAIN = "canary-4711/+=x"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
 from tidegate.errors import ConfigError
-from tidegate.reports import Check
+from tidegate.reports.run import Check
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:
     """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
-    from tidegate.runs.examining import examine_machine, examine_project
+    from tidegate.commands.doctor import examine_machine, examine_project
 
     checks = examine_machine()
     if config is None:
@@ -21,11 +21,11 @@ def doctor(config: Config | None = None) -> tuple[Check, ...]:
         return (*checks, *problems)
     checks = (*checks, *examine_project(project, open_places(project, None)))
     if columns := open_column_places(project, None):
-        from tidegate.runs.column_examining import examine_columns
+        from tidegate.commands.doctor import examine_columns
 
         checks = (*checks, *examine_columns(columns))
     if units := open_unit_places(project, None):
-        from tidegate.runs.unit_examining import examine_units
+        from tidegate.commands.doctor import examine_units
 
         checks = (*checks, *examine_units(units))
     return checks

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, load, open_places, other_places, pipelines_of
-from tidegate.reports import TableCareReport
-from tidegate.schema_reports import TableRewrite
+from tidegate.reports.run import TableCareReport
+from tidegate.reports.schema import TableRewrite
 
 if TYPE_CHECKING:
-    from tidegate.runs.table_care import Care
+    from tidegate.runs.maintenance import Care
 
 
 def widen_table(
@@ -25,7 +25,7 @@ def widen_table(
 
     ``column`` may be a path (``user.age``, ``tags.element``, ``prices.value``). The positions of all sources stay.
     """
-    from tidegate.runs.table_rewriting import widen
+    from tidegate.commands.schema import widen
 
     project = load(config, pipeline=pipeline)
     return widen((*open_places(project, pipeline), *other_places(project, pipeline))[0], column, to, confirm)
@@ -54,6 +54,6 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
 
 
 def _care(config: Config, pipeline: str) -> Care:
-    from tidegate.runs.table_care import Care
+    from tidegate.runs.maintenance import Care
 
     return Care(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])

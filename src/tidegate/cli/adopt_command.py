@@ -15,7 +15,7 @@ from tidegate.cli.options import Command, config_argument, json_option, pipeline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.reports import Adoption
+    from tidegate.reports.run import Adoption
 
 
 @click.command(

@@ -8,7 +8,7 @@ from itertools import chain
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import moment, state_cell
 from tidegate.observe.wording import count
-from tidegate.reports import Adoption
+from tidegate.reports.run import Adoption
 
 ROWS_SHOWN = 20
 _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}

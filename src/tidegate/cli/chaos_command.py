@@ -14,7 +14,7 @@ from tidegate.cli.options import Command, json_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.chaos_report import ChaosProgress
+    from tidegate.reports.chaos import ChaosProgress
 
 _PERIOD = 5.0
 

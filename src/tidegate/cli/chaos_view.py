@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
 
 _COLUMNS = (
     Column("failpoint"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Style, Table, cell
-from tidegate.column_reports import ColumnSourcePlan
+from tidegate.reports.run import ColumnSourcePlan
 
 
 def column_section(plan: ColumnSourcePlan) -> Iterator[Block]:

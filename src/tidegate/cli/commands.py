@@ -18,7 +18,7 @@ from tidegate.cli.problems import INTERRUPTED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.reports import Check, DemoStep, RunReport
+    from tidegate.reports.run import Check, DemoStep, RunReport
 
 
 @click.command(

@@ -14,7 +14,7 @@ from tidegate.cli.options import Command, config_argument, json_option, pipeline
 from tidegate.cli.problems import INTERRUPTED
 
 if TYPE_CHECKING:
-    from tidegate.staging_reports import CommitReport
+    from tidegate.reports.staging import CommitReport
 
 
 @click.command(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.staging_reports import CommitReport, FileAdoption, TableCommit
+from tidegate.reports.staging import CommitReport, FileAdoption, TableCommit
 
 SHOWN_FILES = 100
 

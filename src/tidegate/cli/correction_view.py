@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
-from tidegate.corrections import FileSet, ReplayReport, WatermarkMove
 from tidegate.observe.wording import count, duration, size
-from tidegate.unit_reports import UnitsMove
+from tidegate.reports.correction import FileSet, ReplayReport, WatermarkMove
+from tidegate.reports.units import UnitsMove
 
 _COLUMNS = (Column("what becomes of them"), Column("files", right=True), Column("size", right=True), Column("such as"))
 

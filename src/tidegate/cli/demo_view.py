@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.observe.wording import duration
-from tidegate.reports import DemoReport, DemoStep
+from tidegate.reports.run import DemoReport, DemoStep
 
 
 def render_demo_step(number: int, step: DemoStep) -> Page:

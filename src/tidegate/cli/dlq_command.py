@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.confirming import Asking, confirm_options
-from tidegate.cli.dlq_view import render_letters
+from tidegate.cli.dlq_view import render_answers, render_letter, render_letters
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Group, config_argument, json_option, pipeline_option
 from tidegate.cli.pages import Page
 from tidegate.observe.wording import count
 
 if TYPE_CHECKING:
-    from tidegate.schema.letter import Letter
+    from tidegate.schema.dead_letter import Letter
 
 SHOWN = 50
 
@@ -83,8 +83,6 @@ def show(invocation: Invocation, /, config: Path, letter: str, pipeline: str, as
     if as_json:
         print_json({"letters": [each.to_json() for each in letters]})
     else:
-        from tidegate.cli.dlq_view import render_letter
-
         invocation.show(render_letter(letter, letters))
     return int(not letters)
 
@@ -157,7 +155,5 @@ def _answered(invocation: Invocation, reports: Any, verb: str, *, as_json: bool)
     if as_json:
         print_json({"sources": [each.to_json() for each in reports]})
     else:
-        from tidegate.cli.dlq_view import render_answers
-
         invocation.show(render_answers(reports, verb))
     return int(any(each.still_bad for each in reports))

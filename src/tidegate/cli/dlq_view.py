@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import moment
 from tidegate.observe.wording import count
-from tidegate.reports import LettersReport
+from tidegate.reports.run import LettersReport
 
 if TYPE_CHECKING:
-    from tidegate.schema.letter import Letter
+    from tidegate.schema.dead_letter import Letter
 
 _STILL_BAD_SHOWN = 10
 _TEXT_SHOWN = 4000

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tidegate.cli.pages import Block, Cell, Column, Gap, Line, Page, Style, Table
 from tidegate.observe.wording import count
-from tidegate.reports import Check
+from tidegate.reports.run import Check
 
 _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 

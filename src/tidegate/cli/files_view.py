@@ -7,15 +7,8 @@ from datetime import datetime
 
 from tidegate.cli.pages import Block, Cell, Column, Gap, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import moment
-from tidegate.ledger_reports import (
-    FileRange,
-    FilesReport,
-    IngestedFile,
-    LedgerCompaction,
-    LedgerExport,
-    LedgerGap,
-)
 from tidegate.observe.wording import count, size
+from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
 _COMMIT = (
     Column("committed"),

@@ -14,7 +14,7 @@ from tidegate.cli.pages import Cell, Column, Gap, Line, Page, Style, Table
 from tidegate.observe.wording import count
 
 if TYPE_CHECKING:
-    from tidegate.specs import PipelineSpec, ProjectSpec
+    from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 
 @click.group(

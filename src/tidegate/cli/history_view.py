@@ -7,7 +7,7 @@ from itertools import chain
 
 from tidegate.cli.files_view import action, committed
 from tidegate.cli.pages import Block, Cell, Column, Gap, Heading, Line, Page, Style, Table, cell
-from tidegate.ledger_reports import PositionView, WatermarkHistory
+from tidegate.reports.ledger import PositionView, WatermarkHistory
 
 _COLUMNS = (
     Column("position", right=True),

@@ -14,7 +14,7 @@ from tidegate.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.import_reports import PropertiesImport
+    from tidegate.reports.staging import PropertiesImport
 
 
 @click.command(

@@ -23,24 +23,27 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate import (
-        chaos_report,
-        column_reports,
-        corrections,
-        import_reports,
-        ledger_reports,
-        replay_reports,
-        reports,
-        schema_reports,
-        staging_reports,
-        unit_reports,
-    )
-    from tidegate.comparisons import ReconcileReport
     from tidegate.observe.events import Emit
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
-    from tidegate.schema.letter import Letter
-    from tidegate.specs import ProjectSpec
+    from tidegate.reports import (
+        chaos as chaos_module,
+    )
+    from tidegate.reports import (
+        correction,
+        ledger,
+        schema,
+        staging,
+    )
+    from tidegate.reports import (
+        run as run_module,
+    )
+    from tidegate.reports import (
+        units as units_module,
+    )
+    from tidegate.reports.correction import ReconcileReport
+    from tidegate.schema.dead_letter import Letter
+    from tidegate.specs.project import ProjectSpec
 
 Mode = Literal["once", "continuous"]
 
@@ -50,7 +53,7 @@ class Api(Protocol):
 
     def load(self, config: str | Path, /) -> ProjectSpec: ...
 
-    def import_properties(self, path: str | Path, /) -> import_reports.PropertiesImport: ...
+    def import_properties(self, path: str | Path, /) -> staging.PropertiesImport: ...
 
     def plan(
         self,
@@ -60,7 +63,7 @@ class Api(Protocol):
         *,
         now: datetime | None,
         accept_new_partitions: bool,
-    ) -> tuple[reports.SourcePlan | column_reports.ColumnSourcePlan | unit_reports.UnitSourcePlan, ...]: ...
+    ) -> tuple[run_module.SourcePlan | run_module.ColumnSourcePlan | units_module.UnitSourcePlan, ...]: ...
 
     def run(
         self,
@@ -72,9 +75,9 @@ class Api(Protocol):
         emit: Emit,
         stop: threading.Event,
         accept_new_partitions: bool,
-    ) -> reports.RunReport: ...
+    ) -> run_module.RunReport: ...
 
-    def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[reports.SourceStatus, ...]: ...
+    def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[run_module.SourceStatus, ...]: ...
 
     def serve(
         self,
@@ -90,11 +93,11 @@ class Api(Protocol):
 
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None, /
-    ) -> tuple[reports.WatermarkView, ...]: ...
+    ) -> tuple[run_module.WatermarkView, ...]: ...
 
     def watermark_history(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, limit: int
-    ) -> tuple[ledger_reports.WatermarkHistory, ...]: ...
+    ) -> tuple[ledger.WatermarkHistory, ...]: ...
 
     def files(
         self,
@@ -107,15 +110,15 @@ class Api(Protocol):
         since: datetime | None,
         position: int | None,
         limit: int,
-    ) -> ledger_reports.FilesReport: ...
+    ) -> ledger.FilesReport: ...
 
     def export_ledger(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, to: Path
-    ) -> ledger_reports.LedgerExport: ...
+    ) -> ledger.LedgerExport: ...
 
     def compact_ledger(
         self, config: str | Path, pipeline: str, source: str | None = None, /
-    ) -> tuple[ledger_reports.LedgerCompaction, ...]: ...
+    ) -> tuple[ledger.LedgerCompaction, ...]: ...
 
     def commit(
         self,
@@ -126,7 +129,7 @@ class Api(Protocol):
         mode: Mode,
         emit: Emit,
         stop: threading.Event,
-    ) -> staging_reports.CommitReport: ...
+    ) -> staging.CommitReport: ...
 
     def adopt_files(
         self,
@@ -135,12 +138,12 @@ class Api(Protocol):
         /,
         *,
         prefix: str,
-        confirm: Callable[[staging_reports.FileAdoption], bool],
-    ) -> staging_reports.FileAdoption: ...
+        confirm: Callable[[staging.FileAdoption], bool],
+    ) -> staging.FileAdoption: ...
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
-    ) -> tuple[reports.Check, ...]: ...
+    ) -> tuple[run_module.Check, ...]: ...
 
     def reconcile(
         self,
@@ -168,7 +171,7 @@ class Api(Protocol):
         quiet_for: float,
         fresh: bool,
         read_skipped: bool,
-    ) -> tuple[reports.Adoption, ...]: ...
+    ) -> tuple[run_module.Adoption, ...]: ...
 
     def set_watermark(
         self,
@@ -180,8 +183,8 @@ class Api(Protocol):
         to: str | None,
         values: dict[str, str] | None,
         inclusive: bool,
-        confirm: Callable[[corrections.WatermarkMove], bool],
-    ) -> corrections.WatermarkMove: ...
+        confirm: Callable[[correction.WatermarkMove], bool],
+    ) -> correction.WatermarkMove: ...
 
     def reset_watermark(
         self,
@@ -191,8 +194,8 @@ class Api(Protocol):
         /,
         *,
         partition: str | None,
-        confirm: Callable[[corrections.WatermarkMove], bool],
-    ) -> corrections.WatermarkMove: ...
+        confirm: Callable[[correction.WatermarkMove], bool],
+    ) -> correction.WatermarkMove: ...
 
     def replay_range(
         self,
@@ -211,10 +214,10 @@ class Api(Protocol):
         into: str | None,
         max_workers: int,
         fresh: bool,
-        confirm: Callable[[replay_reports.ColumnReplayReport], bool],
+        confirm: Callable[[correction.ColumnReplayReport], bool],
         emit: Emit,
         stop: threading.Event,
-    ) -> replay_reports.ColumnReplayReport: ...
+    ) -> correction.ColumnReplayReport: ...
 
     def replay(
         self,
@@ -226,10 +229,10 @@ class Api(Protocol):
         files: str | None,
         partition: str | None,
         drop_missing: bool,
-        confirm: Callable[[corrections.ReplayReport], bool],
+        confirm: Callable[[correction.ReplayReport], bool],
         emit: Emit,
         stop: threading.Event,
-    ) -> corrections.ReplayReport: ...
+    ) -> correction.ReplayReport: ...
 
     def units(
         self,
@@ -242,11 +245,11 @@ class Api(Protocol):
         partition: str | None,
         failed: bool,
         limit: int,
-    ) -> tuple[unit_reports.UnitList, ...]: ...
+    ) -> tuple[units_module.UnitList, ...]: ...
 
     def unit(
         self, config: str | Path, pipeline: str, name: str, source: str | None = None, /
-    ) -> unit_reports.UnitView: ...
+    ) -> units_module.UnitView: ...
 
     def retry_units(
         self,
@@ -257,8 +260,8 @@ class Api(Protocol):
         *,
         names: tuple[str, ...],
         partition: str | None,
-        confirm: Callable[[unit_reports.UnitsMove], bool],
-    ) -> unit_reports.UnitsMove: ...
+        confirm: Callable[[units_module.UnitsMove], bool],
+    ) -> units_module.UnitsMove: ...
 
     def reset_units(
         self,
@@ -269,8 +272,8 @@ class Api(Protocol):
         *,
         names: tuple[str, ...],
         partition: str | None,
-        confirm: Callable[[unit_reports.UnitsMove], bool],
-    ) -> unit_reports.UnitsMove: ...
+        confirm: Callable[[units_module.UnitsMove], bool],
+    ) -> units_module.UnitsMove: ...
 
     def infer_schema(
         self,
@@ -281,16 +284,16 @@ class Api(Protocol):
         *,
         sample: int,
         update: bool,
-        confirm: Callable[[schema_reports.SchemaInference], bool],
-    ) -> schema_reports.SchemaInference: ...
+        confirm: Callable[[schema.SchemaInference], bool],
+    ) -> schema.SchemaInference: ...
 
-    def show_schema(self, config: str | Path, pipeline: str, /) -> schema_reports.SchemaView: ...
+    def show_schema(self, config: str | Path, pipeline: str, /) -> schema.SchemaView: ...
 
-    def diff_schema(self, config: str | Path, pipeline: str, /) -> schema_reports.SchemaDiff: ...
+    def diff_schema(self, config: str | Path, pipeline: str, /) -> schema.SchemaDiff: ...
 
     def replace_schema(
-        self, config: str | Path, pipeline: str, /, *, confirm: Callable[[schema_reports.TableRewrite], bool]
-    ) -> schema_reports.TableRewrite: ...
+        self, config: str | Path, pipeline: str, /, *, confirm: Callable[[schema.TableRewrite], bool]
+    ) -> schema.TableRewrite: ...
 
     def widen_table(
         self,
@@ -300,8 +303,8 @@ class Api(Protocol):
         *,
         column: str,
         to: str,
-        confirm: Callable[[schema_reports.TableRewrite], bool],
-    ) -> schema_reports.TableRewrite: ...
+        confirm: Callable[[schema.TableRewrite], bool],
+    ) -> schema.TableRewrite: ...
 
     def list_letters(
         self,
@@ -327,7 +330,7 @@ class Api(Protocol):
         file: str | None = None,
         reason: str | None = None,
         emit: Emit,
-    ) -> tuple[reports.LettersReport, ...]: ...
+    ) -> tuple[run_module.LettersReport, ...]: ...
 
     def discard_letters(
         self,
@@ -339,19 +342,21 @@ class Api(Protocol):
         ids: tuple[str, ...] = (),
         file: str | None = None,
         reason: str | None = None,
-    ) -> tuple[reports.LettersReport, ...]: ...
+    ) -> tuple[run_module.LettersReport, ...]: ...
 
     def optimize_table(
         self, config: str | Path, pipeline: str, /, *, target_mb: int | None, dry_run: bool
-    ) -> reports.TableCareReport: ...
+    ) -> run_module.TableCareReport: ...
 
     def vacuum_table(
         self, config: str | Path, pipeline: str, /, *, retention_hours: int | None, force: bool, dry_run: bool
-    ) -> reports.TableCareReport: ...
+    ) -> run_module.TableCareReport: ...
 
-    def checkpoint_table(self, config: str | Path, pipeline: str, /, *, dry_run: bool) -> reports.TableCareReport: ...
+    def checkpoint_table(
+        self, config: str | Path, pipeline: str, /, *, dry_run: bool
+    ) -> run_module.TableCareReport: ...
 
-    def doctor(self, config: str | Path | None = None, /) -> tuple[reports.Check, ...]: ...
+    def doctor(self, config: str | Path | None = None, /) -> tuple[run_module.Check, ...]: ...
 
     def chaos(
         self,
@@ -365,12 +370,12 @@ class Api(Protocol):
         minutes: float,
         keep: bool,
         options: Mapping[str, str],
-        show: Callable[[chaos_report.ChaosProgress], None],
-    ) -> chaos_report.ChaosReport: ...
+        show: Callable[[chaos_module.ChaosProgress], None],
+    ) -> chaos_module.ChaosReport: ...
 
     def demo(
-        self, folder: Path | None, emit: Emit, show: Callable[[reports.DemoStep], None], /
-    ) -> reports.DemoReport: ...
+        self, folder: Path | None, emit: Emit, show: Callable[[run_module.DemoStep], None], /
+    ) -> run_module.DemoReport: ...
 
 
 @dataclass(slots=True)
@@ -418,9 +423,7 @@ class Invocation:
 
         Where ``result_follows`` on the same terminal, what that tells too is logged only if it does not come to it.
         """
-        from tidegate.observe.fanning import fanout
-        from tidegate.observe.holding import Holding
-        from tidegate.observe.logs import JsonLog, TextLog
+        from tidegate.observe.logs import Holding, JsonLog, TextLog, fanout
 
         log = JsonLog if self.log_format == "json" else TextLog
         with self._progress() as view:

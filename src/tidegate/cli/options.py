@@ -12,7 +12,7 @@ import click
 
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.problems import report
-from tidegate.masking import remembering
+from tidegate.specs.masking import remembering
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")

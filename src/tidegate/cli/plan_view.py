@@ -7,11 +7,10 @@ from itertools import chain
 
 from tidegate.cli.column_view import column_section
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
-from tidegate.column_reports import ColumnSourcePlan
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.observe.wording import count, size
-from tidegate.planning.plan import FileSlice, Plan, Unit
-from tidegate.reports import SourcePlan
-from tidegate.unit_reports import UnitSourcePlan
+from tidegate.reports.run import ColumnSourcePlan, SourcePlan
+from tidegate.reports.units import UnitSourcePlan
 
 PARTITIONS_SHOWN = 12
 
@@ -72,7 +71,7 @@ def _facts(source: SourcePlan) -> Iterator[tuple[str, Cell]]:
     yield "lane", Cell(source.lane)
 
 
-def _units_text(units: Sequence[Unit]) -> str:
+def _units_text(units: Sequence[FileGroup]) -> str:
     sizes = [unit.bytes for unit in units]
     low, high = size(min(sizes)), size(max(sizes))
     return f"{len(units):,} of {low}" if low == high else f"{len(units):,} of {low} to {high}"

@@ -6,15 +6,12 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from tidegate.cli.confirming import Asking, after_asking
 from tidegate.cli.invocation import Invocation, print_json
-
-if TYPE_CHECKING:
-    pass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from tidegate.cli.options import Command, config_argument, json_option, pipeline
 from tidegate.cli.problems import INTERRUPTED
 
 if TYPE_CHECKING:
-    from tidegate.comparisons import ReconcileReport
+    from tidegate.reports.correction import ReconcileReport
 
 _DURATION = re.compile(r"(\d{1,6})\s*([smhd])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
-from tidegate.comparisons import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.observe.wording import count, duration, size
+from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 
 SHOWN = 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from tidegate.cli.confirming import Asking, after_asking, confirm_options
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 from tidegate.cli.range_command import range_options, replay_range
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(

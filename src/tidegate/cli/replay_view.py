@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tidegate.cli.correction_view import noted
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration
-from tidegate.replay_reports import ChunkReport, ColumnReplayReport
+from tidegate.reports.correction import ChunkReport, ColumnReplayReport
 
 CHUNKS_SHOWN = 12
 _STYLES = {"done": Style.GOOD, "failed": Style.BAD, "skipped": Style.DIM, "planned": Style.NORMAL}

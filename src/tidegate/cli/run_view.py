@@ -8,7 +8,7 @@ from itertools import islice
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import failed_lines, state_cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import RunReport, SourceReport
+from tidegate.reports.run import RunReport, SourceReport
 
 FIELDS_SHOWN = 5
 UNITS_SHOWN = 10

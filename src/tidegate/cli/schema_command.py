@@ -15,7 +15,7 @@ from tidegate.cli.options import Group, config_argument, json_option, pipeline_o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.schema_reports import SchemaInference, TableRewrite
+    from tidegate.reports.schema import SchemaInference, TableRewrite
 
 STOPS = 5
 """The code of ``diff`` when the next run would stop: that of the run itself."""

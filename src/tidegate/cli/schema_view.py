@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegate.cli.correction_view import noted
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.schema_reports import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
+from tidegate.reports.schema import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 _SURE = {"high": Style.GOOD, "low": Style.WARN, "none": Style.BAD}
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Line, Page, Style, Table, cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
 
 FAILED_SHOWN = 5
 

@@ -11,7 +11,7 @@ from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 
 if TYPE_CHECKING:
-    from tidegate.reports import TableCareReport
+    from tidegate.reports.run import TableCareReport
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 

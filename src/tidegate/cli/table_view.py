@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.cli.pages import Cell, Line, Page, Style
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import TableCareReport
+from tidegate.reports.run import TableCareReport
 
 
 def render_care(report: TableCareReport) -> Page:

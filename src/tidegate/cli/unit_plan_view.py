@@ -9,13 +9,9 @@ from typing import TypeVar
 
 from tidegate.cli.correction_view import noted
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Style, Table
+from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.observe.wording import count
-from tidegate.unit_reports import (
-    PartitionLine,
-    PlannedUnits,
-    UnitSourcePlan,
-)
-from tidegate.watermarks.calendar import iso, milliseconds, zone_named
+from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
 
 Part = TypeVar("Part")
 

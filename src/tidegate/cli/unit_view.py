@@ -9,7 +9,7 @@ from tidegate.cli.correction_view import noted
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.cli.unit_plan_view import REASONS, ROWS_SHOWN, name_of, shown
 from tidegate.observe.wording import count
-from tidegate.unit_reports import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 
 NAMES_SHOWN = 12
 STATES = {"failed": Style.BAD, "retired": Style.WARN, "open": Style.STRONG, "done": Style.GOOD}

@@ -12,7 +12,7 @@ from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Group, config_argument, json_option, pipeline_option
 
 if TYPE_CHECKING:
-    from tidegate.unit_reports import UnitsMove
+    from tidegate.reports.units import UnitsMove
 
 _source_option = click.option(
     "-s", "--source", metavar="SOURCE", help="The source; may be left out if the pipeline has one."

@@ -12,7 +12,7 @@ from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
 
 if TYPE_CHECKING:
-    from tidegate.corrections import WatermarkMove
+    from tidegate.reports.correction import WatermarkMove
 
 _QUESTION = "Move the watermark?"
 _source_option = click.option(

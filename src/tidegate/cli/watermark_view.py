@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell
 from tidegate.cli.status_view import moment, state_cell
 from tidegate.observe.wording import count
-from tidegate.reports import FailedUnit, WatermarkView
+from tidegate.reports.run import FailedUnit, WatermarkView
 
 ROWS_SHOWN = 20
 

@@ -10,23 +10,16 @@ from typing import Any
 
 import yaml
 
-from tidegate.config.column_canonical import (
-    column_source,
-    connections,
-    csv_keys,
-    duration,
-    load_keys,
-    state_keys,
-)
+from tidegate.config.column_canonical import column_source, connections, csv_keys, duration, load_keys, state_keys
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import masked
 from tidegate.config.unit_canonical import unit_source
-from tidegate.masking import MASK, looks_secret
-from tidegate.specs import (
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.project import (
     FieldSpec,
     Format,
     Lateness,
-    Location,
     PathSource,
     PipelineSpec,
     ProjectSpec,

@@ -22,7 +22,7 @@ from tidegate.config.unit_checks import same_unit_column_problems, unit_problems
 from tidegate.config.unit_input_checks import order_problems
 from tidegate.config.words import WHOLE, declared_types, is_on, words
 from tidegate.schema.names import RESCUED
-from tidegate.table_properties import why_not
+from tidegate.specs.project import why_not
 
 Absolute = Callable[[str], str]
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tidegate.column_specs import LoadType, NullWatermark, ProviderKind, WatermarkMode
 from tidegate.config import column_values as c
 from tidegate.config import values as v
 from tidegate.config.blocks import CsvModel, Model
-from tidegate.specs import Options
+from tidegate.specs.columns import LoadType, NullWatermark, ProviderKind, WatermarkMode
+from tidegate.specs.locations import Options
 
 
 class BackwardModel(Model):

@@ -13,7 +13,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from tidegate.column_specs import (
+from tidegate.config.problems import nearest
+from tidegate.config.tree import Block, Items, Node, Scalar
+from tidegate.config.values import choice, one_of, options, refusal, text, texts
+from tidegate.specs.columns import (
     AuthKind,
     LoadType,
     NullWatermark,
@@ -23,13 +26,9 @@ from tidegate.column_specs import (
     TableFormat,
     WatermarkMode,
 )
-from tidegate.config.problems import nearest
-from tidegate.config.tree import Block, Items, Node, Scalar
-from tidegate.config.values import choice, one_of, options, refusal, text, texts
-from tidegate.http_origins import NotOrigin, origin_of
-from tidegate.jdbc_addresses import holds_credentials
-from tidegate.locations import Secret
-from tidegate.masking import looks_secret
+from tidegate.specs.jdbc_addresses import holds_credentials
+from tidegate.specs.locations import NotOrigin, Secret, origin_of
+from tidegate.specs.masking import looks_secret
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)

@@ -11,9 +11,10 @@ from tidegate.config.source_kinds import DOWNLOAD, is_of_units, is_prefix_of_fil
 from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import VARIABLE, inputs
 from tidegate.config.words import words
-from tidegate.planning.discovery import accepts
-from tidegate.specs import Format, Location, PathSource
-from tidegate.storage.overlaps import comparable, inside
+from tidegate.core.files.discovery import accepts
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Format, PathSource
+from tidegate.storage.stores import comparable, inside
 
 Absolute = Callable[[str], str]
 _DATA_FILES = ("0.parquet", "key=1/0.parquet")

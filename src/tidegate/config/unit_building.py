@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import unquote
 
-from tidegate.column_specs import FunctionRead, LoadType
 from tidegate.config.column_building import Absolute, Connections, csv_options, http_read, jdbc_read, request
 from tidegate.config.unit_models import (
     DownloadModel,
@@ -22,10 +21,11 @@ from tidegate.config.unit_models import (
     WatermarkModel,
     WorkUnitModel,
 )
-from tidegate.locations import Location
-from tidegate.planning.pipeline_order import ordered
-from tidegate.specs import PipelineSpec, SinkSpec
-from tidegate.unit_specs import (
+from tidegate.core.pipeline_order import ordered
+from tidegate.specs.columns import FunctionRead, LoadType
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SinkSpec
+from tidegate.specs.units import (
     FileRead,
     PartitionKind,
     RangeParam,

@@ -28,8 +28,8 @@ from tidegate.config.unit_variables import (
     watermarks,
 )
 from tidegate.config.words import declared_types
-from tidegate.masking import looks_secret
-from tidegate.unit_specs import SEGMENT_COLUMN, UNIT_COLUMN
+from tidegate.specs.masking import looks_secret
+from tidegate.specs.units import SEGMENT_COLUMN, UNIT_COLUMN
 
 Path = tuple[str, ...]
 _PERIODS = ("grace_period", "abstinent_period")

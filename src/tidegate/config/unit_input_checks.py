@@ -9,8 +9,8 @@ from tidegate.config.source_kinds import is_of_units, tag_of_source
 from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import inputs, makes_units
 from tidegate.config.words import words
-from tidegate.planning.pipeline_order import cycle
-from tidegate.storage.overlaps import comparable
+from tidegate.core.pipeline_order import cycle
+from tidegate.storage.stores import comparable
 
 Absolute = Callable[[str], str]
 Path = tuple[str, ...]

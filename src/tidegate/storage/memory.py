@@ -16,12 +16,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tidegate.errors import ObjectMissing
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import failures
-from tidegate.storage.outputs import UndoableOutput
-from tidegate.storage.paths import below, checked, checked_prefix
-from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
-from tidegate.storage.scope import Scope
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import (
+    PAGE,
+    Directory,
+    ObjectInfo,
+    Output,
+    Requests,
+    UndoableOutput,
+    Upload,
+    below,
+    checked,
+    checked_prefix,
+)
 from tidegate.storage.uploads import Uploads
 
 

@@ -1,4 +1,4 @@
-"""Storage options as people write them, as the client of one scheme takes them.
+"""Addresses and storage options as people write them, and as the client of one scheme takes them.
 
 Names are those of the cloud providers' environment variables, in upper or lower case. Options of another
 scheme are left out, so that one set of options serves a local source and an S3 table alike; an unknown option
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from tidegate.errors import StorageError
-from tidegate.specs import Options
+from tidegate.specs.locations import Options
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig

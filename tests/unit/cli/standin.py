@@ -9,21 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate import (
-    comparisons,
-    corrections,
-    import_reports,
-    ledger_reports,
-    replay_reports,
-    reports,
-    schema_reports,
-    staging_reports,
-    unit_reports,
-)
-from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.observe import events
-from tidegate.schema.letter import Letter
-from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.reports import correction, ledger, schema, staging
+from tidegate.reports import run as run_module
+from tidegate.reports import units as units_module
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.schema.dead_letter import Letter
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
 MARK = "date=2026-01-28/hour=14/1706450400-0190e6b8-7c1a-7d4e-9a55-2f1f0c6b1a11.ndjson.gz"
 
@@ -43,11 +36,11 @@ PROJECT = ProjectSpec(
     notices=("global.connection_pooling means nothing here and is ignored",),
 )
 
-FAILED = reports.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
+FAILED = run_module.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
 
-REPORT = reports.RunReport(
+REPORT = run_module.RunReport(
     (
-        reports.SourceReport(
+        run_module.SourceReport(
             "events",
             "asia",
             "Active",
@@ -62,7 +55,7 @@ REPORT = reports.RunReport(
             None,
             9.5,
         ),
-        reports.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
+        run_module.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
     ),
     ok=True,
     seconds=10.2,
@@ -70,9 +63,9 @@ REPORT = reports.RunReport(
 
 REJECTED = "_staging/pending/events/asia/00000000000000000007.unit.json"
 
-COMMIT = staging_reports.CommitReport(
+COMMIT = staging.CommitReport(
     (
-        staging_reports.TableCommit(
+        staging.TableCommit(
             "file:///lake/events",
             17,
             commits=2,
@@ -81,30 +74,28 @@ COMMIT = staging_reports.CommitReport(
             rows=1_200_000,
             foreign=2,
             waiting=1,
-            rejected=(
-                staging_reports.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),
-            ),
-            sources=(staging_reports.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+            rejected=(staging.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
+            sources=(staging.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
         ),
     ),
     ok=False,
     seconds=1.5,
 )
 
-FILE_ADOPTION = staging_reports.FileAdoption(
+FILE_ADOPTION = staging.FileAdoption(
     "file:///lake/events",
     "imported",
     (
-        staging_reports.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
-        staging_reports.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+        staging.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        staging.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
     ),
     known=3,
 )
 
-CARE = reports.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
+CARE = run_module.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
 
 STATUS = (
-    reports.SourceStatus(
+    run_module.SourceStatus(
         "events",
         "asia",
         "file:///lake/events",
@@ -124,7 +115,7 @@ STATUS = (
         shown_from="mirror",
         notes=("late_files is strict: files below a watermark are not looked for",),
     ),
-    reports.SourceStatus(
+    run_module.SourceStatus(
         "events",
         "europe",
         "file:///lake/events",
@@ -142,7 +133,7 @@ STATUS = (
 )
 
 WATERMARKS = (
-    reports.WatermarkView(
+    run_module.WatermarkView(
         "events",
         "asia",
         12,
@@ -162,61 +153,59 @@ WATERMARKS = (
 
 COMMITTED = datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)
 ROUNDS = (
-    ledger_reports.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
-    ledger_reports.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
+    ledger.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
+    ledger.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
 )
 
-FILES = ledger_reports.FilesReport(
+FILES = ledger.FilesReport(
     (
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "asia", MARK, 1 << 20, None, True, 10_000, 9990, 10, 12, 17, "replay", COMMITTED, ROUNDS
         ),
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "europe", "b.ndjson", 10, None, False, 4000, 3990, 10, 11, None, "run", COMMITTED, ROUNDS[:1]
         ),
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "europe", "c.ndjson", 10, None, False, 6000, 6000, 0, 12, 17, "run", COMMITTED, ROUNDS[1:]
         ),
     ),
-    ledger_reports.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
+    ledger.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
     complete=False,
     gaps=(
-        ledger_reports.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
-        ledger_reports.LedgerGap("events", "asia", 5, 9, "its document is missing"),
+        ledger.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
+        ledger.LedgerGap("events", "asia", 5, 9, "its document is missing"),
     ),
     notes=("events/asia: the newest position may be missing",),
 )
 
 HISTORY = (
-    ledger_reports.WatermarkHistory(
+    ledger.WatermarkHistory(
         "events",
         "asia",
         (
-            ledger_reports.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
-            ledger_reports.PositionView(
-                11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"
-            ),
+            ledger.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
+            ledger.PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
         ),
         complete=False,
     ),
-    ledger_reports.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+    ledger.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
 )
 
-MOVE = corrections.WatermarkMove(
+MOVE = correction.WatermarkMove(
     "events",
     "asia",
     "watermark set",
     "date=2026-01-28",
     "date=2026-01-28/0007.ndjson.gz",
     "date=2026-01-28/0003.ndjson.gz",
-    corrections.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
-    corrections.FileSet(),
+    correction.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
+    correction.FileSet(),
     ("rows of files that are read again are in the table twice afterwards",),
     13,
     18,
 )
 
-SEEN = schema_reports.ColumnSeen(
+SEEN = schema.ColumnSeen(
     "code",
     "string",
     10,
@@ -228,39 +217,39 @@ SEEN = schema_reports.ColumnSeen(
     {"integer": "1", "string": '"A"'},
     "kept as text",
 )
-INFERENCE = schema_reports.SchemaInference(
+INFERENCE = schema.SchemaInference(
     "events", "asia", 2, 10, 0, (SEEN,), ("'code' is integer (1) and string (\"A\")",), "schema:\n  fields:", ("code",)
 )
-SCHEMA_VIEW = schema_reports.SchemaView(
+SCHEMA_VIEW = schema.SchemaView(
     "events",
     "file:///lake/events",
     17,
     "merge",
-    (schema_reports.SchemaColumn("code", None, "string", "string"),),
+    (schema.SchemaColumn("code", None, "string", "string"),),
     ("a note",),
 )
-CHANGE = schema_reports.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
-SCHEMA_DIFF = schema_reports.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
-REWRITE = schema_reports.TableRewrite(
+CHANGE = schema.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
+SCHEMA_DIFF = schema.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
+REWRITE = schema.TableRewrite(
     "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
-RANGE_REPLAY = replay_reports.ColumnReplayReport(
+RANGE_REPLAY = correction.ColumnReplayReport(
     pipeline="orders",
     source="default",
     table_uri="file:///lake/orders",
     column="updated_at",
-    chunks=(replay_reports.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
+    chunks=(correction.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
     predicate="WHERE `updated_at` >= DATE '2026-01-01' AND `updated_at` < DATE '2026-02-01'",
 )
-REPLAY = corrections.ReplayReport(
+REPLAY = correction.ReplayReport(
     "events",
     "asia",
     "file:///lake/events",
     "files date=2026-01-28/*",
-    corrections.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
-    corrections.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
-    corrections.FileSet(),
+    correction.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
+    correction.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
+    correction.FileSet(),
     drop_missing=False,
     rows_removed=2000,
     rows_written=1990,
@@ -271,7 +260,7 @@ REPLAY = corrections.ReplayReport(
 )
 
 ADOPTIONS = (
-    reports.Adoption(
+    run_module.Adoption(
         "events",
         "asia",
         "s3://lake/events",
@@ -283,7 +272,7 @@ ADOPTIONS = (
         {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
         {"date=2026-01-28/c.ndjson": 4000},
         None,
-        (reports.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
+        (run_module.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
         next_files=40,
         adopted=True,
         version=1,
@@ -292,29 +281,29 @@ ADOPTIONS = (
 )
 
 CHECKS = (
-    reports.Check("python", "ok", "3.11.7"),
-    reports.Check("java", "warn", "Java 11", "install Java 17 or 21"),
+    run_module.Check("python", "ok", "3.11.7"),
+    run_module.Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
-ORPHAN = comparisons.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
+ORPHAN = correction.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
 
-RECONCILED = comparisons.ReconcileReport(
+RECONCILED = correction.ReconcileReport(
     (
-        comparisons.SourceComparison(
+        correction.SourceComparison(
             "events",
             "asia",
             12,
-            comparisons.FoundFiles(1_000_000, 1 << 30),
+            correction.FoundFiles(1_000_000, 1 << 30),
             999_970,
-            late=comparisons.FoundFiles(
+            late=correction.FoundFiles(
                 25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))
             ),
-            unfinished=comparisons.FoundFiles(1, 10, (FAILED.path,)),
+            unfinished=correction.FoundFiles(1, 10, (FAILED.path,)),
         ),
     ),
     (
-        comparisons.TableComparison(
-            "file:///lake/events", 400, comparisons.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
+        correction.TableComparison(
+            "file:///lake/events", 400, correction.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
         ),
     ),
     ok=False,
@@ -322,17 +311,17 @@ RECONCILED = comparisons.ReconcileReport(
 )
 
 STEPS = (
-    reports.DemoStep("Data", "300 files were made.", "ls demo/data"),
-    reports.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
+    run_module.DemoStep("Data", "300 files were made.", "ls demo/data"),
+    run_module.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
 )
 
 
-IMPORTED = import_reports.PropertiesImport(
+IMPORTED = staging.PropertiesImport(
     origin="surveys.pull",
     yaml="# Made from surveys.pull\npipelines: {}\n",
     carried=("job.name", "ms.watermark"),
-    left=(import_reports.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
-    not_needed=(import_reports.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    left=(staging.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
+    not_needed=(staging.PropertyNote(9, "job.group", "a pipeline has a name only"),),
     variables=("SURVEYS_TOKEN",),
 )
 CHAOS = ChaosReport(
@@ -413,13 +402,13 @@ LETTERS = (
     ),
 )
 ANSWERS = (
-    reports.LettersReport(
+    run_module.LettersReport(
         "events", "asia", "file:///lake/events_dead_letters", 3, 2, 2, 0, (("9b1d", MARK, "not JSON"),), 13, 18
     ),
 )
 
 
-UNITS = unit_reports.UnitList(
+UNITS = units_module.UnitList(
     "events",
     "asia",
     12,
@@ -428,12 +417,12 @@ UNITS = unit_reports.UnitList(
     2,
     3,
     (
-        unit_reports.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
-        unit_reports.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
+        units_module.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
+        units_module.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
     ),
 )
 
-UNIT = unit_reports.UnitView(
+UNIT = units_module.UnitView(
     "events",
     "asia",
     "id3",
@@ -444,7 +433,7 @@ UNIT = unit_reports.UnitView(
     (("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),),
     (),
     (
-        unit_reports.WorkUnitLine(
+        units_module.WorkUnitLine(
             "2026-02-01T00:00:00Z",
             "2026-02-21T00:00:00Z",
             "2026-03-01T00:00:00Z",
@@ -458,7 +447,7 @@ UNIT = unit_reports.UnitView(
     {"surveyId": "id3"},
 )
 
-UNITS_MOVE = unit_reports.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
+UNITS_MOVE = units_module.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
 
 
 @dataclass
@@ -466,11 +455,11 @@ class StandIn:
     """Gives back the values above; ``raises`` is raised by every function instead."""
 
     raises: BaseException | None = None
-    report: reports.RunReport = REPORT
-    statuses: tuple[reports.SourceStatus, ...] = STATUS
-    checks: tuple[reports.Check, ...] = CHECKS
-    plans: tuple[reports.SourcePlan | unit_reports.UnitSourcePlan, ...] = ()
-    reconciled: comparisons.ReconcileReport = RECONCILED
+    report: run_module.RunReport = REPORT
+    statuses: tuple[run_module.SourceStatus, ...] = STATUS
+    checks: tuple[run_module.Check, ...] = CHECKS
+    plans: tuple[run_module.SourcePlan | units_module.UnitSourcePlan, ...] = ()
+    reconciled: correction.ReconcileReport = RECONCILED
     chaos_report: ChaosReport = CHAOS
     stops: bool = False
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -484,7 +473,7 @@ class StandIn:
         self._called("load", config)
         return replace(PROJECT, origin=str(config))
 
-    def import_properties(self, path: str | Path) -> import_reports.PropertiesImport:
+    def import_properties(self, path: str | Path) -> staging.PropertiesImport:
         self._called("import_properties", path)
         return replace(IMPORTED, origin=str(path))
 
@@ -495,7 +484,7 @@ class StandIn:
         *,
         now: datetime | None,
         accept_new_partitions: bool,
-    ) -> tuple[reports.SourcePlan | unit_reports.UnitSourcePlan, ...]:
+    ) -> tuple[run_module.SourcePlan | units_module.UnitSourcePlan, ...]:
         self._called("plan", config, pipeline, *filter(None, (now, accept_new_partitions)))
         return self.plans
 
@@ -509,11 +498,11 @@ class StandIn:
         partition: str | None,
         failed: bool,
         limit: int,
-    ) -> tuple[unit_reports.UnitList, ...]:
+    ) -> tuple[units_module.UnitList, ...]:
         self._called("units", config, pipeline, source, names, partition, failed, limit)
         return (UNITS,)
 
-    def unit(self, config: str | Path, pipeline: str, name: str, source: str | None = None) -> unit_reports.UnitView:
+    def unit(self, config: str | Path, pipeline: str, name: str, source: str | None = None) -> units_module.UnitView:
         self._called("unit", config, pipeline, name, source)
         return UNIT
 
@@ -525,8 +514,8 @@ class StandIn:
         *,
         names: tuple[str, ...],
         partition: str | None,
-        confirm: Callable[[unit_reports.UnitsMove], bool],
-    ) -> unit_reports.UnitsMove:
+        confirm: Callable[[units_module.UnitsMove], bool],
+    ) -> units_module.UnitsMove:
         self._called("retry_units", config, pipeline, source, names, partition)
         return replace(UNITS_MOVE, action="units retry", applied=confirm(UNITS_MOVE))
 
@@ -538,8 +527,8 @@ class StandIn:
         *,
         names: tuple[str, ...],
         partition: str | None,
-        confirm: Callable[[unit_reports.UnitsMove], bool],
-    ) -> unit_reports.UnitsMove:
+        confirm: Callable[[units_module.UnitsMove], bool],
+    ) -> units_module.UnitsMove:
         self._called("reset_units", config, pipeline, source, names, partition)
         return replace(UNITS_MOVE, applied=confirm(UNITS_MOVE))
 
@@ -551,7 +540,7 @@ class StandIn:
         mode: str,
         emit: events.Emit,
         stop: threading.Event,
-    ) -> staging_reports.CommitReport:
+    ) -> staging.CommitReport:
         self._called("commit", config, pipeline, mode)
         return COMMIT
 
@@ -561,8 +550,8 @@ class StandIn:
         pipeline: str | None = None,
         *,
         prefix: str,
-        confirm: Callable[[staging_reports.FileAdoption], bool],
-    ) -> staging_reports.FileAdoption:
+        confirm: Callable[[staging.FileAdoption], bool],
+    ) -> staging.FileAdoption:
         self._called("adopt_files", config, pipeline, prefix)
         return replace(FILE_ADOPTION, adopted=1, table_version=18) if confirm(FILE_ADOPTION) else FILE_ADOPTION
 
@@ -575,7 +564,7 @@ class StandIn:
         emit: events.Emit,
         stop: threading.Event,
         accept_new_partitions: bool = False,
-    ) -> reports.RunReport:
+    ) -> run_module.RunReport:
         self._called("run", config, pipeline, mode, *(["accept_new_partitions"] if accept_new_partitions else []))
         for event in emitted():
             emit(event)
@@ -583,7 +572,7 @@ class StandIn:
             stop.set()
         return self.report
 
-    def status(self, config: str | Path, pipeline: str | None = None) -> tuple[reports.SourceStatus, ...]:
+    def status(self, config: str | Path, pipeline: str | None = None) -> tuple[run_module.SourceStatus, ...]:
         self._called("status", config, pipeline)
         return self.statuses
 
@@ -602,13 +591,13 @@ class StandIn:
 
     def show_watermarks(
         self, config: str | Path, pipeline: str, source: str | None = None
-    ) -> tuple[reports.WatermarkView, ...]:
+    ) -> tuple[run_module.WatermarkView, ...]:
         self._called("watermarks", config, pipeline, source)
         return WATERMARKS
 
     def watermark_history(
         self, config: str | Path, pipeline: str, source: str | None = None, *, limit: int = 20
-    ) -> tuple[ledger_reports.WatermarkHistory, ...]:
+    ) -> tuple[ledger.WatermarkHistory, ...]:
         self._called("history", config, pipeline, source, limit)
         return HISTORY
 
@@ -622,28 +611,28 @@ class StandIn:
         since: datetime | None = None,
         position: int | None = None,
         limit: int = 50,
-    ) -> ledger_reports.FilesReport:
+    ) -> ledger.FilesReport:
         self._called("files", config, pipeline, source, match, since, position, limit)
         return FILES
 
     def export_ledger(
         self, config: str | Path, pipeline: str, source: str | None = None, *, to: Path
-    ) -> ledger_reports.LedgerExport:
+    ) -> ledger.LedgerExport:
         self._called("export", config, pipeline, source, to)
-        return ledger_reports.LedgerExport(str(to), 2, 1200)
+        return ledger.LedgerExport(str(to), 2, 1200)
 
     def compact_ledger(
         self, config: str | Path, pipeline: str, source: str | None = None
-    ) -> tuple[ledger_reports.LedgerCompaction, ...]:
+    ) -> tuple[ledger.LedgerCompaction, ...]:
         self._called("compact", config, pipeline, source)
         return (
-            ledger_reports.LedgerCompaction("events", "asia", 3, 1540),
-            ledger_reports.LedgerCompaction("events", "europe", 0, 0),
+            ledger.LedgerCompaction("events", "asia", 3, 1540),
+            ledger.LedgerCompaction("events", "europe", 0, 0),
         )
 
     def recover(
         self, config: str | Path, pipeline: str, source: str | None = None, *, accept: tuple[str, ...] = ()
-    ) -> tuple[reports.Check, ...]:
+    ) -> tuple[run_module.Check, ...]:
         self._called("recover", config, pipeline, source, accept)
         return self.checks
 
@@ -659,7 +648,7 @@ class StandIn:
         force: bool,
         emit: events.Emit,
         stop: threading.Event,
-    ) -> comparisons.ReconcileReport:
+    ) -> correction.ReconcileReport:
         self._called("reconcile", config, pipeline, source, ingest, clean, older_than, force)
         emit(events.ComparisonProgressed("events", "asia", "listing", 10_000))
         if self.stops:
@@ -676,7 +665,7 @@ class StandIn:
         quiet_for: float = 600.0,
         fresh: bool = False,
         read_skipped: bool = False,
-    ) -> tuple[reports.Adoption, ...]:
+    ) -> tuple[run_module.Adoption, ...]:
         self._called("adopt", config, pipeline, source, dry_run, quiet_for, fresh, read_skipped)
         return ADOPTIONS
 
@@ -689,8 +678,8 @@ class StandIn:
         to: str | None,
         values: dict[str, str] | None,
         inclusive: bool,
-        confirm: Callable[[corrections.WatermarkMove], bool],
-    ) -> corrections.WatermarkMove:
+        confirm: Callable[[correction.WatermarkMove], bool],
+    ) -> correction.WatermarkMove:
         self._called("set_watermark", config, pipeline, source, to, values, inclusive)
         return replace(MOVE, applied=confirm(MOVE))
 
@@ -701,8 +690,8 @@ class StandIn:
         source: str | None = None,
         *,
         partition: str | None,
-        confirm: Callable[[corrections.WatermarkMove], bool],
-    ) -> corrections.WatermarkMove:
+        confirm: Callable[[correction.WatermarkMove], bool],
+    ) -> correction.WatermarkMove:
         self._called("reset_watermark", config, pipeline, source, partition)
         return replace(MOVE, action="watermark reset", applied=confirm(MOVE))
 
@@ -722,10 +711,10 @@ class StandIn:
         into: str | None,
         max_workers: int,
         fresh: bool,
-        confirm: Callable[[replay_reports.ColumnReplayReport], bool],
+        confirm: Callable[[correction.ColumnReplayReport], bool],
         emit: events.Emit,
         stop: threading.Event,
-    ) -> replay_reports.ColumnReplayReport:
+    ) -> correction.ColumnReplayReport:
         self._called("replay_range", config, pipeline, source, start, end, chunk, chunk_column, save_watermark, into)
         return replace(RANGE_REPLAY, applied=confirm(RANGE_REPLAY))
 
@@ -738,10 +727,10 @@ class StandIn:
         files: str | None,
         partition: str | None,
         drop_missing: bool,
-        confirm: Callable[[corrections.ReplayReport], bool],
+        confirm: Callable[[correction.ReplayReport], bool],
         emit: events.Emit,
         stop: threading.Event,
-    ) -> corrections.ReplayReport:
+    ) -> correction.ReplayReport:
         self._called("replay", config, pipeline, source, files, partition, drop_missing)
         return replace(REPLAY, applied=confirm(REPLAY))
 
@@ -753,22 +742,22 @@ class StandIn:
         *,
         sample: int,
         update: bool,
-        confirm: Callable[[schema_reports.SchemaInference], bool],
-    ) -> schema_reports.SchemaInference:
+        confirm: Callable[[schema.SchemaInference], bool],
+    ) -> schema.SchemaInference:
         self._called("infer_schema", config, pipeline, source, sample, update)
         return replace(INFERENCE, applied=update and confirm(INFERENCE))
 
-    def show_schema(self, config: str | Path, pipeline: str) -> schema_reports.SchemaView:
+    def show_schema(self, config: str | Path, pipeline: str) -> schema.SchemaView:
         self._called("show_schema", config, pipeline)
         return SCHEMA_VIEW
 
-    def diff_schema(self, config: str | Path, pipeline: str) -> schema_reports.SchemaDiff:
+    def diff_schema(self, config: str | Path, pipeline: str) -> schema.SchemaDiff:
         self._called("diff_schema", config, pipeline)
         return SCHEMA_DIFF
 
     def replace_schema(
-        self, config: str | Path, pipeline: str, *, confirm: Callable[[schema_reports.TableRewrite], bool]
-    ) -> schema_reports.TableRewrite:
+        self, config: str | Path, pipeline: str, *, confirm: Callable[[schema.TableRewrite], bool]
+    ) -> schema.TableRewrite:
         self._called("replace_schema", config, pipeline)
         return replace(REWRITE, action="schema replace", applied=confirm(REWRITE))
 
@@ -779,8 +768,8 @@ class StandIn:
         *,
         column: str,
         to: str,
-        confirm: Callable[[schema_reports.TableRewrite], bool],
-    ) -> schema_reports.TableRewrite:
+        confirm: Callable[[schema.TableRewrite], bool],
+    ) -> schema.TableRewrite:
         self._called("widen_table", config, pipeline, column, to)
         return replace(REWRITE, applied=confirm(REWRITE))
 
@@ -798,21 +787,21 @@ class StandIn:
 
     def optimize_table(
         self, config: str | Path, pipeline: str, *, target_mb: int | None, dry_run: bool
-    ) -> reports.TableCareReport:
+    ) -> run_module.TableCareReport:
         self._called("optimize", config, pipeline, target_mb, dry_run)
         return replace(CARE, dry_run=dry_run)
 
     def vacuum_table(
         self, config: str | Path, pipeline: str, *, retention_hours: int | None, force: bool, dry_run: bool
-    ) -> reports.TableCareReport:
+    ) -> run_module.TableCareReport:
         self._called("vacuum", config, pipeline, retention_hours, force, dry_run)
         return replace(CARE, operation="vacuum", dry_run=dry_run, retention_hours=168)
 
-    def checkpoint_table(self, config: str | Path, pipeline: str, *, dry_run: bool) -> reports.TableCareReport:
+    def checkpoint_table(self, config: str | Path, pipeline: str, *, dry_run: bool) -> run_module.TableCareReport:
         self._called("checkpoint", config, pipeline, dry_run)
         return replace(CARE, operation="checkpoint", dry_run=dry_run)
 
-    def doctor(self, config: str | Path | None = None) -> tuple[reports.Check, ...]:
+    def doctor(self, config: str | Path | None = None) -> tuple[run_module.Check, ...]:
         self._called("doctor", config)
         return self.checks
 
@@ -834,10 +823,10 @@ class StandIn:
         return self.chaos_report
 
     def demo(
-        self, folder: Path | None, emit: events.Emit, show: Callable[[reports.DemoStep], None]
-    ) -> reports.DemoReport:
+        self, folder: Path | None, emit: events.Emit, show: Callable[[run_module.DemoStep], None]
+    ) -> run_module.DemoReport:
         self._called("demo", folder)
         emit(events.SessionStarting("", "", where="local[2]"))
         for step in STEPS:
             show(step)
-        return reports.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",))
+        return run_module.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",))

@@ -20,7 +20,7 @@ from tidegate.errors import (
     StateError,
     TidegateError,
 )
-from tidegate.reports import Check, RunReport
+from tidegate.reports.run import Check, RunReport
 from unit.cli import standin
 from unit.cli.standin import StandIn
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tidegate import staging_reports
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
+from tidegate.reports import staging
 from unit.cli import standin
 from unit.cli.standin import StandIn
 
@@ -22,8 +22,8 @@ def invoke(*arguments: str, **settings: Any) -> Result:
     return CliRunner().invoke(cli, ["commit", "t.yml", *arguments], obj=Invocation(api=StandIn(**settings)))
 
 
-def reported(monkeypatch: pytest.MonkeyPatch, *tables: staging_reports.TableCommit, ok: bool) -> None:
-    monkeypatch.setattr(standin, "COMMIT", staging_reports.CommitReport(tables, ok, 0.5))
+def reported(monkeypatch: pytest.MonkeyPatch, *tables: staging.TableCommit, ok: bool) -> None:
+    monkeypatch.setattr(standin, "COMMIT", staging.CommitReport(tables, ok, 0.5))
 
 
 def test_the_page_shows_sources_and_what_was_rejected() -> None:
@@ -44,7 +44,7 @@ def test_the_page_shows_sources_and_what_was_rejected() -> None:
     ],
 )
 def test_the_exit_code_is_the_one_that_all_errors_share(
-    monkeypatch: pytest.MonkeyPatch, tables: tuple[staging_reports.TableCommit, ...], ok: bool, code: int
+    monkeypatch: pytest.MonkeyPatch, tables: tuple[staging.TableCommit, ...], ok: bool, code: int
 ) -> None:
     reported(monkeypatch, *tables, ok=ok)
     assert invoke().exit_code == code

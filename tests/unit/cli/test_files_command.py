@@ -15,7 +15,7 @@ from tidegate.cli.files_view import render_files
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.pages import plain
-from tidegate.ledger_reports import FilesReport, FileTotals
+from tidegate.reports.ledger import FilesReport, FileTotals
 from unit.cli import standin
 from unit.cli.standin import StandIn
 

@@ -12,8 +12,8 @@ from tidegate.cli.main import cli
 from tidegate.cli.pages import plain
 from tidegate.cli.schema_view import render_diff
 from tidegate.observe.events import UnitRejected
-from tidegate.observe.sentences import sentence
-from tidegate.schema_reports import SchemaDiff
+from tidegate.observe.logs import sentence
+from tidegate.reports.schema import SchemaDiff
 from unit.cli import standin
 
 

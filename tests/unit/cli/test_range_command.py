@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.replay_reports import ChunkReport, ColumnReplayReport
+from tidegate.reports.correction import ChunkReport, ColumnReplayReport
 from unit.cli.standin import RANGE_REPLAY, StandIn
 from unit.cli.test_commands import document, invoke
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
-from tidegate.comparisons import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
+from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from unit.cli.standin import ORPHAN, RECONCILED, StandIn
 
 NOTHING = ReconcileReport((SourceComparison("events", "asia"),), (TableComparison("file:///lake/events"),), True, 1.0)

@@ -18,9 +18,9 @@ from tidegate.cli.plan_view import render_plan
 from tidegate.cli.status_view import render_status
 from tidegate.cli.unit_view import render_unit, render_units
 from tidegate.cli.watermark_view import render_watermarks
-from tidegate.runs.unit_listing import viewed
-from tidegate.runs.unit_looking import planned_units, unit_status, unit_watermark
-from tidegate.specs import ProjectSpec
+from tidegate.commands.unit_status import planned_units, unit_status, unit_watermark
+from tidegate.commands.units import viewed
+from tidegate.specs.project import ProjectSpec
 from unit.cli.standin import UNITS, StandIn
 
 CONFIG = Path("t.yml")

@@ -14,7 +14,7 @@ from tidegate.cli.pages import Page, Style, Table, plain
 from tidegate.cli.run_view import render_run
 from tidegate.cli.status_view import render_status, state_cell
 from tidegate.cli.watermark_view import render_watermarks
-from tidegate.reports import Check, DemoStep, FailedFile, RunReport
+from tidegate.reports.run import Check, DemoStep, FailedFile, RunReport
 from unit.cli import standin
 
 

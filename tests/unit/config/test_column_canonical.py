@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tidegate.column_specs import ColumnSource, FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.config import load, show
 from tidegate.config.column_canonical import duration
 from tidegate.config.keys import every_key
 from tidegate.config.notes import NOT_FOR_FILES
-from tidegate.specs import Location, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, LoadType
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
 Loaded = Callable[..., ProjectSpec]
 S, K = "pipelines.<pipeline>.sources", "pipelines.<pipeline>.sink"

@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.column_specs import (
+from tidegate.config import load, show
+from tidegate.errors import ConfigError
+from tidegate.specs.columns import (
     ColumnSource,
+    CsvOptions,
     FunctionRead,
     JdbcRead,
     Load,
@@ -29,11 +32,8 @@ from tidegate.column_specs import (
     TableRead,
     WatermarkMode,
 )
-from tidegate.config import load, show
-from tidegate.csv_options import CsvOptions
-from tidegate.errors import ConfigError
-from tidegate.locations import Location, Options, Secret
-from tidegate.specs import ProjectSpec, TransformSpec
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import ProjectSpec, TransformSpec
 
 Load_ = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidegate import load
-from tidegate.column_specs import Load, LoadType
-from tidegate.specs import ProjectSpec
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

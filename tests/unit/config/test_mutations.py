@@ -17,7 +17,7 @@ from tidegate.config.keys import every_key
 from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import REFUSED
 from tidegate.errors import ConfigError
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 GOOD = """\
 pipelines:

@@ -10,8 +10,9 @@ import pytest
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.specs import Location, PathSource
-from tidegate.storage.overlaps import comparable, inside, kept_apart
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
+from tidegate.storage.stores import comparable, inside, kept_apart
 
 Pipeline = str
 

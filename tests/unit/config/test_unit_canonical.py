@@ -11,7 +11,7 @@ import yaml
 
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 S = "pipelines.<pipeline>.sources"

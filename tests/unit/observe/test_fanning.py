@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.fanning import fanout
+from tidegate.observe.logs import fanout
 
 NOTICE = events.Notice("p", "s", text="x")
 

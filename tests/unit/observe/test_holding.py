@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.observe.events import Event, FileRefused, Notice, SourceFailed
-from tidegate.observe.holding import Holding
+from tidegate.observe.logs import Holding
 
 ERRORS = (SourceFailed("p", "s", "broken"), FileRefused("p", "s", "a.gz", "cut off", 1, True))
 NOTICE = Notice("p", "s", "by the way")

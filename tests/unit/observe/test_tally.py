@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.tally import Tallies, Tally
+from tidegate.observe.progress import RunProgress, SourceProgress
 
 
 def planned(files: int, size: int) -> Event:
@@ -44,8 +44,8 @@ FINISHED = events.SourceFinished(
 )
 
 
-def after(*happened: Event) -> Tally:
-    return reduce(Tally.after, happened, Tally())
+def after(*happened: Event) -> SourceProgress:
+    return reduce(SourceProgress.after, happened, SourceProgress())
 
 
 def test_the_running_wave_counts_by_its_share() -> None:
@@ -65,7 +65,7 @@ def test_a_second_plan_of_the_same_pass_adds_to_what_is_done() -> None:
 
 def test_the_pass_after_a_finished_one_starts_at_nothing() -> None:
     tally = after(planned(2, 200), committed(2, 200), FINISHED, POLL)
-    assert tally == Tally(stage="listing")
+    assert tally == SourceProgress(stage="listing")
 
 
 def test_a_contested_commit_gives_the_estimate_back() -> None:
@@ -85,7 +85,7 @@ def test_failed_files_show_in_both_wordings() -> None:
 
 
 def test_sources_are_tallied_apart() -> None:
-    tallies = Tallies()
+    tallies = RunProgress()
     tallies.count(planned(2, 200))
     other = tallies.count(events.PlanMade("p", "other", units=1, files=7, bytes=70))
     assert (tallies.count(wave(1)).planned_files, other.planned_files) == (2, 7)

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import (
+from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
+from tidegate.core.columns.predicates import SqlDialect, predicate, window_of
+from tidegate.core.columns.replay import Chunk
+from tidegate.core.columns.state import ColumnState
+from tidegate.errors import WatermarkError
+from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
     JdbcRead,
@@ -20,14 +25,6 @@ from tidegate.column_specs import (
     Value,
     WatermarkMode,
 )
-from tidegate.errors import WatermarkError
-from tidegate.planning.column_plan import ColumnPlan
-from tidegate.planning.column_planner import Fixed, fixed, plan_columns
-from tidegate.watermarks.chunks import Chunk
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.dialects import Dialect
-from tidegate.watermarks.predicate_text import predicate
-from tidegate.watermarks.windows import window_of
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 MERGE = Load(LoadType.MERGE_UPSERT, merge_keys=("id",))
@@ -44,14 +41,16 @@ def planned(
     return plan_columns("shop", given, load or Load(), state, 1, NOW, **changes)
 
 
-def fixing(given: ColumnSource, stored: dict[str, Any] | None, seen: dict[str, Any], load: Load | None = None) -> Fixed:
+def fixing(
+    given: ColumnSource, stored: dict[str, Any] | None, seen: dict[str, Any], load: Load | None = None
+) -> ReadBounds:
     state = None if stored is None else ColumnState(stored)
     return fixed(planned(given, state, load), state, seen)
 
 
-def text(found: ColumnPlan | Fixed) -> str | None:
+def text(found: ColumnPlan | ReadBounds) -> str | None:
     rows = found.reads if isinstance(found, ColumnPlan) else found.rows
-    written = predicate(rows, Dialect.ANSI)
+    written = predicate(rows, SqlDialect.ANSI)
     return None if written is None else written.replace('"', "")
 
 

@@ -11,15 +11,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType, LookBack, NullWatermark, WatermarkMode
+from tidegate.core.columns.planner import fixed, plan_columns
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate, quoted
+from tidegate.core.columns.replay import ReplayConfig, check_handover, handed_over
+from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
-from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.replay_handover import check_handover, handed_over
-from tidegate.watermarks.chunks import ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.dialects import Dialect, quoted
-from tidegate.watermarks.predicate_text import predicate
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, LookBack, NullWatermark, WatermarkMode
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 APPEND = Load()
@@ -61,7 +58,7 @@ class Shop:
         return [found for (found,) in self._database.execute(f"SELECT id FROM orders{where(rows)} ORDER BY id")]
 
     def greatest(self, rows: RowFilter) -> dict[str, Any]:
-        names = [quoted(each, Dialect.SQLITE) for each in rows.columns]
+        names = [quoted(each, SqlDialect.SQLITE) for each in rows.columns]
         if rows.mode is WatermarkMode.TUPLE:
             order = ", ".join(f"{name} DESC" for name in names)
             query = f"SELECT {', '.join(names)} FROM orders{where(rows)} ORDER BY {order} LIMIT 1"
@@ -72,7 +69,7 @@ class Shop:
 
 
 def where(rows: RowFilter) -> str:
-    text = predicate(rows, Dialect.SQLITE)
+    text = predicate(rows, SqlDialect.SQLITE)
     return "" if text is None else f" WHERE {text}"
 
 
@@ -169,7 +166,7 @@ def test_decimals_are_exact(shop: Shop) -> None:
     plan = plan_columns("shop", source("created"), APPEND, state, 1, NOW)
     high = Decimal("12345678901234567890.1234567892")
     end = fixed(plan, state, {"created": high})
-    assert predicate(end.rows, Dialect.POSTGRESQL) == f'"created" > {low} AND "created" <= {high}'
+    assert predicate(end.rows, SqlDialect.POSTGRESQL) == f'"created" > {low} AND "created" <= {high}'
 
 
 @pytest.mark.parametrize("moment", [datetime(2026, 3, 29, 2, 30), datetime(2026, 3, 29, 2, 30, tzinfo=UTC)])
@@ -189,7 +186,7 @@ def test_the_zone_of_the_machine_changes_nothing(moment: datetime, monkeypatch: 
             state = ColumnState.of_text(ColumnState({"u": moment}).text())
             plan = plan_columns("shop", given, Load(LoadType.MERGE_UPSERT), state, 1, NOW)
             end = fixed(plan, state, {"u": moment + timedelta(microseconds=1)})
-            found.add((end.state.text(), *(predicate(end.rows, dialect) for dialect in Dialect)))
+            found.add((end.state.text(), *(predicate(end.rows, dialect) for dialect in SqlDialect)))
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -261,7 +258,7 @@ def test_the_last_rows_of_a_window_may_have_been_deleted() -> None:
     state = ColumnState({"day": date(2026, 3, 8)})
     end = fixed(plan_columns("shop", given, WINDOW, state, 1, NOW), state, {"day": date(2026, 3, 3)})
     assert end.window is not None
-    assert predicate(end.window, Dialect.SPARK) == "`day` >= DATE '2026-03-01' AND `day` <= DATE '2026-03-08'"
+    assert predicate(end.window, SqlDialect.SPARK) == "`day` >= DATE '2026-03-01' AND `day` <= DATE '2026-03-08'"
     assert end.state.values == {"day": date(2026, 3, 8)}
 
 

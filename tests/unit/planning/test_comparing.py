@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.planning.comparing import Committed, Comparing, Finding, History, Move
-from tidegate.specs import LateFiles, Location, PathSource
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal
-from tidegate.watermarks.paths import SourceFile
+from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
+from tidegate.specs.locations import Location
+from tidegate.specs.project import LateFiles, PathSource
 
 SOURCE = PathSource("s", Location("memory://x"))
 DAY = "date=2026-01-28"
@@ -27,13 +27,13 @@ STATE = PathState(
     late_window={DAY: LateWindow(("j", "m"), above="h")},
     sealed={"": Seal(datetime(2026, 1, 20, tzinfo=UTC))},
 )
-ALL = Committed(10, "e", 3, True)
-PART = Committed(10, "e", 3, False)
+ALL = CommittedFile(10, "e", 3, True)
+PART = CommittedFile(10, "e", 3, False)
 
 
 def finding(
     path: str,
-    committed: Committed | None = None,
+    committed: CommittedFile | None = None,
     *,
     source: PathSource = SOURCE,
     history: History | None = None,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidegate.planning.consequences import consequences
-from tidegate.specs import Location, PathSource
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.moving import blank, moved_to, without
-from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead
-from tidegate.watermarks.paths import SourceFile
+from tidegate.core.files.edit import blank, consequences, moved_to, without
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from laws.world import NOW, source
-from tidegate.planning.discovery import (
+from tidegate.core.files.discovery import (
     accepts,
     accepts_directory,
     cold_prefixes,
@@ -17,12 +17,11 @@ from tidegate.planning.discovery import (
     list_after,
     survey,
 )
-from tidegate.planning.globs import compiled
-from tidegate.planning.reasons import Reason, Skipped, Tally, tallied
-from tidegate.specs import Format, LateFiles, PartitionFilter
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal
-from tidegate.watermarks.sealing import Directories
+from tidegate.core.files.sealing import Directories
+from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
+from tidegate.core.globs import compiled
+from tidegate.core.reasons import Reason, ReasonCounts, Skipped, tallied
+from tidegate.specs.project import Format, LateFiles, PartitionFilter
 
 OF = source()
 FILTERED = source(partition_filter=PartitionFilter("date=%Y-%m-%d", 1))
@@ -173,7 +172,7 @@ def test_a_partly_sealed_day_is_open_for_its_later_hours() -> None:
 
 
 def test_skipped_things_are_counted_with_three_examples() -> None:
-    tally = Tally()
+    tally = ReasonCounts()
     for number in range(5):
         tally.add(Reason.SUFFIX, f"{number}.csv")
     tally.include(Skipped(Reason.INTERNAL, 2, ("_a", "_b")))

@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType, Value, WatermarkMode
+from tidegate.core.columns.planner import ColumnPlan, ahead, fixed, plan_columns, stored_ahead, up_to, waiting
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
-from tidegate.planning.column_plan import ColumnPlan
-from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.future import ahead, stored_ahead, up_to, waiting
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.dialects import Dialect
-from tidegate.watermarks.predicate_text import predicate
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, Value, WatermarkMode
 
 NOW = datetime(2026, 3, 8, 22, tzinfo=UTC)
 HORIZON = NOW + timedelta(days=1)
@@ -32,7 +28,7 @@ def planned(given: ColumnSource, stored: dict[str, Any] | None = None, load: Loa
 
 
 def text(rows: RowFilter) -> str:
-    return (predicate(rows, Dialect.ANSI) or "").replace('"', "")
+    return (predicate(rows, SqlDialect.ANSI) or "").replace('"', "")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.planning.grouping import OPENING, SMALLEST, Sizing, grouped
-from tidegate.planning.plan import FileSlice
+from tidegate.core.files.plan import FileSlice
+from tidegate.core.files.planner import OPENING, SMALLEST, Sizing, grouped
 
 MIB = 1024 * 1024
 SIZING = Sizing(target_bytes=64 * MIB, max_files=100, parallelism=1)

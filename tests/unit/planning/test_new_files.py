@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from laws.world import SIZING, World, listing, paths_of, planned, source
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.reasons import Reason
-from tidegate.specs import PartitionFilter, PathSource
-from tidegate.watermarks.codec import decode
-from tidegate.watermarks.path_state import Active, PathState
-from tidegate.watermarks.paths import SourceFile
-from tidegate.watermarks.prefixes import cold_start_prefixes
+from tidegate.core.files.codec import decode
+from tidegate.core.files.paths import SourceFile, cold_start_prefixes
+from tidegate.core.files.planner import plan_paths
+from tidegate.core.files.state import Active, PathState
+from tidegate.core.reasons import Reason
+from tidegate.specs.project import PartitionFilter, PathSource
 
 ANY = source(pattern="*")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from support.work_units import after, at, planned, read, time_source
+from tidegate.core.units.plan import WhySkipped
+from tidegate.core.units.planner import progressed
 from tidegate.errors import WatermarkError
-from tidegate.planning.unit_plan import WhySkipped
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import Replace, Span, UnitSource
+from tidegate.specs.units import Replace, Span, UnitSource
 
 MONTHLY = time_source("2019-12-01", "-", "monthly")
 JANUARY = "2020-01-01"

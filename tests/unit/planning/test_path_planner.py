@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from laws.world import NOW, SIZING, World, advanced, files, paths_of, planned, read, source
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.plan import FileSlice, Plan
-from tidegate.planning.reasons import Reason
-from tidegate.specs import PathSource
-from tidegate.watermarks.outcomes import Refused
-from tidegate.watermarks.path_state import Active, Failed, FileProgress, Finished, PathState, RecordsRead
-from tidegate.watermarks.paths import SourceFile
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import FileSlice, Plan
+from tidegate.core.files.planner import plan_paths
+from tidegate.core.files.state import Active, Failed, FileProgress, Finished, PathState, RecordsRead, Refused
+from tidegate.core.reasons import Reason
+from tidegate.specs.project import PathSource
 
 OF = source(pattern="*", max_attempts=3)
 SMALL = source(pattern="*", max_islands=2)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType, WatermarkMode
+from tidegate.core.columns.replay import ReplayConfig, check_handover, doubled_by_production, handed_over
+from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
-from tidegate.planning.replay_handover import check_handover, doubled_by_production, handed_over
-from tidegate.watermarks.chunks import ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, WatermarkMode
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 APPEND, MERGE = Load(), Load(LoadType.MERGE_UPSERT, merge_keys=("id",))

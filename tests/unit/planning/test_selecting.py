@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.planning.selecting import Selection
+from tidegate.core.files.edit import Selection
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from laws.world import NOW, SIZING, files, source
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.plan import FileSlice, GivenUp, Plan
-from tidegate.planning.reasons import Reason, Skipped
-from tidegate.planning.set_planner import plan_set
-from tidegate.watermarks.path_set import SetState
-from tidegate.watermarks.path_state import Active, Failed, RecordsRead, Unfinished
-from tidegate.watermarks.paths import SourceFile
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.path_set import SetState
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import FileSlice, GivenUp, Plan
+from tidegate.core.files.planner import plan_set
+from tidegate.core.files.state import Active, Failed, RecordsRead, Unfinished
+from tidegate.core.reasons import Reason, Skipped
 
 OF = source(max_attempts=3, max_islands=2)
 

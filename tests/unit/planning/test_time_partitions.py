@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from support.work_units import at, moment, time_source
+from tidegate.core.calendar import iso, zone_named
+from tidegate.core.units.partitions import Cut, cut
 from tidegate.errors import WatermarkError
-from tidegate.planning.time_partitions import Cut, cut
-from tidegate.unit_specs import PartialPartition, PartitionKind, SubRange, UnitSource
-from tidegate.watermarks.calendar import iso, zone_named
+from tidegate.specs.units import PartialPartition, PartitionKind, SubRange, UnitSource
 
 NEVER, ALWAYS = PartialPartition.NEVER, PartialPartition.ALWAYS
 

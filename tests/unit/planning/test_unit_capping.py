@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.work_units import after, at, planned, read, time_source
-from tidegate.planning.unit_plan import UnitPlan, WhySkipped
-from tidegate.planning.unit_progress import progressed
-from tidegate.watermarks.unit_state import Failure, UnitEntry, UnitState
+from tidegate.core.units.plan import UnitPlan, WhySkipped
+from tidegate.core.units.planner import progressed
+from tidegate.core.units.state import Failure, UnitEntry, UnitState
 
 GRID = "system: none from 2020-01-01"
 DAILY = time_source("2020-01-01", "P0D", "daily", parallelism_max=3)

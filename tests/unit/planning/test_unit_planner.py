@@ -8,13 +8,11 @@ from datetime import timedelta
 import pytest
 
 from support.work_units import after, at, cutoff, moment, planned, read, time_source
+from tidegate.core.units.plan import UnitPlan, WhyRun, WhySkipped
+from tidegate.core.units.planner import cells, plan_units, progressed
+from tidegate.core.units.state import UnitEntry, Units
 from tidegate.errors import WatermarkError
-from tidegate.planning.unit_plan import UnitPlan, WhyRun, WhySkipped
-from tidegate.planning.unit_planner import cells, plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import PartialPartition, Replace, Rounding, Span
-from tidegate.watermarks.unit_state import UnitEntry
-from tidegate.watermarks.units import Units
+from tidegate.specs.units import PartialPartition, Replace, Rounding, Span
 
 WHOLE_MONTHS = 13
 GRACE = Span(3)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.work_units import after, at, moment, planned, time_source
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import Span
-from tidegate.watermarks.unit_state import STARTS_KEPT, Failure, UnitEntry
+from tidegate.core.units.planner import progressed
+from tidegate.core.units.state import STARTS_KEPT, Failure, UnitEntry
+from tidegate.specs.units import Span
 
 DAILY = time_source("2020-01-01", "P0D", "daily")
 

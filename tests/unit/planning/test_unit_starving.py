@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.work_units import after, at, planned, time_source
-from tidegate.planning.unit_progress import progressed
-from tidegate.watermarks.unit_state import UnitState
+from tidegate.core.units.planner import progressed
+from tidegate.core.units.state import UnitState
 
 BROKEN = tuple(f"broken{each:03}" for each in range(20))
 

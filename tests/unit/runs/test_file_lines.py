@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.ledger_reports import IngestedFile
-from tidegate.runs.file_lines import FileLines, Wanted
-from tidegate.state.files import Coverage
-from tidegate.state.ledger import LedgerEntry
+from tidegate.commands.files import FileLines, FilesQuery
+from tidegate.protocol.change import Coverage
+from tidegate.protocol.ledger_blocks import LedgerEntry
+from tidegate.reports.ledger import IngestedFile
 
 
 def entry(version: int, *ranges: tuple[str, int, int, bool]) -> LedgerEntry:
@@ -18,7 +18,7 @@ def entry(version: int, *ranges: tuple[str, int, int, bool]) -> LedgerEntry:
 
 def collected(newest_first: list[LedgerEntry], limit: int = 0, match: str | None = None) -> tuple[FileLines, int]:
     """The lines, and how many positions were looked at."""
-    lines = FileLines("p", "s", Wanted(match), limit)
+    lines = FileLines("p", "s", FilesQuery(match), limit)
     for looked_at, each in enumerate(newest_first, start=1):
         if lines.add(each):
             return lines, looked_at

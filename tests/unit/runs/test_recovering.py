@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.runs.recovering import _since
-from tidegate.state.documents import Document, Parent
-from tidegate.state.files import Coverage
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.ladder import Rung
-from tidegate.state.winner import Winner
+from tidegate.commands.recover import _since
+from tidegate.protocol.change import Coverage
+from tidegate.protocol.documents import Document, Parent
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.recovery import Rung
+from tidegate.protocol.winner import Winner
 
 KEY = SourceKey("p", "s")
 IDENTITY = Identity("path", "file:///x")

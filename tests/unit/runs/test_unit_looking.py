@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 
 from support.unit_positions import UnitLake, day, monthly, project_of
 from tidegate import api
+from tidegate.commands.unit_status import planned_units, unit_status, unit_watermark
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
-from tidegate.locations import Location
-from tidegate.runs.unit_looking import planned_units, unit_status, unit_watermark
-from tidegate.specs import ProjectSpec
-from tidegate.unit_reports import UnitSourcePlan
-from tidegate.unit_specs import InputFormat, PartitionKind, SecondaryInput, Span, UnitWatermark, WorkUnits
+from tidegate.reports.units import UnitSourcePlan
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ProjectSpec
+from tidegate.specs.units import InputFormat, PartitionKind, SecondaryInput, Span, UnitWatermark, WorkUnits
 
 FEBRUARY = day("2020-02-21")
 MARCH = day("2020-03-02")
@@ -286,7 +286,7 @@ def test_reconcile_looks_at_the_table_and_the_position(tmp_path: Path) -> None:
 
 
 def test_a_fence_keeps_what_was_read(tmp_path: Path) -> None:
-    from tidegate.runs.fencing import fence
+    from tidegate.runs.replay_record import fence
 
     lake = lake_of(tmp_path, "a")
     lake.run(FEBRUARY)

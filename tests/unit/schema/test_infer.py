@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.errors import SourceError
-from tidegate.schema.infer import Inference, agreeing, look
-from tidegate.sink.decoder import Decoder
-from tidegate.specs import FieldSpec
+from tidegate.formats.json_decoder import Decoder
+from tidegate.schema.inference import Inference, agreeing, look
+from tidegate.specs.project import FieldSpec
 
 
 def infer(samples: list[list[bytes]], **options: Any) -> Inference:

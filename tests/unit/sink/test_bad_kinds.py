@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.observe.metric_names import BAD_KINDS
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.observe.metrics import BAD_KINDS
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.letters import LetterPlace
-from tidegate.sink.task import ReadTask, read_unit
-from tidegate.specs import FieldSpec, Format, Location
+from tidegate.sink.dead_letters import DeadLetterTarget
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -36,9 +38,9 @@ def kinds(folder: Path, format: Format, content: bytes) -> dict[str, int]:
         fields=FIELDS,
         file_schema=arrow_schema(FIELDS).serialize().to_pybytes(),
         format=format,
-        letters=LetterPlace(Location((folder / "letters").as_uri()), "p", "s", "r"),
+        letters=DeadLetterTarget(Location((folder / "letters").as_uri()), "p", "s", "r"),
     )
-    result = read_unit(task, Unit(0, (FileSlice("file", len(content)),)))
+    result = read_unit(task, FileGroup(0, (FileSlice("file", len(content)),)))
     assert result.bad_kinds.keys() <= set(BAD_KINDS)
     return dict(result.bad_kinds)
 

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.sink.careful import BadLine
-from tidegate.sink.formats.csv_records import Block, Dialect, record_blocks
-from tidegate.sink.lines import LineTooLong
+from tidegate.formats.csv_records import CsvDialect, RecordBlock, record_blocks
+from tidegate.formats.json import LineTooLong
+from tidegate.formats.strict_lines import BadLine
 
-COMMA = Dialect(",", '"', None)
-ESCAPED = Dialect(";", "'", "\\")
+COMMA = CsvDialect(",", '"', None)
+ESCAPED = CsvDialect(";", "'", "\\")
 CELLS = st.text(st.sampled_from("ab,;\"'\\\n\r é"), max_size=6)
 TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=3), max_size=6)
 
 
-def blocks(text: bytes, dialect: Dialect, step: int, block_bytes: int = 8) -> Iterator[Block]:
+def blocks(text: bytes, dialect: CsvDialect, step: int, block_bytes: int = 8) -> Iterator[RecordBlock]:
     chunks = (text[start : start + step] for start in range(0, len(text), step))
     return record_blocks(chunks, dialect, block_bytes=block_bytes)
 
 
-def records(text: bytes, dialect: Dialect = COMMA, step: int = 1 << 20) -> list[bytes]:
+def records(text: bytes, dialect: CsvDialect = COMMA, step: int = 1 << 20) -> list[bytes]:
     found = []
     for block in blocks(text, dialect, step):
         start = 0
@@ -98,12 +98,12 @@ def test_a_quote_that_is_never_closed_makes_one_record_of_the_rest() -> None:
 
 
 def test_without_quotes_every_line_is_a_record() -> None:
-    plain = Dialect("|", None, None)
+    plain = CsvDialect("|", None, None)
     assert records(b'a|"b\n"c|d\n', plain) == [b'a|"b', b'"c|d']
     assert plain.cells(b'a|"b') == [(b"a", False), (b'"b', False)]
 
 
 def test_a_record_that_never_ends_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.sink.formats.csv_records.LONGEST_LINE", 100)
+    monkeypatch.setattr("tidegate.formats.csv_records.LONGEST_LINE", 100)
     with pytest.raises(LineTooLong):
         list(blocks(b'"' + b"x" * 1000, COMMA, 10))

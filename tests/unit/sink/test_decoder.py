@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.sink.decoder import Decoder
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.formats.json_decoder import Decoder
+from tidegate.specs.project import FieldSpec, Numbers
 
 FIELDS = (
     FieldSpec("i", "int64"),

@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from tidegate.errors import ObjectChanged, SourceError
-from tidegate.sink.decompression import LARGEST_PIECE, chunks, compression_of
-from tidegate.specs import Compression
+from tidegate.formats.files import LARGEST_PIECE, chunks, compression_of
+from tidegate.specs.project import Compression
 
 TEXT = b"".join(b'{"id":%d,"v":"%x"}\n' % (number, number * 7919) for number in range(50_000))
 GZIP = gzip.compress(TEXT)

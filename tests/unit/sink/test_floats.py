@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import StrictLineReader
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.careful import CarefulReader
-from tidegate.sink.decoder import Decoder
-from tidegate.sink.letters import LetterPlace
-from tidegate.sink.task import ReadTask, read_unit
-from tidegate.specs import FieldSpec, Format, Location, Numbers
+from tidegate.sink.dead_letters import DeadLetterTarget
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format, Numbers
 
 FIELDS = (FieldSpec("f", "float64"), FieldSpec("g", "float32"), FieldSpec("l", "list", items=FieldSpec("e", "float64")))
 REFUSED = [
@@ -118,9 +120,9 @@ def written(folder: Path, format: Format, content: bytes, fields: tuple[FieldSpe
         fields=fields,
         file_schema=arrow_schema(fields).serialize().to_pybytes(),
         format=format,
-        letters=LetterPlace(Location((folder / "letters").as_uri()), "p", "s", "r"),
+        letters=DeadLetterTarget(Location((folder / "letters").as_uri()), "p", "s", "r"),
     )
-    result = read_unit(task, Unit(0, (FileSlice("file", len(content)),)))
+    result = read_unit(task, FileGroup(0, (FileSlice("file", len(content)),)))
     assert set(result.bad_kinds) <= {"lossy"}
     return result.rows, sum(result.bad_kinds.values())
 
@@ -183,5 +185,5 @@ def test_the_nearest_of_two_floats_is_taken_or_the_even_one(bits: int, side: int
         written = middle + side * middle.scaleb(-100)
     expected = (low if bits % 2 == 0 else high) if side == 0 else (low, high)[side > 0]
     sign = "-" if negative else ""
-    read = CarefulReader(FIELDS, numbers=Numbers.LENIENT).read(f'{{"g":{sign}{written}}}'.encode())
+    read = StrictLineReader(FIELDS, numbers=Numbers.LENIENT).read(f'{{"g":{sign}{written}}}'.encode())
     assert read["g"] == (-expected if negative else expected)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from support.format_files import written
 from support.long_runs import examples
-from tidegate.planning.plan import FileSlice
+from tidegate.core.files.plan import FileSlice
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.formats.opening import open_format
 from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import ReadTask
-from tidegate.specs import FieldSpec, Format, Location
+from tidegate.sink.read_task import ReadTask, open_format
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format
 
 Outcome = tuple[int, dict[str, Any] | str]
 """The place of a record, and its row or the reason why it has none."""

@@ -18,21 +18,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.format_files import ENDINGS, written
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Changed, Covered, FileOutcome, Refused
 from tidegate.errors import ObjectChanged
-from tidegate.planning.plan import FileSlice, Unit
-from tidegate.schema.letter import Letter
-from tidegate.schema.letters import letter_of
+from tidegate.formats.files import Fetcher
+from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.fetching import Fetcher
-from tidegate.sink.formats.opening import open_format
-from tidegate.sink.letters import LetterPlace
+from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.partitions import Partitioning
-from tidegate.sink.rereading import Reread, reread
-from tidegate.sink.task import ReadTask, UnitResult, read_unit
+from tidegate.sink.read_task import GroupResult, ReadTask, open_format
+from tidegate.sink.task import Reread, read_unit, reread
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs import CsvOptions, FieldSpec, Format, Location, Numbers, PartitionBy
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, Refused
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format, Numbers, PartitionBy
+from tidegate.storage.stores import open_store
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -80,16 +80,16 @@ class Place:
             fields=fields,
             file_schema=arrow_schema(fields).serialize().to_pybytes(),
             format=Format(format),
-            letters=LetterPlace(Location(self.letters.as_uri()), "p", "s", "r"),
+            letters=DeadLetterTarget(Location(self.letters.as_uri()), "p", "s", "r"),
         )
         return replace(task, **changes)
 
-    def rows(self, result: UnitResult | Reread) -> list[dict[str, Any]]:
-        files = result.data_files if isinstance(result, UnitResult) else result.files
+    def rows(self, result: GroupResult | Reread) -> list[dict[str, Any]]:
+        files = result.data_files if isinstance(result, GroupResult) else result.files
         found = [pq.read_table(self.table / file.path, partitioning=None) for file in files]
         return [each for table in found for each in table.to_pylist()]
 
-    def kept(self, result: UnitResult) -> list[Letter]:
+    def kept(self, result: GroupResult) -> list[Letter]:
         found = [pq.read_table(self.letters / file.path) for file in result.letter_files]
         return [letter_of(each) for table in found for each in table.to_pylist()]
 
@@ -99,9 +99,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def read(place: Place, format: str, data: bytes, **changes: Any) -> tuple[UnitResult, FileOutcome]:
+def read(place: Place, format: str, data: bytes, **changes: Any) -> tuple[GroupResult, FileOutcome]:
     each = place.put(f"a{ENDINGS[format]}", data)
-    result = read_unit(place.task(format, **changes), Unit(0, (each,)))
+    result = read_unit(place.task(format, **changes), FileGroup(0, (each,)))
     return result, result.outcomes[0]
 
 
@@ -125,11 +125,11 @@ def test_reading_goes_on_in_the_middle(place: Place, format: str) -> None:
     data = written(format, [row(number) for number in range(300)], row_group=70)
     each = place.put(f"a{ENDINGS[format]}", data)
     for start in (1, 69, 70, 71, 299, 300):
-        result = read_unit(place.task(format), Unit(0, (replace(each, start_record=start),)))
+        result = read_unit(place.task(format), FileGroup(0, (replace(each, start_record=start),)))
         assert [found["id"] for found in place.rows(result)] == list(range(start, 300))
         assert isinstance(result.outcomes[0], Covered)
         assert (result.outcomes[0].start, result.outcomes[0].end) == (start, 300)
-    result = read_unit(place.task(format), Unit(0, (replace(each, start_record=301),)))
+    result = read_unit(place.task(format), FileGroup(0, (replace(each, start_record=301),)))
     assert "301 of its" in refusal(result.outcomes[0])
 
 
@@ -144,7 +144,7 @@ def test_a_large_file_is_left_in_the_middle_and_continued(place: Place, format: 
     found: list[int] = []
     rounds = 0
     while True:
-        result = read_unit(task, Unit(0, (replace(each, rounds=rounds),)))
+        result = read_unit(task, FileGroup(0, (replace(each, rounds=rounds),)))
         (outcome,) = result.outcomes
         assert isinstance(outcome, Covered), outcome
         found += [one["id"] for one in place.rows(result)]
@@ -193,7 +193,7 @@ def test_a_file_that_was_rewritten_or_removed_is_not_read(place: Place, format: 
     gone = FileSlice(f"gone{ENDINGS[format]}", 5)
     other = place.put(f"b{ENDINGS[format]}", written(format, [row(1)]))
     tagged = replace(other, etag="another")
-    result = read_unit(place.task(format), Unit(0, (each, gone, tagged)))
+    result = read_unit(place.task(format), FileGroup(0, (each, gone, tagged)))
     assert result.outcomes == tuple(Changed(each.path) for each in (each, gone, tagged))
     assert place.rows(result) == []
 
@@ -222,11 +222,11 @@ def test_partition_columns_come_from_the_path(place: Place, format: str) -> None
         place.put(f"country={country}/a{ENDINGS[format]}", written(format, [row(number)]))
         for number, country in enumerate(("de", "fr"))
     )
-    result = read_unit(place.task(format, partition_by=PartitionBy("country=%s", None)), Unit(0, slices))
+    result = read_unit(place.task(format, partition_by=PartitionBy("country=%s", None)), FileGroup(0, slices))
     assert sorted(file.path.partition("/")[0] for file in result.data_files) == ["country=de", "country=fr"]
     taken = place.put(f"country=de/b{ENDINGS[format]}", written(format, [{"id": 1, "country": "de"}]))
     result = read_unit(
-        place.task(format, IDS, partition_by=PartitionBy("country=%s", None), letters=None), Unit(0, (taken,))
+        place.task(format, IDS, partition_by=PartitionBy("country=%s", None), letters=None), FileGroup(0, (taken,))
     )
     assert "partition column that comes from the path" in refusal(result.outcomes[0])
 
@@ -245,19 +245,19 @@ def test_columns_may_be_absent_or_in_another_order(place: Place, format: str) ->
         place.put(f"{number}{ENDINGS[format]}", written(format, rows))
         for number, rows in enumerate(([{"text": "a", "id": 1}], [{"id": 2}], [{"text": "b"}], [{"other": 1}]))
     )
-    result = read_unit(place.task(format, IDS), Unit(0, slices))
+    result = read_unit(place.task(format, IDS), FileGroup(0, slices))
     assert place.rows(result) == [{"id": 1, "text": "a"}, {"id": 2, "text": None}]
     assert "has no column 'id', which is required; it has text" in refusal(result.outcomes[2])
     assert "has no column 'id'" in refusal(result.outcomes[3])
     nullable = (FieldSpec("id", "int64"), IDS[1])
-    result = read_unit(place.task(format, nullable), Unit(0, slices[3:]))
+    result = read_unit(place.task(format, nullable), FileGroup(0, slices[3:]))
     assert "has none of the declared columns; it has other" in refusal(result.outcomes[0])
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_text_formats_may_be_compressed(place: Place, format: str) -> None:
     each = place.put(f"a{ENDINGS[format]}.gz", written(format, [row(1), row(2)], gzip=True))
-    result = read_unit(place.task(format), Unit(0, (each,)))
+    result = read_unit(place.task(format), FileGroup(0, (each,)))
     assert place.rows(result) == [row(1), row(2)]
 
 
@@ -496,7 +496,7 @@ def test_csv_dialects(place: Place) -> None:
     assert csv_rows(place, b"id;text\n1;'a;\\'b'\n", delimiter=";", quote="'", escape="\\") == expected
     assert csv_rows(place, b'id|text\n1|"a\n', delimiter="|", quote=None) == [{"id": 1, "text": '"a'}]
     each = place.put("a.tsv", b"id\ttext\n1\ta,b\n")
-    assert place.rows(read_unit(place.task("csv", IDS), Unit(0, (each,)))) == [{"id": 1, "text": "a,b"}]
+    assert place.rows(read_unit(place.task("csv", IDS), FileGroup(0, (each,)))) == [{"id": 1, "text": "a,b"}]
 
 
 def test_csv_blank_lines_count_as_records_without_a_row(place: Place) -> None:
@@ -627,6 +627,6 @@ def test_what_is_no_array_is_refused(place: Place, text: bytes) -> None:
 def test_small_arrays_are_decoded_together_and_refused_apart(place: Place) -> None:
     slices = [place.put(f"{number}.json", written("json", [{"id": number}], indent=2)) for number in range(5)]
     slices.append(place.put("5.json", b'[{"id": 5}'))
-    result = read_unit(place.task("json", IDS), Unit(0, tuple(slices)))
+    result = read_unit(place.task("json", IDS), FileGroup(0, tuple(slices)))
     assert [each["id"] for each in place.rows(result)] == [0, 1, 2, 3, 4]
     assert [type(each) for each in result.outcomes] == [Covered] * 5 + [Refused]

@@ -16,12 +16,11 @@ import pytest
 
 from support.long_runs import LONG
 from tidegate.errors import SourceError
-from tidegate.schema.infer import look
+from tidegate.formats.json import blocks, element_lines
+from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.schema.inference import look
 from tidegate.schema.literals import DEEPEST
-from tidegate.sink.decoder import Decoded, Decoder
-from tidegate.sink.formats.json_array import element_lines
-from tidegate.sink.lines import blocks
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.specs.project import FieldSpec, Numbers
 
 TABLE = [
     (line[:1] == "+", ast.literal_eval(line[2:]))

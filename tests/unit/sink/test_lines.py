@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import SourceError
-from tidegate.sink import lines as lines_module
-from tidegate.sink.lines import LineTooLong, blocks, skip
+from tidegate.formats import json as lines_module
+from tidegate.formats.json import LineTooLong, blocks, skip
 
 CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
 

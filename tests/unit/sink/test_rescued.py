@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.sink.decoder import Decoder
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.formats.json_decoder import Decoder
+from tidegate.specs.project import FieldSpec, Numbers
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.parquet import GrowingFile, by_itself
+from tidegate.sink.parquet_file import GrowingFile, by_itself
 from tidegate.sink.partitions import Partition
 from tidegate.sink.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raised
-from tidegate.specs import ParquetCodec
+from tidegate.specs.project import ParquetCodec
 
 SCHEMA = pa.schema(
     [

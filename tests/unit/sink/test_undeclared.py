@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.sink.decoder import Decoder
-from tidegate.sink.undeclared import MOST_SHAPES
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.undeclared import MOST_SHAPES
+from tidegate.specs.project import FieldSpec, Numbers
 
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (

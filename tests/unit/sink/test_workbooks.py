@@ -12,8 +12,8 @@ import pytest
 from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
 
 from tidegate.errors import SourceError
-from tidegate.sink import workbooks
-from tidegate.sink.workbooks import sheet_lines
+from tidegate.formats import excel
+from tidegate.formats.excel import sheet_lines
 
 
 def book(rows: list[list[Any]], title: str = "data") -> io.BytesIO:
@@ -92,7 +92,7 @@ def test_a_part_that_unpacks_to_far_more_than_it_is_is_refused_before_it_is_unpa
 
 
 def test_a_part_that_is_held_in_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbooks, "LARGEST_PART", 1024**2)
+    monkeypatch.setattr(excel, "LARGEST_PART", 1024**2)
     with pytest.raises(SourceError, match=r"xl/styles.xml unpacks to 2,097,152 bytes, the limit is 1 MiB"):
         lines(with_part(HELD, bytes(2 * 1024**2)))
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidegate.sources.files.naming import Order, Shape, names_sort_in_time, sample, shape_of
-from tidegate.specs import Location
+from tidegate.sources.file_names import Order, Shape, names_sort_in_time, sample, shape_of
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import MemoryStore, Space
 from tidegate.storage.port import ObjectInfo
 

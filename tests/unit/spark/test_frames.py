@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.spark.frames import is_contested
-from tidegate.spark.packing import telling_line
+from tidegate.spark.tasks import telling_line
 
 CHECK = """An error occurred while calling o381.save.
 : org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK \

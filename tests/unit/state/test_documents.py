@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import StateError
-from tidegate.specs import Location
-from tidegate.state import documents, marks
-from tidegate.state.documents import Document, Name, Parent, Won, parse_name
-from tidegate.state.files import Coverage, DataFile
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.mirror import Mirror, read_mirror, write_mirror
-from tidegate.state.status import read_recorded
+from tidegate.protocol import documents
+from tidegate.protocol import documents as documents_module
+from tidegate.protocol.change import Coverage, DataFile
+from tidegate.protocol.documents import Document, Name, Parent, Won, parse_name
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.mirror import Mirror, read_mirror, read_recorded, write_mirror
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
-from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 KEY = SourceKey("events", "asia")
 IDENTITY = Identity("path", "s3://landing/asia", "*.gz")
@@ -141,8 +141,8 @@ def test_a_note_is_read_back_and_a_damaged_one_says_nothing() -> None:
 
 @given(states)
 def test_a_mark_brings_its_state_back_from_the_log(state: dict[str, Any]) -> None:
-    text = marks.user_metadata([marks.mark(KEY, IDENTITY, 2, "a", "00", state)])
-    (found,) = marks.parse(text)
+    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", state)])
+    (found,) = documents_module.parse(text)
     assert (found.key, found.identity, found.version, found.attempt, found.sha256) == (KEY, IDENTITY, 2, "a", "00")
     assert found.state() == state
 
@@ -151,30 +151,35 @@ def test_a_mark_brings_its_state_back_from_the_log(state: dict[str, Any]) -> Non
 def test_a_mark_has_nothing_that_spark_replaces(state: dict[str, Any]) -> None:
     """Spark gets it as a setting, and replaces ``${…}`` in settings."""
     hostile = {**state, "${env:HOME}": "$$ \\${system:line.separator} ${a}", "debts": ["$"]}
-    text = marks.user_metadata([marks.mark(KEY, IDENTITY, 2, "a", "00", hostile)])
+    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", hostile)])
     assert "$" not in text
-    assert marks.parse(text)[0].state() == hostile
+    assert documents_module.parse(text)[0].state() == hostile
 
 
 def test_a_mark_of_an_earlier_version_is_read_as_it_is() -> None:
-    text = marks.user_metadata([marks.mark(KEY, IDENTITY, 2, "a", "00", {"x": "${a}"})]).replace("\\u0024", "$")
+    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", {"x": "${a}"})]).replace(
+        "\\u0024", "$"
+    )
     assert "${a}" in text
-    assert marks.parse(text)[0].state() == {"x": "${a}"}
+    assert documents_module.parse(text)[0].state() == {"x": "${a}"}
 
 
 def test_large_states_are_compressed() -> None:
     small, large = {"x": "a" * 100}, {"x": "a" * 10_000}
-    assert "state" in marks.mark(KEY, IDENTITY, 2, "a", "00", small).packed
-    packed = marks.mark(KEY, IDENTITY, 2, "a", "00", large)
+    assert "state" in documents_module.mark(KEY, IDENTITY, 2, "a", "00", small).packed
+    packed = documents_module.mark(KEY, IDENTITY, 2, "a", "00", large)
     assert "state" not in packed.packed
-    assert len(marks.user_metadata([packed])) < 1000
+    assert len(documents_module.user_metadata([packed])) < 1000
     assert packed.state() == large
 
 
 def test_several_sources_may_be_marked_in_one_commit() -> None:
     other = SourceKey("events", "europe")
-    pair = [marks.mark(KEY, IDENTITY, 2, "a", "0", {}), marks.mark(other, IDENTITY, 9, "b", "1", {})]
-    found = marks.parse(marks.user_metadata(pair))
+    pair = [
+        documents_module.mark(KEY, IDENTITY, 2, "a", "0", {}),
+        documents_module.mark(other, IDENTITY, 9, "b", "1", {}),
+    ]
+    found = documents_module.parse(documents_module.user_metadata(pair))
     assert [(mark.key, mark.version) for mark in found] == [(KEY, 2), (other, 9)]
 
 
@@ -193,18 +198,18 @@ def test_several_sources_may_be_marked_in_one_commit() -> None:
     ],
 )
 def test_what_others_write_into_the_log_is_no_mark(text: object) -> None:
-    assert marks.parse(text) == ()
+    assert documents_module.parse(text) == ()
 
 
 @pytest.mark.parametrize("packed", [{}, {"state": 5}, {"state_zlib": "!"}, {"state_zlib": "aGFsbG8="}])
 def test_a_mark_without_a_readable_state_stops(packed: dict[str, Any]) -> None:
     with pytest.raises(StateError, match="holds no readable state"):
-        marks.Mark(KEY, 2, "a", "00", None, packed).state()
+        documents_module.CommitTag(KEY, 2, "a", "00", None, packed).state()
 
 
 def test_a_mark_of_a_newer_version_stops() -> None:
     with pytest.raises(StateError, match="schema_version 9"):
-        marks.Mark(KEY, 2, "a", "00", None, {"schema_version": 9, "state": {}}).state()
+        documents_module.CommitTag(KEY, 2, "a", "00", None, {"schema_version": 9, "state": {}}).state()
 
 
 def mirror(version: int = 2, key: SourceKey = KEY) -> Mirror:

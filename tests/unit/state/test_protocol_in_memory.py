@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import ObjectExists, StateError, StorageUnavailable
-from tidegate.specs import Location
-from tidegate.state.files import Change, DataFile
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.log import DeltaLog, LogEntry, entry_path, parse_entry
-from tidegate.state.pace import Pace
-from tidegate.state.store import PositionStore
+from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.log import DeltaLog, LogEntry, entry_path, parse_entry
+from tidegate.protocol.position import Pace
+from tidegate.protocol.store import PositionStore
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
-from tidegate.storage.opening import open_store
+from tidegate.storage.stores import open_store
 
 SCHEMA = pa.schema([("id", pa.int64())])
 NOW = datetime(2026, 1, 28, 14, 30, tzinfo=UTC)

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.core.files.path_set import SetState
+from tidegate.core.files.paths import SourceFile
 from tidegate.errors import StateError
-from tidegate.specs import Location
-from tidegate.state import remembered as remembered_module
-from tidegate.state import segments
-from tidegate.state.identity import SourceKey
-from tidegate.state.remembered import Known, RememberedPaths
-from tidegate.state.segments import OpenSegment, write_segment
-from tidegate.storage.opening import open_store
+from tidegate.protocol import path_segments
+from tidegate.protocol import path_segments as remembered_module
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.path_segments import Known, OpenSegment, RememberedPaths, write_segment
+from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.path_set import SetState
-from tidegate.watermarks.paths import SourceFile
+from tidegate.storage.stores import open_store
 
 KEY = SourceKey("p", "s")
 
@@ -32,7 +31,7 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Row groups of four rows, so that a few paths are many parts."""
-    monkeypatch.setattr(segments, "ROWS_PER_GROUP", 4)
+    monkeypatch.setattr(path_segments, "ROWS_PER_GROUP", 4)
     return None
 
 

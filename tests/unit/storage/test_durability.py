@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import StorageError
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import durability
-from tidegate.storage.opening import open_store
 from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture

@@ -8,19 +8,24 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from laws.world import NOW, advanced, files, read, source
-from tidegate.errors import StateError
-from tidegate.specs import LateFiles
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.outcomes import REASON_LIMIT, Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.watermarks.path_state import (
+from tidegate.core.files.advance import advance
+from tidegate.core.files.state import (
+    REASON_LIMIT,
     Active,
+    Changed,
+    Covered,
     Failed,
+    FileOutcome,
     FileProgress,
     Finished,
+    LateWindow,
+    NotReached,
     PathState,
     RecordsRead,
+    Refused,
 )
+from tidegate.errors import StateError
+from tidegate.specs.project import LateFiles
 
 OF = source(pattern="*")
 BAD = Refused("d/a", 100, None, "bad line")

@@ -6,20 +6,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.errors import StateError
-from tidegate.watermarks.codec import decode, embedded, encode
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.path_state import (
+from tidegate.core.files.codec import decode, embedded, encode
+from tidegate.core.files.state import (
     Active,
     Failed,
     Finished,
     Idle,
     Initial,
+    LateWindow,
     PathState,
     RecordsRead,
     Seal,
     WatermarkState,
 )
+from tidegate.errors import StateError
 
 STATE = PathState(
     watermark=Active("date=2024-01-29/1706536800-uuid.ndjson.gz"),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayConfig, chunks, contiguous_end
 from tidegate.errors import ConfigError
-from tidegate.watermarks.chunks import Chunk, ChunkInterval, ReplayConfig, chunks, contiguous_end
+from tidegate.specs.columns import Value
 
 
 def day(text: str) -> date:

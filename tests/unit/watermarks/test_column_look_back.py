@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import LookBack, Value
+from tidegate.core.columns.look_back import look_back_of, lowered
 from tidegate.errors import WatermarkError
-from tidegate.watermarks.look_back import look_back_of, lowered
+from tidegate.specs.columns import LookBack, Value
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 

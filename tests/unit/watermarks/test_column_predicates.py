@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.column_specs import NullWatermark, Value, WatermarkMode
-from tidegate.watermarks.dialects import Dialect
-from tidegate.watermarks.predicate_text import matches, null_predicate, predicate
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import (
+    Bound,
+    ColumnRange,
+    RowFilter,
+    SqlDialect,
+    matches,
+    null_predicate,
+    predicate,
+)
+from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
 
 A, B = ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2))
 CAPS = {"a": Bound(7, inclusive=True), "b": Bound(9, inclusive=True)}
@@ -17,7 +23,7 @@ CURSOR = RowFilter((A, B), WatermarkMode.TUPLE)
 
 def plain(rows: RowFilter) -> str | None:
     """The predicate without the quotes around names."""
-    text = predicate(rows, Dialect.ANSI)
+    text = predicate(rows, SqlDialect.ANSI)
     return None if text is None else text.replace('"', "")
 
 
@@ -90,26 +96,26 @@ def test_other_predicates(rows: RowFilter, text: str | None) -> None:
 
 def test_names_are_quoted_and_text_is_escaped_for_the_database() -> None:
     rows = RowFilter((ColumnRange('a" OR 1=1', Bound("x' OR '1'='1")),))
-    assert predicate(rows, Dialect.ANSI) == "\"a\"\" OR 1=1\" > 'x'' OR ''1''=''1'"
+    assert predicate(rows, SqlDialect.ANSI) == "\"a\"\" OR 1=1\" > 'x'' OR ''1''=''1'"
 
 
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [
-        (Dialect.POSTGRESQL, """CAST("u" AS TEXT) COLLATE "C" > 'a'"""),
-        (Dialect.MYSQL, "CAST(CONVERT(`u` USING utf8mb4) AS BINARY) > 'a'"),
-        (Dialect.SQLSERVER, "CAST([u] AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2 > N'a'"),
-        (Dialect.SQLITE, """"u" COLLATE BINARY > 'a'"""),
-        (Dialect.SPARK, "`u` > 'a'"),
+        (SqlDialect.POSTGRESQL, """CAST("u" AS TEXT) COLLATE "C" > 'a'"""),
+        (SqlDialect.MYSQL, "CAST(CONVERT(`u` USING utf8mb4) AS BINARY) > 'a'"),
+        (SqlDialect.SQLSERVER, "CAST([u] AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2 > N'a'"),
+        (SqlDialect.SQLITE, """"u" COLLATE BINARY > 'a'"""),
+        (SqlDialect.SPARK, "`u` > 'a'"),
     ],
 )
-def test_text_is_compared_by_its_characters_whatever_language_the_database_has(dialect: Dialect, text: str) -> None:
+def test_text_is_compared_by_its_characters_whatever_language_the_database_has(dialect: SqlDialect, text: str) -> None:
     assert predicate(RowFilter((ColumnRange("u", Bound("a")),)), dialect) == text
 
 
 def test_a_uuid_is_compared_as_it_is() -> None:
     value = "01926abc-0000-7000-8000-000000000000"
-    assert predicate(RowFilter((ColumnRange("u", Bound(value)),)), Dialect.POSTGRESQL) == f"\"u\" > '{value}'"
+    assert predicate(RowFilter((ColumnRange("u", Bound(value)),)), SqlDialect.POSTGRESQL) == f"\"u\" > '{value}'"
 
 
 @pytest.mark.parametrize(
@@ -154,4 +160,4 @@ def test_the_same_by_hand(rows: RowFilter, row: dict[str, Value | None], expecte
     ],
 )
 def test_rows_without_a_watermark_can_be_counted(rows: RowFilter, text: str | None) -> None:
-    assert null_predicate(rows, Dialect.ANSI) == text
+    assert null_predicate(rows, SqlDialect.ANSI) == text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tidegate.core.columns.values import INCLUSIVE, WatermarkSerializer, is_watermark_empty, without_inclusive
 from tidegate.errors import WatermarkError
-from tidegate.watermarks.serializer import INCLUSIVE, WatermarkSerializer, is_watermark_empty, without_inclusive
 
 serialize = WatermarkSerializer.serialize
 deserialize = WatermarkSerializer.deserialize

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
+from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, WatermarkError
-from tidegate.watermarks.column_codec import decode, encode, is_newer
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.specs.columns import Value
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 
@@ -94,16 +94,16 @@ def test_a_text_that_is_not_one_value_per_column_is_refused(text: str) -> None:
 
 def test_a_state_comes_back_from_its_json() -> None:
     state = ColumnState({"a": 5}, frozenset({"a"}), NOW)
-    encoded = encode(state)
+    encoded = encode_columns(state)
     assert encoded == {
         "schema_version": 1,
         "kind": "column",
         "watermark": '{"__inclusive__": ["a"], "a": 5}',
         "update_ts": 1772971200,
     }
-    assert decode(encoded) == state
-    assert decode(encode(ColumnState())) == ColumnState()
-    assert decode({}) == ColumnState()
+    assert decode_columns(encoded) == state
+    assert decode_columns(encode_columns(ColumnState())) == ColumnState()
+    assert decode_columns({}) == ColumnState()
 
 
 @pytest.mark.parametrize(
@@ -121,17 +121,17 @@ def test_a_state_comes_back_from_its_json() -> None:
 )
 def test_a_damaged_state_is_an_error(changed: dict[str, Any]) -> None:
     with pytest.raises(StateError):
-        decode({**encode(ColumnState({"a": 5})), **changed})
+        decode_columns({**encode_columns(ColumnState({"a": 5})), **changed})
 
 
 def test_a_state_of_another_kind_is_an_error() -> None:
     with pytest.raises(StateError, match="not one of watermark columns"):
-        decode({"schema_version": 1, "watermark": {"state": "Initial"}})
+        decode_columns({"schema_version": 1, "watermark": {"state": "Initial"}})
 
 
 def test_a_newer_state_is_known_to_be_newer() -> None:
     assert is_newer({"schema_version": 2})
-    assert not is_newer(encode(ColumnState()))
+    assert not is_newer(encode_columns(ColumnState()))
 
 
 def test_a_state_follows_the_spelling_of_the_configuration() -> None:

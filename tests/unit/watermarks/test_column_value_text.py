@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.values import value_of
 from tidegate.errors import WatermarkError
-from tidegate.watermarks.value_text import value_of
+from tidegate.specs.columns import Value
 
 NAIVE = datetime(2026, 4, 3, 9, 15)
 

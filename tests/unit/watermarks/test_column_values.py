@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.values import greatest, is_above, kind_of
 from tidegate.errors import WatermarkError
-from tidegate.watermarks.column_values import greatest, is_above, kind_of
+from tidegate.specs.columns import Value
 
 MOMENT = datetime(2026, 4, 3, 9, 15, tzinfo=UTC)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
-from tidegate.watermarks.windows import SourceRuntime, renamed, window_of
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SourceRuntime, renamed, window_of
 
 RUNTIME = SourceRuntime({"u": 10}, {"u": 3}, {"u": 12})
 

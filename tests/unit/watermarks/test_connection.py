@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.column_specs import LookBack
-from tidegate.watermarks.connection import Connection
+from tidegate.core.columns.look_back import Connection
+from tidegate.specs.columns import LookBack
 
 
 @pytest.mark.parametrize(

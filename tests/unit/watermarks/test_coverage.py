@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.watermarks.coverage import Coverage, high_of, interval_at, joined, within, without
+from tidegate.core.units.state import Coverage, high_of, interval_at, joined, within, without
 
 TWO: Coverage = ((10, 20), (30, 40))
 

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from laws.world import NOW, files, read, source
 from support.long_runs import examples
+from tidegate.core.files.advance import advance, covered
+from tidegate.core.files.state import Covered, Finished, PathState, RecordsRead
 from tidegate.errors import StateError
-from tidegate.specs import Lateness
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.covering import covered
-from tidegate.watermarks.outcomes import Covered
-from tidegate.watermarks.path_state import Finished, PathState, RecordsRead
+from tidegate.specs.project import Lateness
 
 OF = source(pattern="*", lateness=Lateness(never=True))
 ABC = ["d/a", "d/b", "d/c"]

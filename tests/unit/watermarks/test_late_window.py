@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from laws.world import World, advanced, paths_of, planned, read, source
-from tidegate.specs import LateFiles
-from tidegate.watermarks.late_window import LateWindow, fitted
-from tidegate.watermarks.path_state import Active, PathState, RecordsRead
+from tidegate.core.files.state import Active, LateWindow, PathState, RecordsRead, fitted
+from tidegate.specs.project import LateFiles
 
 OF = source(pattern="*", late_window=2)
 

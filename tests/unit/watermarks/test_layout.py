@@ -6,12 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from tidegate.core.calendar import EARLIEST, LATEST, Period, earlier
+from tidegate.core.files.paths import Layout, PartitionTime, cold_start_bound, cold_start_prefixes, parse_template
 from tidegate.errors import ConfigError
-from tidegate.specs import PartitionFilter
-from tidegate.watermarks.layout import Layout, PartitionTime
-from tidegate.watermarks.periods import EARLIEST, LATEST, Period, earlier
-from tidegate.watermarks.prefixes import cold_start_bound, cold_start_prefixes
-from tidegate.watermarks.templates import parse_template
+from tidegate.specs.project import PartitionFilter
 
 
 def at(*numbers: int) -> datetime:

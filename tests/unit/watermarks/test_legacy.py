@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from laws.world import files
+from tidegate.core.files.state import Finished, PathState, RecordsRead
 from tidegate.errors import StateError
-from tidegate.watermarks.legacy import is_about, read_older, settled
-from tidegate.watermarks.path_state import Finished, PathState, RecordsRead
+from tidegate.migrate.blizzard import is_about, read_older, settled
 
 BASES = ("s3://b/in", "s3a://b/in")
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tidegate.core.files.edit import blank, moved_to, without
+from tidegate.core.files.state import Active, Failed, Finished, Idle, Initial, LateWindow, PathState, RecordsRead, Seal
 from tidegate.errors import TidegateError
-from tidegate.specs import Location, PathSource
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.moving import blank, moved_to, without
-from tidegate.watermarks.path_state import Active, Failed, Finished, Idle, Initial, PathState, RecordsRead, Seal
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))

@@ -9,20 +9,32 @@ from datetime import UTC, datetime
 import pytest
 
 from laws.world import NOW, files, read, source
-from tidegate.errors import StateError
-from tidegate.watermarks.codec import decode, encode
-from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.watermarks.path_set import (
+from tidegate.core.files.codec import decode, encode
+from tidegate.core.files.path_set import (
     Segment,
     SetAdvance,
     SetState,
     advance_set,
+    decode_set,
+    encode_set,
     idle_set,
     segments_to_merge,
     with_segment,
 )
-from tidegate.watermarks.path_state import Active, Failed, Idle, Initial, PathState, RecordsRead
-from tidegate.watermarks.set_codec import decode_set, encode_set
+from tidegate.core.files.state import (
+    Active,
+    Changed,
+    Covered,
+    Failed,
+    FileOutcome,
+    Idle,
+    Initial,
+    NotReached,
+    PathState,
+    RecordsRead,
+    Refused,
+)
+from tidegate.errors import StateError
 
 OF = source(max_islands=3)
 STATE = SetState(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.watermarks.paths import SourceFile, join, just_below, same_content, sort_key, split
+from tidegate.core.files.paths import SourceFile, join, just_below, same_content, sort_key, split
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.replay import ChunkInterval, ReplayState, decode, encode
 from tidegate.errors import StateError
-from tidegate.watermarks.chunks import ChunkInterval
-from tidegate.watermarks.replay_state import ReplayState, decode, encode
+from tidegate.specs.columns import Value
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 STATE = ReplayState("id", 0, 100, ChunkInterval("step", 10), frozenset({0, 1, 2, 7}), 4, NOW)

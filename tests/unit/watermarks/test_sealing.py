@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from laws.world import NOW, World, advanced, files, listing, paths_of, planned, read, source
-from tidegate.planning.discovery import survey
-from tidegate.specs import Lateness, PartitionFilter, PathSource
-from tidegate.watermarks.advance import Advance, advance
-from tidegate.watermarks.layout import Layout
-from tidegate.watermarks.outcomes import Refused
-from tidegate.watermarks.path_state import Active, Failed, PathState, RecordsRead, Seal
-from tidegate.watermarks.sealing import Directories, is_directory_sealed, is_sealed, opened
+from tidegate.core.files.advance import Advance, advance
+from tidegate.core.files.discovery import survey
+from tidegate.core.files.paths import Layout
+from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
+from tidegate.core.files.state import Active, Failed, PathState, RecordsRead, Refused, Seal
+from tidegate.specs.project import Lateness, PartitionFilter, PathSource
 
 OF = source(pattern="*")
 WEEK = source(pattern="*", lateness=Lateness(fixed=timedelta(days=7)))

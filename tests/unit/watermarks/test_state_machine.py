@@ -7,17 +7,8 @@ from dataclasses import replace
 import pytest
 
 from laws.world import World, advanced, files, read, source
-from tidegate.watermarks.advance import idle
-from tidegate.watermarks.outcomes import Refused
-from tidegate.watermarks.path_state import (
-    Active,
-    Failed,
-    Idle,
-    Initial,
-    PathState,
-    RecordsRead,
-    WatermarkState,
-)
+from tidegate.core.files.advance import idle
+from tidegate.core.files.state import Active, Failed, Idle, Initial, PathState, RecordsRead, Refused, WatermarkState
 
 OF = source(pattern="*")
 AT_28_F2 = PathState(Active("28/f2"), {"28": "f2"})

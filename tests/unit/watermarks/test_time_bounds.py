@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tidegate.core.calendar import iso, milliseconds, zone_named
+from tidegate.core.units.time_bounds import check_bound, parse_span, resolve
 from tidegate.errors import WatermarkError
-from tidegate.unit_specs import PartitionKind, Rounding, Span, TimeRange
-from tidegate.watermarks.calendar import iso, milliseconds, zone_named
-from tidegate.watermarks.time_bounds import check_bound, parse_span, resolve
+from tidegate.specs.units import PartitionKind, Rounding, Span, TimeRange
 
 NOW = datetime(2020, 2, 21, 10, 37, 42, 123456, tzinfo=UTC)
 TO_THE_MILLISECOND = ["none", "daily", "hourly"]

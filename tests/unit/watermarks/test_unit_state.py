@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from tidegate.core.columns.state import decode_columns
+from tidegate.core.units.state import Failure, UnitEntry, UnitState, decode_units, encode_units
 from tidegate.errors import StateError
-from tidegate.watermarks.column_codec import decode as decode_columns
-from tidegate.watermarks.unit_codec import decode, encode
-from tidegate.watermarks.unit_state import Failure, UnitEntry, UnitState
 
 HOUR = 3_600_000
 START = 438_288 * HOUR
@@ -36,18 +35,18 @@ STATE = UnitState(
 
 
 def text_of(state: UnitState) -> str:
-    return json.dumps(encode(state), separators=(",", ":"))
+    return json.dumps(encode_units(state), separators=(",", ":"))
 
 
 def test_a_state_survives_its_json() -> None:
-    assert decode(json.loads(text_of(STATE))) == STATE
-    assert decode({}) == UnitState()
-    assert decode(json.loads(text_of(UnitState()))) == UnitState()
+    assert decode_units(json.loads(text_of(STATE))) == STATE
+    assert decode_units({}) == UnitState()
+    assert decode_units(json.loads(text_of(UnitState()))) == UnitState()
 
 
 def test_units_that_were_read_alike_share_an_entry() -> None:
-    assert encode(STATE)["tick"] == HOUR
-    assert encode(STATE)["entries"] == [
+    assert encode_units(STATE)["tick"] == HOUR
+    assert encode_units(STATE)["entries"] == [
         [[""]],
         [["a", "b"], [438_288, 24, 24, 24]],
         [["c"], [-5, 438_293], [-2, 3], [438_288, 1], 438_288],
@@ -60,7 +59,7 @@ def test_equal_states_give_equal_text() -> None:
 
 
 def test_units_of_equal_entries_are_one_object_again() -> None:
-    entries = decode(encode(STATE)).entries
+    entries = decode_units(encode_units(STATE)).entries
     assert entries["a"] is entries["b"]
 
 
@@ -121,12 +120,12 @@ def test_a_damaged_state_is_refused_with_the_place(damage: Callable[[dict[str, A
     state = json.loads(text_of(STATE))
     damage(state)
     with pytest.raises(StateError, match=problem):
-        decode(state)
+        decode_units(state)
 
 
 def test_states_of_other_kinds_are_not_taken_for_each_other() -> None:
     with pytest.raises(StateError, match="not one of watermark columns"):
-        decode_columns(encode(STATE))
+        decode_columns(encode_units(STATE))
 
 
 def test_resetting_forgets_what_was_read_and_remembers_that_rows_may_be_there() -> None:

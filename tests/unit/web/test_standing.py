@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.reports import FailedFile, SourceStatus, WorkProgress
-from tidegate.web.standing import Standing, standing
+from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
+from tidegate.web.pages import RecordedPages, standing
 from unit.observe.test_metrics import Clock
 from unit.web.test_server import fetch
 
@@ -28,7 +28,7 @@ STATUS = SourceStatus(
 
 
 def test_the_gauges_are_those_of_the_status() -> None:
-    found = {each.metric.name: each.values for each in Standing(lambda: (STATUS,), 15).families()}
+    found = {each.metric.name: each.values for each in RecordedPages(lambda: (STATUS,), 15).families()}
     name = ("events", "asia")
     assert found["watermark_lag_seconds"] == {name: 75.0}
     assert (found["backlog_files"], found["backlog_bytes"]) == ({name: 4}, {name: 400})
@@ -39,7 +39,7 @@ def test_the_gauges_are_those_of_the_status() -> None:
 
 def test_a_status_that_failed_shows_no_numbers() -> None:
     failed = replace(STATUS, error="cannot read it")
-    found = {each.metric.name: each.values for each in Standing(lambda: (failed,), 15).families()}
+    found = {each.metric.name: each.values for each in RecordedPages(lambda: (failed,), 15).families()}
     assert found["backlog_files"] == {}
     assert found["watermark_state"]["events", "asia", "Unknown"] == 1
 
@@ -47,7 +47,7 @@ def test_a_status_that_failed_shows_no_numbers() -> None:
 def test_it_looks_again_only_after_a_while() -> None:
     looks: list[int] = []
     clock = Clock()
-    seen = Standing(lambda: (looks.append(1), (STATUS,))[1], 15, clock)
+    seen = RecordedPages(lambda: (looks.append(1), (STATUS,))[1], 15, clock)
     seen.families(), seen.sources()
     clock.now += 14
     seen.sources()
@@ -73,7 +73,7 @@ def test_a_source_with_failed_files_or_an_unreadable_state_is_not_healthy() -> N
 
 def test_failed_work_units_are_counted_and_make_a_source_unwell() -> None:
     status = replace(STATUS, work_units=WorkProgress(done=40, open=3, failed=2))
-    seen = Standing(lambda: (status,), 15)
+    seen = RecordedPages(lambda: (status,), 15)
     found = {each.metric.name: each.values for each in seen.families()}
     name = ("events", "asia")
     assert (found["work_units_open"], found["work_units_failed"]) == ({name: 3}, {name: 2})

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.column_specs import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
 from tidegate.config import load
 from tidegate.config.importing import import_file, import_text
 from tidegate.config.importing.names import NAMES, PREFIXES, Fate, becoming
 from tidegate.config.importing.parameters import strftime
 from tidegate.errors import ConfigError
-from tidegate.import_reports import PropertiesImport
-from tidegate.specs import FieldSpec, PipelineSpec
-from tidegate.unit_specs import (
+from tidegate.reports.staging import PropertiesImport
+from tidegate.specs.columns import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
+from tidegate.specs.project import FieldSpec, PipelineSpec
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     FileRead,

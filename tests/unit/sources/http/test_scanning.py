@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.sources.http.scanning import CutOff, NotAnswer, Scanner
+from tidegate.sources.http.answers import CutOff, NotAnswer, Scanner
 
 TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],: \n\t\u00e9\u4e2d'), max_size=8)
 VALUES = st.recursive(

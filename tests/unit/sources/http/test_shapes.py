@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.schema.infer import look
-from tidegate.sources.http.shapes import Shapes
+from tidegate.schema.inference import look
+from tidegate.sources.http.answers import Shapes
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-5, 5) | st.sampled_from(["a", ""]),
