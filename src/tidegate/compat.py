@@ -161,8 +161,8 @@ def run_replay(
 
 
 def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
-    found = [each for each in pipeline.column_sources if source in (None, each.name)]
+    found = [each for each in pipeline.of(ColumnSource) if source in (None, each.name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(each.name for each in pipeline.column_sources) or "none"
+    known = ", ".join(each.name for each in pipeline.of(ColumnSource)) or "none"
     raise ConfigError((f"pipeline {pipeline.name!r}: name one of its sources that are followed by columns: {known}",))

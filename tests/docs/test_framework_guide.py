@@ -18,7 +18,7 @@ def test_the_example_loads(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, flags=re.DOTALL)
     project = load(example, env={}, base=tmp_path)
     assert project.notices == ()
-    assert project.pipelines[0].column_sources[0].look_back.days == 7
+    assert project.pipelines[0].sources[0].look_back.days == 7
 
 
 def test_keys_that_are_said_to_be_the_same_exist_and_others_are_not_taken() -> None:

@@ -20,8 +20,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from support.lake import Lake
 from tidegate import Adoption, adopt, load
 from tidegate.cli.main import cli
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("ts", pa.timestamp("us", tz="UTC")), ("event", pa.string())]
@@ -462,7 +462,7 @@ class TestTwoSourcesInOneTable:
 
     def run(self, config: Path) -> bool:
         project = load(config)
-        return Running(project, InProcessLane(), 2).once(project.pipelines).ok
+        return Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
 
     def test_each_takes_over_its_own_checkpoint(self, lake: Lake, config: Path) -> None:
         committed(lake, "asia/d=1/a.ndjson", "europe/d=1/a.ndjson", "europe/d=1/b.ndjson")

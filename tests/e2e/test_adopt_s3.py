@@ -13,8 +13,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import adopt, load, recover
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 
 def run(bucket: Bucket) -> None:
     project = load(bucket.config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
 
 
 def test_a_table_of_blizzard_on_s3_is_taken_over_in_the_middle_of_a_file(s3: Server, tmp_path: Path) -> None:

@@ -8,32 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from support.column_lake import SCHEMA, ColumnLake, InProcessColumnLane, TableReader
+from support.column_lake import SCHEMA, ColumnLake, InProcessColumnEngine
 from tidegate import show_watermarks, watermark_history
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
+from tidegate.runs.arrow_reader import ArrowReader
 from tidegate.sink.row_task import RowsWritten, RowTask
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec
 
 
-class Broken(InProcessColumnLane):
+class Broken(InProcessColumnEngine):
     """Fails to read the chunks that begin at one of ``lows``; ``reads`` has those that it was asked for."""
 
     def __init__(self, *lows: int) -> None:
         self.lows = lows
         self.reads: list[int] = []
 
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        return BrokenReader(found.path, found.columns, found.source, lane=self)
+        return BrokenReader(found.source, found.rows, lane=self)
 
 
-class BrokenReader(TableReader):
+class BrokenReader(ArrowReader):
     def __init__(self, *given: Any, lane: Broken) -> None:
         super().__init__(*given)
         self.lane = lane
@@ -116,7 +116,7 @@ def test_a_chunk_that_fails_is_named_and_retried_alone(lake: ColumnLake) -> None
 
 
 def test_what_a_failed_chunk_left_is_removed(lake: ColumnLake) -> None:
-    class Away(InProcessColumnLane):
+    class Away(InProcessColumnEngine):
         def load(self, *given: Any, **named: Any) -> Any:
             raise TidegateError("no", "never")
 
@@ -182,7 +182,7 @@ def test_two_replays_into_two_tables_do_not_meet(lake: ColumnLake) -> None:
     assert again.reads == [10]
 
 
-class Meddled(InProcessColumnLane):
+class Meddled(InProcessColumnEngine):
     """While the chunk from 10 on is read, somebody starts another replay."""
 
     def __init__(self, lake: ColumnLake, *other: int, **options: Any) -> None:
@@ -379,12 +379,12 @@ def test_watermarks_that_stand_apart_are_passed_together(tmp_path: Path) -> None
 
 
 def test_the_end_of_a_replay_is_of_the_kind_of_the_column(tmp_path: Path) -> None:
-    class Converting(InProcessColumnLane):
+    class Converting(InProcessColumnEngine):
         """Compares a text with a number, as a database may."""
 
-        def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+        def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
             found = super().reader(source, schema, now)
-            found.read = lambda rows: pq.read_table(found.path)  # type: ignore[method-assign]
+            found.read = lambda rows: found.rows  # type: ignore[method-assign]
             return found
 
     lake = ColumnLake(tmp_path)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.column_lake import SCHEMA, ColumnLake, InProcessColumnLane
+from support.column_lake import SCHEMA, ColumnLake, InProcessColumnEngine
 from tidegate import load
 from tidegate.api.opening import column_place_named
 from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import TableError
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 from tidegate.sink.row_task import RowsWritten, RowTask
 
 
@@ -34,15 +34,15 @@ def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -
     config = tmp_path / "both.yml"
     config.write_text(json.dumps({"pipelines": pipelines}))
     project = load(config)
-    assert Running(project, InProcessColumnLane(), 1, lake.seen.append).once(project.pipelines).ok
+    assert Loop(project, InProcessColumnEngine(), 1, lake.seen.append).once(project.pipelines).ok
     place = column_place_named(project, "orders", None)
     assert place is not None
     with pytest.raises(TableError, match="others/default, which would be deleted"):
-        ColumnReplay(place, InProcessColumnLane(), ReplayConfig(1, 3)).run()
+        ColumnReplay(place, InProcessColumnEngine(), ReplayConfig(1, 3)).run()
     assert lake.ids() == [1, 1, 2, 2]
 
 
-class Overtaken(InProcessColumnLane):
+class Overtaken(InProcessColumnEngine):
     """After each of the first ``times`` chunks is read, a row arrives and production runs."""
 
     def __init__(self, lake: ColumnLake, times: int) -> None:
@@ -90,7 +90,7 @@ def test_chunks_that_move_the_watermark_do_not_overtake_each_other(lake: ColumnL
     assert lake.ids() == list(range(1, 9))
 
 
-class Counting(InProcessColumnLane):
+class Counting(InProcessColumnEngine):
     """Counts the chunks that are read."""
 
     def __init__(self) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from support.column_lake import ColumnLake, InProcessColumnLane, TableReader
+from support.column_lake import ColumnLake, InProcessColumnEngine
 from tidegate.api.opening import column_place_named
 from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
+from tidegate.runs.arrow_reader import ArrowReader
 from tidegate.sources.reader import GreatestValues
 from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.project import SchemaSpec
@@ -24,15 +25,15 @@ LOCAL = pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us")
 DAY = datetime(2026, 1, 1)
 
 
-class LocalTimes(InProcessColumnLane):
+class LocalTimes(InProcessColumnEngine):
     """A database whose times have no zone: the greatest values have none, the rows have moments."""
 
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        return _LocalReader(found.path, found.columns, found.source)
+        return _LocalReader(found.source, found.rows)
 
 
-class _LocalReader(TableReader):
+class _LocalReader(ArrowReader):
     def read(self, rows: RowFilter) -> pa.Table:
         found = super().read(rows)
         moments = found.column("at").cast(pa.timestamp("us", "UTC"))
@@ -76,12 +77,12 @@ def test_an_end_with_a_zone_is_refused_for_a_column_without_one(lake: ColumnLake
     assert "2026-01-03 00:00:00+00:00 (a time with a zone)" in str(report.chunks[0].error)
 
 
-class _Zoned(InProcessColumnLane):
+class _Zoned(InProcessColumnEngine):
     """The same database, asked with bounds that have a zone."""
 
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        return _ZonedReader(found.path, found.columns, found.source)
+        return _ZonedReader(found.source, found.rows)
 
 
 class _ZonedReader(_LocalReader):
@@ -94,20 +95,20 @@ def test_an_end_that_is_still_to_come_is_not_saved(lake: ColumnLake) -> None:
         replayed(lake, datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1))
 
 
-class _Typed(InProcessColumnLane):
+class _Typed(InProcessColumnEngine):
     """A database that knows that its column holds moments, and is away for the chunks that begin at ``away``."""
 
     def __init__(self, away: datetime | None = None) -> None:
         self.away = away
 
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        reader = _TypedReader(found.path, found.columns, found.source)
+        reader = _TypedReader(found.source, found.rows)
         reader.away = self.away
         return reader
 
 
-class _TypedReader(TableReader):
+class _TypedReader(ArrowReader):
     away: datetime | None = None
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:

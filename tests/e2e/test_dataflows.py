@@ -13,7 +13,7 @@ from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run_replay
 from tidegate.errors import ConfigError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.arrow_lane import SparkEngine
 
 FILES = """
 pipelines:
@@ -38,10 +38,10 @@ def planned(lake: ColumnLake, start: Any, end: Any, **options: Any) -> ColumnRep
 
 
 def test_a_plan_of_a_replay_starts_no_spark(lake: ColumnLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(lane: SparkArrowLane) -> None:
+    def refused(lane: SparkEngine) -> None:
         raise AssertionError("Spark is not needed")
 
-    monkeypatch.setattr(SparkArrowLane, "session", refused)
+    monkeypatch.setattr(SparkEngine, "session", refused)
     report = planned(lake, "2026-01-01", "2026-03-08", chunk={"months": 1}, save_watermark=True)
     assert (report.applied, len(report.chunks)) == (False, 3)
 

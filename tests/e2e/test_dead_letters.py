@@ -23,7 +23,7 @@ from tidegate.failpoints import arm
 from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
+from tidegate.runs.engine import InProcessEngine
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
@@ -56,7 +56,7 @@ def dead_rows(lake: Lake, sql: str = "select * from t") -> list[dict[str, Any]]:
 
 def retried(lake: Lake, choice: DeadLetterSelection | None = None) -> Any:
     (place,) = open_places(lake.project, "events")
-    return retry(place, choice or DeadLetterSelection(), InProcessLane)
+    return retry(place, choice or DeadLetterSelection(), InProcessEngine)
 
 
 def mixed(lake: Lake, path: str, good: int = 5) -> Path:

@@ -18,8 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from support.lake import FIELDS, Lake
 from tidegate.core.files.plan import FileGroup
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
 
 BY_EVENT = {"partition_by": {"prefix_template": "event", "column": "event"}}
@@ -162,7 +162,7 @@ def test_a_column_with_the_name_of_another_ones_field_is_written(lake: Lake) -> 
     assert lake.rows('select "a.b" as text, a from t where id = 91') == [{"text": "t1", "a": {"b": 1}}]
 
 
-class Growing(InProcessLane):
+class Growing(InProcessEngine):
     """Somebody appends to a file just before each wave; after too many waves the run is stopped."""
 
     def __init__(self, path: Path, stop: threading.Event) -> None:
@@ -187,7 +187,7 @@ def test_a_file_that_always_grows_below_a_full_row_of_islands_does_not_keep_a_pa
         lake.arrive(f"d/{name}.ndjson", 1)
     stop = threading.Event()
     lane = Growing(growing, stop)
-    Running(lake.project, lane, 2, lake.seen.append, stop).once(lake.project.pipelines)
+    Loop(lake.project, lane, 2, lake.seen.append, stop).once(lake.project.pipelines)
     assert not stop.is_set()
     lake.assert_exactly_once()
 

@@ -11,8 +11,8 @@ import pytest
 from tidegate import load
 from tidegate.commands.commit import Committing
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_an_example_ingests_every_record_once(folder: Path, name: str, table: str, records: int) -> None:
     project = load(folder / name)
-    report = Running(project, InProcessLane(), 2).once(project.pipelines)
+    report = Loop(project, InProcessEngine(), 2).once(project.pipelines)
     assert report.ok, report
     counted = query(
         Location(absolute(table, folder)),
@@ -41,16 +41,16 @@ def test_an_example_ingests_every_record_once(folder: Path, name: str, table: st
     )
     assert (counted[0]["n"], counted[0]["ids"]) == (records, records)
     assert counted[0]["days"] >= 1
-    again = Running(project, InProcessLane(), 2).once(project.pipelines)
+    again = Loop(project, InProcessEngine(), 2).once(project.pipelines)
     assert [source.state for source in again.sources] == ["Idle"] * len(project.pipelines[0].sources)
 
 
 def test_the_staged_example_is_visible_once_it_is_committed(folder: Path) -> None:
     project = load(folder / "staged.yml")
-    (source,) = Running(project, InProcessLane(), 2).once(project.pipelines).sources
+    (source,) = Loop(project, InProcessEngine(), 2).once(project.pipelines).sources
     assert (source.error, source.files, source.commits, source.staged >= 1) == (None, 8, 0, True)
     report = Committing(project).once(project.pipelines)
     assert report.ok, report
     counted = query(Location(absolute("lake/clicks", folder)), "select count(*) as n, count(distinct id) as ids from t")
     assert (counted[0]["n"], counted[0]["ids"]) == (2000, 2000)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).sources[0].state == "Idle"
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).sources[0].state == "Idle"

@@ -21,8 +21,8 @@ from tidegate.commands.replay import Replay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport
-from tidegate.runs.bound_source import open_place
-from tidegate.runs.engine import InProcessLane
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import InProcessEngine
 
 DAY = "date=2026-01-28"
 MOMENT = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -50,7 +50,7 @@ def arrive(lake: Lake, format: str, name: str) -> None:
 
 def retried(lake: Lake) -> LettersReport:
     (place,) = open_places(lake.project, "events")
-    return retry(place, DeadLetterSelection(), InProcessLane)
+    return retry(place, DeadLetterSelection(), InProcessEngine)
 
 
 @pytest.mark.parametrize("use_watermark", [True, False])
@@ -134,8 +134,8 @@ def test_late_files_are_found_and_rows_are_replaced(tmp_path: Path, format: str)
     row = {"id": 0, "ts": MOMENT, "event": "again"}
     put(lake, f"{DAY}/5{ENDINGS[format]}", written(format, [row]))
     project = lake.project
-    place = open_place(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    carried = Replay(place, InProcessLane(), others=other_locations(project, place))
+    place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
+    carried = Replay(place, InProcessEngine(), others=other_locations(project, place))
     assert carried.run(Selection(f"{DAY}/5*", None), lambda report: True).rows_written == 1
     assert lake.ids() == [0, *range(10, 20)]
     assert lake.rows("select _source_record as n from t where id = 0") == [{"n": 0}]

@@ -14,8 +14,9 @@ import tidegate
 from support.lake import Lake
 from tidegate.errors import UnsupportedTable
 from tidegate.protocol.work_areas import clean_old, new_work_area
-from tidegate.runs.bound_source import Place, open_place
-from tidegate.runs.engine import any_frames, as_read, frame_packages
+from tidegate.runs.bind import bind
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.frames import any_frames, as_read, frame_packages
 from tidegate.spark.jars import S3
 
 
@@ -26,9 +27,9 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def place_of(lake: Lake) -> Place:
+def place_of(lake: Lake) -> FileSource:
     (pipeline,) = lake.project.pipelines
-    return open_place(lake.project, pipeline, pipeline.sources[0], 2)
+    return bind(lake.project, pipeline, pipeline.sources[0], 2)
 
 
 def constrained(lake: Lake) -> None:

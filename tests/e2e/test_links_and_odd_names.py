@@ -28,8 +28,8 @@ from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
 from tidegate.protocol.path_segments import Known
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.sources.file_discovery import discover, discover_all
 from tidegate.sources.units.fetch import address_of, listed
 from tidegate.sources.units.input_files import input_files
@@ -149,7 +149,7 @@ def test_a_key_that_the_client_cannot_represent_costs_that_object_only(
     project = load(config)
     seen: list[object] = []
     for _ in range(2):
-        report = Running(project, InProcessLane(), 2, seen.append).once(project.pipelines)
+        report = Loop(project, InProcessEngine(), 2, seen.append).once(project.pipelines)
         assert report.sources[0].error is None
         assert skipped(report)[Reason.NAME] >= 2
         assert sorted(row["id"] for row in query(table, "select id from t")) == [0, 1, 2, 3]
@@ -245,7 +245,7 @@ def test_a_table_inside_its_own_source_is_never_read_back(tmp_path: Path) -> Non
         other = PipelineSpec("other", (), schema, SinkSpec(table=table))
         project = ProjectSpec("x", (PipelineSpec("p", (source,), schema, sink), other))
         for _ in range(3):
-            report = Running(project, InProcessLane(), 2, lambda _: None).once(project.pipelines[:1])
+            report = Loop(project, InProcessEngine(), 2, lambda _: None).once(project.pipelines[:1])
             assert report.sources[0].error is None
             assert len(query(sink.table, "select id from t")) == 6
         assert skipped(report)[Reason.TABLE] >= 1

@@ -21,8 +21,8 @@ from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.web.pages import watched
 from tidegate.web.server import serving
 from unit.web.test_server import fetch
@@ -44,7 +44,7 @@ class Watched:
 
     def run(self) -> None:
         """One pass, without Spark."""
-        Running(self._lake.project, InProcessLane(), 2, self.emit).once(self._lake.project.pipelines)
+        Loop(self._lake.project, InProcessEngine(), 2, self.emit).once(self._lake.project.pipelines)
 
     def health(self) -> tuple[int, dict[str, Any]]:
         code, _, body = fetch(self.address, "/health")
@@ -130,7 +130,7 @@ def test_health_tells_which_source_fails_and_why_and_recovers(tmp_path: Path) ->
         (tmp_path / "data").rename(tmp_path / "elsewhere")
         lake_config = lake.project
         (tmp_path / "data").rmdir()
-        Running(lake_config, InProcessLane(), 2, run.emit).once(lake_config.pipelines)
+        Loop(lake_config, InProcessEngine(), 2, run.emit).once(lake_config.pipelines)
         assert fetch(run.address, "/ready")[0] == 200
         code, said = run.health()
         assert (code, said["healthy"]) == (503, False)

@@ -33,7 +33,7 @@ def parts(lake: Lake) -> set[str]:
 
 def needed(lake: Lake) -> set[str]:
     (place,) = places_of(lake.project)
-    return {f"{each.sha256}.parquet" for each in place.opened_state(place.positions.open()).segments}
+    return {f"{each.sha256}.parquet" for each in place.state_of(place.positions.open()).segments}
 
 
 def age(lake: Lake) -> None:
@@ -97,7 +97,7 @@ def test_young_ones_stay(lake: Lake) -> None:
 def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None:
     (place,) = places_of(lake.project)
     opened = place.positions.open()
-    state = place.tracker.remembered.including(place.opened_state(opened), [SourceFile("new.ndjson", 1)])
+    state = place.tracker.remembered.including(place.state_of(opened), [SourceFile("new.ndjson", 1)])
     age(lake)
     assert clean(lake.project).tables[0].removed.count == 1
     encoded = place.tracker.encode(state)
@@ -108,6 +108,6 @@ def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None
 
 def test_the_same_paths_never_have_the_same_name_twice(lake: Lake) -> None:
     (place,) = places_of(lake.project)
-    state = place.opened_state(place.positions.open())
+    state = place.state_of(place.positions.open())
     one, other = (place.tracker.remembered.including(state, [SourceFile("new", 1)]) for _ in range(2))
     assert one.segments[-1].sha256 != other.segments[-1].sha256

@@ -26,11 +26,11 @@ from tidegate.protocol.change import Change, DataFile
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.ledger import entries
+from tidegate.protocol.position import utc_now
 from tidegate.protocol.store import PositionStore
-from tidegate.runs.bound_source import utc_now
 from tidegate.runs.comparison import scratch
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.runs.orphans import TableScan
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
@@ -202,14 +202,14 @@ def test_every_source_of_the_table_is_fenced_whichever_was_asked_for(tmp_path: P
     config.write_text(json.dumps({"pipelines": {"events": pipeline}}))
     lake = Lake(tmp_path)
     project = load(config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     leave_behind(table(lake))
     report = reconcile(config, "events", "europe", clean=True)
     assert report.ok
     assert report.tables[0].fenced == ("events/asia", "events/europe", "events/new")
     assert [each.source for each in report.sources] == ["europe"]
     (tmp_path / "new" / "2.ndjson").write_text('{"id": 2}\n')
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     assert lake.ids() == [1, 2]
 
 

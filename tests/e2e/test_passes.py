@@ -13,10 +13,10 @@ from support.lake import Lake
 from tidegate import plan, show_watermarks, status
 from tidegate.core.files.plan import FileGroup
 from tidegate.observe.events import FileChanged, FileFiltered, PartitionAdvanced, WatermarkStateChanged
-from tidegate.runs.bound_source import open_place
-from tidegate.runs.engine import InProcessLane, deal
-from tidegate.runs.file_pass import SourcePass
-from tidegate.runs.loop import Running
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import InProcessEngine, deal
+from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Pass
 from tidegate.sink.read_task import GroupResult, ReadTask
 
 
@@ -67,7 +67,7 @@ def test_planning_touches_nothing(lake: Lake) -> None:
 
 
 def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake: Lake) -> None:
-    class Rewriting(InProcessLane):
+    class Rewriting(InProcessEngine):
         done = False
 
         def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
@@ -76,19 +76,19 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
                 lake.write("date=2026-01-28/hour=12/1.ndjson", '{"id": 77, "event": "rewritten"}\n')
             return super().execute(task, slots, progress)  # type: ignore[arg-type]
 
-    report = Running(lake.project, Rewriting(), 2, lake.seen.append).once(lake.project.pipelines)
+    report = Loop(lake.project, Rewriting(), 2, lake.seen.append).once(lake.project.pipelines)
     assert report.ok
     assert [event.path for event in lake.seen if isinstance(event, FileChanged)] == ["date=2026-01-28/hour=12/1.ndjson"]
     assert lake.ids() == sorted([*range(20), 77])
 
 
 def test_a_file_removed_between_listing_and_reading_does_not_stop_the_others(lake: Lake) -> None:
-    class Removing(InProcessLane):
+    class Removing(InProcessEngine):
         def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
             (lake.root / "data/date=2026-01-28/hour=11/1.ndjson").unlink(missing_ok=True)
             return super().execute(task, slots, progress)  # type: ignore[arg-type]
 
-    assert Running(lake.project, Removing(), 2).once(lake.project.pipelines).ok
+    assert Loop(lake.project, Removing(), 2).once(lake.project.pipelines).ok
     assert lake.ids() == list(range(10, 30))
 
 
@@ -145,9 +145,9 @@ def test_a_cold_start_with_a_filter_seals_what_is_older(tmp_path: Path) -> None:
 
 def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake: Lake, tmp_path: Path) -> None:
     lake.source_settings = {"checkpoint": {"interval_files": 1, "interval_secs": 1}}
-    place = open_place(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
+    place = bind(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
 
-    class Slow(InProcessLane):
+    class Slow(InProcessEngine):
         waves = 0
 
         def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
@@ -156,7 +156,7 @@ def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake:
             return super().execute(task, [units[:1]], progress)
 
     lane = Slow()
-    carried = SourcePass(place, lane)
+    carried = Pass(place, lane)
     carried.run()
     assert (lane.waves, carried.totals.commits, carried.totals.rows) == (3, 3, 30)
     lake.assert_exactly_once()
@@ -165,7 +165,7 @@ def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake:
 def test_a_stopped_run_keeps_what_it_committed_and_is_not_ok(lake: Lake) -> None:
     stop = threading.Event()
     stop.set()
-    report = Running(lake.project, InProcessLane(), 2, stop=stop).once(lake.project.pipelines)
+    report = Loop(lake.project, InProcessEngine(), 2, stop=stop).once(lake.project.pipelines)
     assert (report.ok, report.sources) == (False, ())
 
 

@@ -22,8 +22,8 @@ from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.ledger import entries
-from tidegate.runs.bound_source import watermarks_of
-from tidegate.runs.engine import InProcessLane
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
 from tidegate.sink.parquet_file import uuid7
@@ -234,7 +234,7 @@ def test_a_fence_before_the_first_run_does_not_move_where_the_filter_began(tmp_p
 def test_records_that_come_from_dead_letters_do_not_make_a_finished_file_unfinished(lake: Lake) -> None:
     (place,) = places_of(lake.project)
     opened = place.positions.open()
-    info = place.source_store.head(f"{HOUR}/12.ndjson")
+    info = place.tracker.store.head(f"{HOUR}/12.ndjson")
     again = Coverage(f"{HOUR}/12.ndjson", info.size, info.etag, 0, 1, False, 1)
     state = dict(opened.state or {})
     place.positions.commit(opened, Change(state, embedded(state), (again,), action="dlq retry"))
@@ -299,7 +299,7 @@ def test_the_rest_of_a_late_file_is_read_where_its_committed_part_ends(lake: Lak
     path = lake.arrive(f"{HOUR}/11-part.ndjson")
     (place,) = places_of(lake.project)
     opened = place.positions.open()
-    info = place.source_store.head(f"{HOUR}/11-part.ndjson")
+    info = place.tracker.store.head(f"{HOUR}/11-part.ndjson")
     rows = pa.table({"id": pa.array(lake.expected[-10:-7])}, schema=pa.schema([pa.field("id", pa.int64(), False)]))
     name = f"{uuid7()}.parquet"
     file = lake.root / "lake" / "events" / name
@@ -355,7 +355,7 @@ def test_what_a_person_moved_the_watermark_over_is_unexplained_not_late(lake: La
     lake.assert_exactly_once()
 
 
-class Overtaken(InProcessLane):
+class Overtaken(InProcessEngine):
     """Reads as ever, but before results are handed over something else happens, so many ``times``."""
 
     def __init__(self, meanwhile: Callable[[], object], times: int = 1) -> None:
@@ -431,7 +431,7 @@ def test_a_long_listing_can_be_stopped(lake: Lake, ingesting: bool) -> None:
             stop.set()
 
     places = places_of(lake.project)
-    report = Reconciling(places, places, ReconcileOptions(InProcessLane() if ingesting else None), emit, stop).all()
+    report = Reconciling(places, places, ReconcileOptions(InProcessEngine() if ingesting else None), emit, stop).all()
     assert not report.ok
     assert [(each.error, each.listed.count, each.commits) for each in report.sources] == [(None, 0, 0)]
     assert report.tables == ()

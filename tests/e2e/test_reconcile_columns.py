@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from support.column_lake import ColumnLake, InProcessColumnLane
+from support.column_lake import ColumnLake, InProcessColumnEngine
 from tidegate import api, show_watermarks
 from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.change import Change
-from tidegate.runs.bound_source import ColumnPlace, open_column_place
-from tidegate.runs.column_pass import ColumnPass
-from tidegate.runs.loop import Running
-from tidegate.runs.replay_record import ReplayPlace, fence, replay_positions
+from tidegate.runs.bind import bind
+from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.replay_record import fence, replay_source
 from tidegate.specs.project import ReconcileSpec
 
 ORPHAN = "019bfa00-0000-7000-8000-000000000000.parquet"
@@ -42,9 +43,9 @@ def orphan(lake: ColumnLake) -> Path:
     return path
 
 
-def place_of(lake: ColumnLake) -> ColumnPlace:
+def place_of(lake: ColumnLake) -> ColumnBound:
     (pipeline,) = lake.project.pipelines
-    return open_column_place(lake.project, pipeline, pipeline.column_sources[0])
+    return bind(lake.project, pipeline, pipeline.sources[0])
 
 
 def test_the_table_is_compared_and_the_rows_are_said_not_to_be(lake: ColumnLake) -> None:
@@ -68,7 +69,7 @@ def test_orphans_go_behind_a_fence_and_the_watermark_stays(lake: ColumnLake) -> 
     lake.assert_exactly_once()
 
 
-class Sleeper(InProcessColumnLane):
+class Sleeper(InProcessColumnEngine):
     """Writes its rows, then sleeps while somebody else does something."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
@@ -85,9 +86,9 @@ class Sleeper(InProcessColumnLane):
 def test_who_slept_with_rows_reads_them_again_behind_the_fence(lake: ColumnLake) -> None:
     lake.arrive({"id": 3})
     place = place_of(lake)
-    carried = ColumnPass(place, Sleeper(lambda: fence([place])))
+    carried = Pass(place, Sleeper(lambda: fence([place])))
     carried.run()
-    assert (carried.totals.rows, carried.opened and carried.opened.version) == (1, 3)
+    assert (carried.totals.rows, carried.position and carried.position.version) == (1, 3)
     lake.assert_exactly_once()
     assert api.reconcile(lake.config).tables[0].young.count == 1
 
@@ -101,7 +102,7 @@ def test_files_of_a_sleeper_that_were_removed_are_never_committed(lake: ColumnLa
         removed.append(table.removed.count)
 
     with pytest.raises(TidegateError):
-        ColumnPass(place_of(lake), Sleeper(clean)).run()
+        Pass(place_of(lake), Sleeper(clean)).run()
     assert removed == [1]
     lake.assert_exactly_once([1, 2])
     assert lake.run().ok
@@ -115,9 +116,9 @@ def test_the_fence_of_a_source_without_a_position_lets_it_begin_at_the_beginning
     lake.run()
     project = lake.project
     (pipeline,) = project.pipelines
-    new = open_column_place(project, pipeline, replace(pipeline.column_sources[0], name="new"))
+    new = bind(project, pipeline, replace(pipeline.sources[0], name="new"))
     fence([new])
-    carried = ColumnPass(new, InProcessColumnLane())
+    carried = Pass(new, InProcessColumnEngine())
     carried.run()
     assert carried.totals.rows == 2
     lake.assert_exactly_once([1, 1, 2, 2])
@@ -125,7 +126,7 @@ def test_the_fence_of_a_source_without_a_position_lets_it_begin_at_the_beginning
 
 def test_replays_have_a_fence_of_their_own(lake: ColumnLake) -> None:
     place = place_of(lake)
-    positions = replay_positions(place, place.pipeline)
+    positions = replay_source(place, place.pipeline).positions
     record = encode(ReplayState("id", 1, 9))
     sleeping = positions.open()
     positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
@@ -141,9 +142,9 @@ def test_replays_have_a_fence_of_their_own(lake: ColumnLake) -> None:
 
 def test_the_fence_of_a_replay_that_committed_nothing_leaves_a_finished_record(lake: ColumnLake) -> None:
     place = place_of(lake)
-    positions = replay_positions(place, place.pipeline)
-    fence([ReplayPlace(positions, place.table_store)])
-    state = positions.open().state
+    replays = replay_source(place, place.pipeline)
+    fence([replays])
+    state = replays.open().state
     assert state is not None
     assert decode(state).is_finished
 
@@ -158,7 +159,7 @@ def test_a_source_that_the_configuration_does_not_have_stops_the_cleaning(lake: 
 def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
     orphan(lake)
     project = replace(lake.project, reconcile=ReconcileSpec(every=timedelta(0)))
-    running = Running(project, InProcessColumnLane(), 1, lake.seen.append)
+    running = Loop(project, InProcessColumnEngine(), 1, lake.seen.append)
 
     def stop() -> float:
         running.stop.set()

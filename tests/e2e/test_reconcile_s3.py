@@ -15,8 +15,8 @@ from support.lake import FIELDS, assert_same
 from support.reconciling import clean, compare, ingest
 from tidegate import load
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.sink.parquet_file import uuid7
 from tidegate.storage.stores import open_store
 
@@ -41,13 +41,13 @@ def test_a_late_file_is_read_once_and_an_orphan_removed(s3: Server, tmp_path: Pa
 
     for number in (10, 20, 30):
         files.put(f"d=1/{number} ü+%41.ndjson", f'{{"id": {number}}}\n'.encode())
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     files.put("d=1/15 ü+%41.ndjson", b'{"id": 15}\n')
     (found,) = compare(project).sources
     assert (found.late.names, found.ingested) == (("d=1/15 ü+%41.ndjson",), 3)
     assert ingest(project).ok
     assert ingest(project).sources[0].commits == 0
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).sources[0].files == 0
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).sources[0].files == 0
     assert_same(ids(), [10, 15, 20, 30])
 
     orphan = f"{uuid7()}.parquet"

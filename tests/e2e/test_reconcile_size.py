@@ -15,7 +15,7 @@ from support.reconciling import places_of
 from tidegate import SourceComparison
 from tidegate.core.files.codec import embedded, encode
 from tidegate.protocol.change import Change, Coverage
-from tidegate.runs.bound_source import Place, watermarks_of
+from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.reconcile import Reconciling
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.memory import MemoryStore, Space
@@ -46,7 +46,7 @@ class Endless(MemoryStore):
             yield ObjectInfo(name, 100, "e", MOMENT)
 
 
-def place_with(folder: Path, files: int) -> Place:
+def place_with(folder: Path, files: int) -> FileSource:
     """A source of so many files, all but the first of each commit ingested, and its ledger."""
     lake = Lake(folder)
     lake.arrive("date=2026-01-01/0.ndjson")
@@ -66,7 +66,7 @@ def place_with(folder: Path, files: int) -> Place:
     return replace(place, source_store=store)
 
 
-def compared(place: Place) -> tuple[int, SourceComparison]:
+def compared(place: FileSource) -> tuple[int, SourceComparison]:
     tracemalloc.start()
     try:
         report = Reconciling([place], [place]).all()

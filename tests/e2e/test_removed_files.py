@@ -14,7 +14,7 @@ from tidegate.commands.dead_letters import DeadLetterSelection, retry
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage
-from tidegate.runs.engine import InProcessLane
+from tidegate.runs.engine import InProcessEngine
 
 DAY = "date=2026-01-28"
 HALF = f"{DAY}/2.ndjson"
@@ -35,7 +35,7 @@ def half_read(lake: Lake) -> str:
     del lake.expected[-10 : -10 + READ]
     (place,) = open_places(lake.project, "events")
     opened = place.positions.open()
-    now = place.source_store.head(HALF)
+    now = place.tracker.store.head(HALF)
     state = place.tracker.decode(opened.state)
     partly = {HALF: RecordsRead(READ, now.size, now.etag)}
     encoded = place.tracker.encode(type(state)(**{**fields(state), "files": partly}))
@@ -54,7 +54,7 @@ def fields(state: Any) -> dict[str, Any]:
 
 def retried(lake: Lake) -> Any:
     (place,) = open_places(lake.project, "events")
-    return retry(place, DeadLetterSelection(), InProcessLane)
+    return retry(place, DeadLetterSelection(), InProcessEngine)
 
 
 def test_it_is_one_letter_and_nothing_waits_for_it(lake: Lake) -> None:

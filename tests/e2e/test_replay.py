@@ -19,10 +19,12 @@ from tidegate.commands.replay import Replay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
+from tidegate.protocol.position import utc_now
 from tidegate.protocol.table_rows import query
-from tidegate.runs.bound_source import Clock, open_place, utc_now
-from tidegate.runs.engine import InProcessLane, Lane
-from tidegate.runs.loop import Running
+from tidegate.runs.bind import bind
+from tidegate.runs.bound_source import Clock
+from tidegate.runs.engine import Engine, InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.storage.stores import open_store
 
@@ -38,18 +40,18 @@ def replay(
     partition: str | None = None,
     drop_missing: bool = False,
     confirm: Callable[[ReplayReport], bool] = lambda report: True,
-    lane: Lane | None = None,
+    lane: Engine | None = None,
     clock: Clock = utc_now,
 ) -> ReplayReport:
     """What ``tidegate.replay`` does, without Spark."""
     project = lake.project
     pipeline = project.pipelines[0]
-    place = open_place(project, pipeline, pipeline.sources[0], 2)
-    carried = Replay(place, lane or InProcessLane(), others=other_locations(project, place), clock=clock)
+    place = bind(project, pipeline, pipeline.sources[0], 2)
+    carried = Replay(place, lane or InProcessEngine(), others=other_locations(project, place), clock=clock)
     return carried.run(Selection(files, partition), confirm, drop_missing=drop_missing)
 
 
-class Meanwhile(InProcessLane):
+class Meanwhile(InProcessEngine):
     """Something happens after the files were read, and before their rows are committed."""
 
     def __init__(self, happens: Callable[[], object]) -> None:
@@ -400,10 +402,10 @@ def test_rows_of_another_source_with_the_same_names_are_left_alone(tmp_path: Pat
     path = tmp_path / "two.yml"
     path.write_text(json.dumps(config))
     project = load(path)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     rewrite(lake, "asia/d=1/a.ndjson", [1000])
-    place = open_place(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    carried = Replay(place, InProcessLane(), others=other_locations(project, place))
+    place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
+    carried = Replay(place, InProcessEngine(), others=other_locations(project, place))
     carried.run(Selection("d=1/a.ndjson"), lambda report: True)
     assert_same(lake.ids(), [*range(10, 20), 1000])
 
@@ -422,10 +424,10 @@ def test_on_object_storage_rows_are_replaced_the_same(s3: Server, tmp_path: Path
     for number in range(3):
         store.put(f"{DAY}/hour=11/{number}.ndjson", b'{"id": %d}\n' % number)
     project = load(config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     store.put(f"{DAY}/hour=11/1.ndjson", b'{"id": 10}\n{"id": 11}\n')
-    place = open_place(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    report = Replay(place, InProcessLane()).run(Selection("**/1.ndjson"), lambda planned: True)
+    place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
+    report = Replay(place, InProcessEngine()).run(Selection("**/1.ndjson"), lambda planned: True)
     assert (report.rows_removed, report.rows_written) == (1, 2)
     assert sorted(row["id"] for row in query(table, "select id from t")) == [0, 2, 10, 11]
     assert [each.path for each in open_store(table).list("_tidegate/events/default/work")] == []

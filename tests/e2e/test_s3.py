@@ -16,8 +16,8 @@ from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 
@@ -64,11 +64,11 @@ def bucket(s3: Server, tmp_path: Path) -> Bucket:
 
 def test_only_what_is_new_is_read_from_s3(bucket: Bucket) -> None:
     project = load(bucket.config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     bucket.arrive("date=2026-01-28/hour=12/9.ndjson")
     (planned,) = plan(bucket.config)
     assert planned.plan.files == 1
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).sources[0].files == 1
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).sources[0].files == 1
     bucket.assert_exactly_once()
     (now,) = status(bucket.config)
     assert (now.version, now.backlog_files) == (2, 0)
@@ -87,7 +87,7 @@ def test_no_secret_is_in_logs_plans_state_or_the_table(bucket: Bucket) -> None:
     events: list[Event] = []
     project = load(bucket.config)
     bucket.store.put("date=2026-01-28/hour=12/bad.ndjson", b"no json\n")
-    report = Running(project, InProcessLane(), 2, lambda event: (events.append(event), log(event))[0]).once(
+    report = Loop(project, InProcessEngine(), 2, lambda event: (events.append(event), log(event))[0]).once(
         project.pipelines
     )
     (planned,) = plan(bucket.config)
@@ -105,7 +105,7 @@ def test_dead_letters_live_beside_the_table_on_s3(bucket: Bucket) -> None:
     bucket.store.put("date=2026-01-28/hour=12/9.ndjson", b'{"id": 5000}\nnot json\n')
     bucket.expected.append(5000)
     project = load(bucket.config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     bucket.assert_exactly_once()
     (letter,) = list_letters(bucket.config, "events")
     assert (letter.file, letter.line, letter.text) == ("date=2026-01-28/hour=12/9.ndjson", 2, "not json")

@@ -13,8 +13,8 @@ from support.lake import Lake
 from tidegate import ConfigError
 from tidegate.observe.events import Event, Notice, SourceReconciled
 from tidegate.observe.logs import sentence
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.project import ReconcileSpec
 
 DAY = "date=2026-01-28"
@@ -47,7 +47,7 @@ def continuously(lake: Lake, spec: ReconcileSpec, comparisons: int) -> list[Even
         replace(each, sources=tuple(replace(one, poll_interval_secs=0) for one in each.sources))
         for each in project.pipelines
     ]
-    Running(project, InProcessLane(), 2, emit, stop).continuously(pipelines)
+    Loop(project, InProcessEngine(), 2, emit, stop).continuously(pipelines)
     return seen
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from support.lake import Lake
 from tidegate.observe.events import Event, Notice, SourceFinished
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.specs.project import ReconcileSpec
 
@@ -34,7 +34,7 @@ def test_a_neighbour_that_cannot_be_opened_does_not_end_the_run(tmp_path: Path) 
         if isinstance(event, SourceFinished):
             stop.set()
 
-    Running(project, InProcessLane(), 2, emit, stop).continuously([events])
+    Loop(project, InProcessEngine(), 2, emit, stop).continuously([events])
     lake.assert_exactly_once()
     told = [each.text for each in seen if isinstance(each, Notice)]
     assert any("comparison could not be made" in text and "percent sign" in text for text in told)

@@ -20,8 +20,8 @@ from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableE
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.reports.schema import SchemaInference, TableRewrite
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 
 NARROW = [{"name": "id", "type": "int32", "nullable": False}, *FIELDS[1:]]
 TEXT = [{"name": "id", "type": "string", "nullable": False}, *FIELDS[1:]]
@@ -56,14 +56,14 @@ def during_the_read(lake: Lake, happens: Callable[[], object]) -> list[Event]:
     seen: list[Event] = []
     waiting = [happens]
 
-    class Lane(InProcessLane):
+    class Engine(InProcessEngine):
         def execute(self, *args: Any) -> Any:
             results = super().execute(*args)
             if waiting:
                 waiting.pop()()
             return results
 
-    report = Running(lake.project, Lane(), 2, seen.append).once(lake.project.pipelines)
+    report = Loop(lake.project, Engine(), 2, seen.append).once(lake.project.pipelines)
     assert [source.error for source in report.sources] == [None]
     assert not waiting
     return seen

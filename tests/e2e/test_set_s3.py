@@ -12,8 +12,8 @@ import pytest
 from e2e.test_s3 import WORKER, Bucket
 from servers.s3 import Server
 from tidegate import load, plan, recover
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
@@ -32,7 +32,7 @@ def bucket(s3: Server, tmp_path: Path) -> Bucket:
 
 def run(bucket: Bucket) -> int:
     project = load(bucket.config)
-    report = Running(project, InProcessLane(), 2).once(project.pipelines)
+    report = Loop(project, InProcessEngine(), 2).once(project.pipelines)
     assert report.ok
     return report.sources[0].files
 

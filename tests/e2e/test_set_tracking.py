@@ -13,9 +13,9 @@ from tidegate import doctor, list_letters, plan, recover, show_watermarks, statu
 from tidegate.core.reasons import Reason
 from tidegate.errors import StateError
 from tidegate.observe.events import LateFilesFound, WatermarkStateChanged
-from tidegate.runs import bound_source as places
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs import file_source
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 
 RANDOM = random.Random(5)
 
@@ -76,7 +76,7 @@ def test_every_state_of_the_machine_is_passed(lake: Lake) -> None:
 def test_commits_of_one_pass_and_plans_that_are_cut_off_remember_everything(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places.Place.discover, "__defaults__", (4,))
+    monkeypatch.setattr(file_source.discover_files, "__defaults__", (0, 4))
     lake.source_settings = {"use_watermark": False, "checkpoint": {"interval_files": 1}}
     for _ in range(5):
         lake.arrive(f"q/{name()}", 1)
@@ -257,7 +257,7 @@ def test_the_other_way_round_stops_too(tmp_path: Path) -> None:
 
 
 def test_polls_of_one_process_read_only_what_is_new(lake: Lake) -> None:
-    running = Running(lake.project, InProcessLane(), 2)
+    running = Loop(lake.project, InProcessEngine(), 2)
     read = []
     for number in range(3):
         lake.arrive(f"a/{9 - number}.ndjson", 1)

@@ -30,10 +30,10 @@ from tidegate.errors import StateError, StorageUnavailable
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe.events import CommitContested
 from tidegate.protocol.position import Pace
-from tidegate.runs import bound_source as places
-from tidegate.runs.bound_source import open_place
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs import file_source
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.storage.local import LocalStore
 
 HOUR = "date=2026-01-28/hour=12"
@@ -88,7 +88,7 @@ def test_later_runs_go_on_above_what_is_pending(either: Lake) -> None:
 def test_many_units_of_one_pass_and_plans_that_are_cut_off_count_on(
     either: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places.Place.discover, "__defaults__", (2,))
+    monkeypatch.setattr(file_source.discover_files, "__defaults__", (0, 2))
     either.source_settings = {**either.source_settings, "checkpoint": {"interval_files": 1}}
     for number in range(3, 9):
         either.arrive(f"{HOUR}/{number}.ndjson.gz", 1)
@@ -301,11 +301,11 @@ def test_a_source_with_pending_units_refuses_whatever_else_would_move_it(lake: L
     lake.arrive(f"{HOUR}/4.ndjson.gz")
     lake.run()
     leave_behind(lake.root / "lake/events")
-    place = open_place(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
+    place = bind(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
     refused: dict[str, Callable[[], object]] = {
         "watermark set": lambda: set_watermark(lake.config, "events", to=f"{HOUR}/1.ndjson.gz"),
         "watermark reset": lambda: reset_watermark(lake.config, "events"),
-        "replay": lambda: Replay(place, InProcessLane()).run(Selection("**", None), lambda report: True),
+        "replay": lambda: Replay(place, InProcessEngine()).run(Selection("**", None), lambda report: True),
         "dlq retry": lambda: retry_letters(lake.config, "events"),
         "dlq discard": lambda: discard_letters(lake.config, "events"),
     }
@@ -359,7 +359,7 @@ def test_a_signal_that_cannot_be_written_in_time_is_an_error_and_the_next_run_go
         monkeypatch.setattr(LocalStore, "get", refuse_units(LocalStore.get))
     arm_by(lambda name: "lose" if name == "staging.unit.before" else None)
     try:
-        running = Running(lake.project, InProcessLane(), 2, pace=Pace(deadline_secs=0))
+        running = Loop(lake.project, InProcessEngine(), 2, pace=Pace(deadline_secs=0))
         error = running.once(lake.project.pipelines).sources[0].error or ""
     finally:
         arm("")

@@ -14,8 +14,8 @@ import pytest
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import commit, load
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
@@ -33,7 +33,7 @@ def bucket(s3: Server, tmp_path: Path) -> Bucket:
 def stage(bucket: Bucket, name: str) -> None:
     bucket.arrive(name)
     project = load(bucket.config)
-    assert Running(project, InProcessLane(), 2).once(project.pipelines).ok
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
 
 
 def test_what_is_staged_on_s3_is_committed_once_by_committers_that_race(bucket: Bucket) -> None:

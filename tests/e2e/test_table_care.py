@@ -19,8 +19,8 @@ from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import TableCared, TableCareFailed
 from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Overtaken, Rewrite, commit_rewrite
 from tidegate.runs import maintenance
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.runs.maintenance import bins, merged
 from tidegate.storage.stores import open_store
 
@@ -227,7 +227,7 @@ def test_a_run_and_table_care_beside_each_other_lose_and_double_nothing(tmp_path
     thread = threading.Thread(target=care)
     thread.start()
     try:
-        running = Running(project, InProcessLane(), 2)
+        running = Loop(project, InProcessEngine(), 2)
         for number in range(300):
             lake.arrive(f"date=2026-01-29/{number:04d}.ndjson")
             assert running.once(project.pipelines).ok

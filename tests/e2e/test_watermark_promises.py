@@ -16,8 +16,8 @@ import pytest
 from support.lake import FIELDS, Lake
 from tidegate import api
 from tidegate.observe import events
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 
 DAY = "date=2026-01-28"
 NEXT_DAY = "date=2026-01-29"
@@ -191,7 +191,7 @@ def test_a_continuous_run_polls_at_its_interval_and_finds_what_arrived(lake: Lak
             lake.arrive(f"{DAY}/{len(started) + 1}.ndjson", records=1) if len(started) < 3 else stop.set()
 
     project = lake.project
-    report = Running(project, InProcessLane(), 2, listen, stop).continuously(project.pipelines)
+    report = Loop(project, InProcessEngine(), 2, listen, stop).continuously(project.pipelines)
     assert report.ok
     assert all(pause >= 1 for pause in pauses(started))
     lake.assert_exactly_once()
@@ -210,7 +210,7 @@ def test_jitter_is_added_to_the_interval(lake: Lake) -> None:
                 stop.set()
 
     project = lake.project
-    Running(project, InProcessLane(), 2, listen, stop).continuously(project.pipelines, jitter=lambda: 0.5)
+    Loop(project, InProcessEngine(), 2, listen, stop).continuously(project.pipelines, jitter=lambda: 0.5)
     assert all(pause >= 2 for pause in pauses(started))
 
 

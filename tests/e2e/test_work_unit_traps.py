@@ -20,7 +20,7 @@ from tidegate import ConfigError, load
 from tidegate.observe import events
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.table import arrow_schema
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 from tidegate.storage.stores import open_store
@@ -221,7 +221,7 @@ def test_a_run_that_loses_a_race_repeats_nothing_of_what_the_other_read(lake: Su
 
     project = lake.project
     now = datetime(2020, 2, 21, tzinfo=UTC)
-    report = Running(project, lake.lane(), 1, beside, clock=lambda: now).once(project.pipelines)
+    report = Loop(project, lake.lane(), 1, beside, clock=lambda: now).once(project.pipelines)
     assert report.ok
     asked = Counter(lake.asked())
     assert sum(asked.values()) == 12 + 2, "six work units of two segments, and the one that was read in vain"

@@ -13,8 +13,8 @@ from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
 from tidegate import status, widen_table
 from tidegate.core.units.state import UnitState
 from tidegate.observe import events
-from tidegate.runs.bound_source import open_unit_place
-from tidegate.runs.loop import Running
+from tidegate.runs.bind import bind
+from tidegate.runs.loop import Loop
 from tidegate.runs.presence import Note
 
 
@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> Iterator[SurveyLake]:
 def state_of(lake: SurveyLake) -> UnitState:
     project = lake.project
     (pipeline,) = project.pipelines
-    place = open_unit_place(project, pipeline, pipeline.unit_sources[0])
+    place = bind(project, pipeline, pipeline.sources[0])
     state = place.state_of(place.open(read_only=True))
     assert state is not None
     return state
@@ -174,7 +174,7 @@ def test_a_run_that_is_told_to_stop_ends_after_the_group_under_way(lake: SurveyL
             stop.set()
 
     project = lake.project
-    report = Running(project, lake.lane(), 1, stopping, stop, clock=lambda: day("02-21")).once(project.pipelines)
+    report = Loop(project, lake.lane(), 1, stopping, stop, clock=lambda: day("02-21")).once(project.pipelines)
     assert (report.ok, report.sources[0].work_units, report.sources[0].error) == (False, 2, None)
     assert lake.ran("02-21").work_units >= 4
     lake.assert_exactly_once()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from support.column_lake import InProcessColumnLane
+from support.column_lake import InProcessColumnEngine
 from tidegate import load
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 
 if __name__ == "__main__":
     project = load(sys.argv[1])
-    report = Running(project, InProcessColumnLane(), 1).once(project.pipelines)
+    report = Loop(project, InProcessColumnEngine(), 1).once(project.pipelines)
     for source in report.sources:
         if source.error:
             print(source.error, file=sys.stderr)

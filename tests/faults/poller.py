@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from tidegate import load
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     (folder / f"ready-{os.getpid()}").touch()
     while not (folder / "go").exists():
         time.sleep(0.005)
-    running, failed = Running(project, InProcessLane(), 2), 0
+    running, failed = Loop(project, InProcessEngine(), 2), 0
     while True:
         last = (folder / "enough").exists()
         report = running.once(project.pipelines)

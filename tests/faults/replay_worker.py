@@ -8,16 +8,16 @@ from pathlib import Path
 from tidegate import TidegateError, load
 from tidegate.commands.replay import Replay
 from tidegate.core.files.edit import Selection
-from tidegate.runs.bound_source import open_place
-from tidegate.runs.engine import InProcessLane
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import InProcessEngine
 
 
 def replay(config: Path, pattern: str) -> bool:
     """Whether the rows of these files were replaced."""
     project = load(config)
     pipeline = project.pipelines[0]
-    place = open_place(project, pipeline, pipeline.sources[0], 2)
-    return Replay(place, InProcessLane()).run(Selection(pattern), lambda planned: True).applied
+    place = bind(project, pipeline, pipeline.sources[0], 2)
+    return Replay(place, InProcessEngine()).run(Selection(pattern), lambda planned: True).applied
 
 
 def main() -> int:

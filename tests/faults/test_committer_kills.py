@@ -28,7 +28,7 @@ from tidegate import list_letters
 from tidegate.experiments.workers import Workers
 from tidegate.failpoints import WAYS
 from tidegate.observe import events
-from tidegate.runs.bound_source import utc_now
+from tidegate.protocol.position import utc_now
 
 BEFORE = (
     "staging.commit.listed",

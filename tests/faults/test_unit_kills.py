@@ -19,7 +19,7 @@ from servers.api import Answer, Asked
 from support.long_runs import chosen
 from support.unit_lake import SurveyLake, day, survey_lake
 from tidegate.observe import events
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 from tidegate.runs.presence import Courtesy
 
 WORKER = Path(__file__).with_name("unit_worker.py")
@@ -149,7 +149,7 @@ def test_the_note_of_a_killed_run_locks_nobody_out(lake: SurveyLake, is_here: bo
         note.write_text(json.dumps({**left, "process": f"elsewhere {left['process'].split()[1]} 1"}))
         courtesy = Courtesy(worthless_secs=0.0)
     project = lake.project
-    running = Running(project, lake.lane(), 1, lake.seen.append, clock=lambda: day("02-21"), courtesy=courtesy)
+    running = Loop(project, lake.lane(), 1, lake.seen.append, clock=lambda: day("02-21"), courtesy=courtesy)
     assert running.once(project.pipelines).ok
     assert not note.exists()
     assert any("did not end properly" in each.text for each in lake.seen if isinstance(each, events.Notice))

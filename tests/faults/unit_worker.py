@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from support.unit_lake import InProcessUnitLane, day
+from support.unit_lake import InProcessUnitEngine, day
 from tidegate import load
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 
 if __name__ == "__main__":
     project, now = load(sys.argv[1]), day(sys.argv[2])
-    report = Running(project, InProcessUnitLane(), 1, clock=lambda: now).once(project.pipelines)
+    report = Loop(project, InProcessUnitEngine(), 1, clock=lambda: now).once(project.pipelines)
     for source in report.sources:
         if source.error:
             print(source.error, file=sys.stderr)

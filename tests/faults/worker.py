@@ -15,10 +15,9 @@ from typing import Any
 
 from tidegate import failpoints, load
 from tidegate.failpoints import InjectedFailure
-from tidegate.protocol.position import Pace
-from tidegate.runs.bound_source import utc_now
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running, stops_on_signals
+from tidegate.protocol.position import Pace, utc_now
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop, stops_on_signals
 
 FINE, FAILED, SURVIVED, LOST, CRASHED, TOLD_TO_STOP = 0, 1, 40, 41, 42, 43
 
@@ -29,7 +28,7 @@ def work(task: Mapping[str, Any]) -> int:
     stop = threading.Event()
     project = load(task["config"])
     clock = lambda: utc_now() + timedelta(seconds=task.get("ahead", 0))  # noqa: E731
-    running = Running(project, InProcessLane(), 2, stop=stop, clock=clock, pace=Pace(now=clock))
+    running = Loop(project, InProcessEngine(), 2, stop=stop, clock=clock, pace=Pace(now=clock))
     try:
         with stops_on_signals(stop):
             report = running.once(project.pipelines)

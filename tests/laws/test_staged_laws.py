@@ -21,8 +21,12 @@ from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Covered, FileOutcome, PathState
 from tidegate.errors import StateError
+from tidegate.protocol.dead_letters import DeadLetterTable
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.position import Pace
+from tidegate.protocol.store import open_delta
 from tidegate.runs import staged
-from tidegate.runs.file_trackers import PathTracker
+from tidegate.runs.files import PathTracker
 from tidegate.runs.staged import after_step, step_json, step_of, without_step
 from tidegate.specs.project import LateFiles, Lateness
 from tidegate.storage.stores import open_store
@@ -37,7 +41,9 @@ class Staged(World):
 
     @property
     def tracker(self) -> PathTracker:
-        return PathTracker("events", self.of, open_store(self.of.location))
+        store = open_store(self.of.location)
+        letters = DeadLetterTable(store, open_delta(self.of.location, store), Pace())
+        return PathTracker(SourceKey("events", self.of.name), self.of, store, store, letters)
 
     def effective(self) -> PathState:
         """What a writer plans on: the committed state, and every pending step on top of it.

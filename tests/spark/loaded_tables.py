@@ -64,11 +64,10 @@ class LoadedTable:
         )
         self.pipeline = PipelineSpec(
             "orders",
-            (),
+            (self.source,),
             SchemaSpec(infer=True),
             SinkSpec(Location(self.path.as_uri()), partition_by=partition_by, load=load),
             transform=None if transform is None else TransformSpec(sql=transform),
-            column_sources=(self.source,),
         )
         table = self.pipeline.sink.table
         self.key = SourceKey("orders", "db")

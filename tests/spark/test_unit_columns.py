@@ -43,7 +43,7 @@ def answers(session: SparkSession, request: UnitRequest) -> DataFrame:
 def test_only_units_with_other_columns_fail(spark: SparkSession, tmp_path: Path, table: pa.Schema | None) -> None:
     source = UnitSource("calls", FunctionRead(f"{__name__}:answers"))
     place = Location((tmp_path / "table").as_uri())
-    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(place), unit_sources=(source,))
+    pipeline = PipelineSpec("answers", (source,), SchemaSpec(infer=True), SinkSpec(place))
     units = ("text", "list", "refused", "number") if table is not None else ("number", "text", "list", "refused")
     works = tuple(UnitWork(unit, 0, ((0, DAY),)) for unit in units)
     wave = UnitWave(pipeline, source, works, Location((tmp_path / "scratch").as_uri()), EPOCH, table=table)
@@ -57,7 +57,7 @@ def test_units_that_fail_while_they_are_read_give_no_columns(spark: SparkSession
     """The files of the others are written again without them."""
     source = UnitSource("calls", FunctionRead(f"{__name__}:answers"), work=WorkUnits(min_records=1))
     place = Location((tmp_path / "table").as_uri())
-    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(place), unit_sources=(source,))
+    pipeline = PipelineSpec("answers", (source,), SchemaSpec(infer=True), SinkSpec(place))
     works = tuple(UnitWork(unit, 0, ((0, DAY),)) for unit in ("number", "breaks", "thin"))
     wave = UnitWave(pipeline, source, works, Location((tmp_path / "scratch").as_uri()), EPOCH)
     done = carry_out(spark, wave, lambda: False)

@@ -13,7 +13,7 @@ import tidegate
 from servers import postgres as postgres_server
 from support.unit_examples import SERVER, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
-from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.arrow_lane import SparkEngine
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_late_sales_of_the_warehouse_are_read(
 ) -> None:
     config = copied("work_units/warehouse.yml", tmp_path)
     with warehouse(postgres, monkeypatch) as database:
-        example = ExampleRuns(config, lane=SparkArrowLane(SparkSpec()))
+        example = ExampleRuns(config, lane=SparkEngine(SparkSpec()))
         assert example.ran("sales", "2026-01-15").rows == 2 * 14
         database.execute(
             "insert into sales values (101, 'north', '2026-01-12 23:00Z', 1), (102, 'north', '2026-01-11 23:00Z', 2)"

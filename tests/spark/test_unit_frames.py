@@ -48,7 +48,7 @@ def work(unit: str, *days: int) -> UnitWork:
 
 def wave(folder: Path, source: UnitSource, *works: UnitWork) -> UnitWave:
     place = Location((folder / "table").as_uri())
-    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(place), unit_sources=(source,))
+    pipeline = PipelineSpec("answers", (source,), SchemaSpec(infer=True), SinkSpec(place))
     return UnitWave(pipeline, source, works, Location((folder / "scratch").as_uri()), NOW)
 
 

@@ -11,7 +11,7 @@ import pytest
 from servers.api import Api, running
 from servers.surveys import keep_surveys
 from support.unit_waves import RANGE, failure, inferred, rows, source, surveys, wave, work
-from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.arrow_lane import SparkEngine
 from tidegate.specs.columns import AuthKind, HttpAuth, RateLimit
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import SparkSpec
@@ -42,7 +42,7 @@ def test_a_wave_is_fetched_and_written_by_tasks(
     )
     works = [work(unit, 1, 11, 21, secrets={"key": Secret("canary")}) for unit in (*units, "gone", "none", "more")]
     given = wave(tmp_path, source(read, params=RANGE), works, inferred())
-    result = SparkArrowLane(SparkSpec()).carry_out(given)
+    result = SparkEngine(SparkSpec()).carry_out(given)
     *full, gone, none, more = result.results
     assert all([row["id"] for row in rows(tmp_path, each)] == list(range(1, 21)) for each in full)
     assert {row["_tidegate_unit"] for row in rows(tmp_path, full[3])} == {units[3]}

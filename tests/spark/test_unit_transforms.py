@@ -9,7 +9,7 @@ import pytest
 
 from support.unit_lake import survey_lake
 from tidegate.protocol.table_rows import query
-from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.arrow_lane import SparkEngine
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SparkSpec
 
@@ -23,7 +23,7 @@ def test_rows_are_transformed_and_replaced(spark: SparkSession, tmp_path: Path) 
     """The transform makes a date of a time; a unit that comes back empty leaves nothing."""
     sql = {"sql": "select * except (at), cast(at as date) as at, upper(_tidegate_unit) as who from source"}
     with survey_lake(tmp_path, source_settings={"grace_period_days": 3}, units="a,b", transform=sql) as lake:
-        lake.lane = lambda: SparkArrowLane(SparkSpec())  # type: ignore[assignment, return-value]
+        lake.lane = lambda: SparkEngine(SparkSpec())  # type: ignore[assignment, return-value]
         lake.arrive("a", "01-05", "02-20")
         lake.arrive("b", "02-20")
         lake.ran("02-21")

@@ -54,11 +54,10 @@ class UnitTable:
         )
         self.pipeline = PipelineSpec(
             "answers",
-            (),
+            (self.source,),
             SchemaSpec(infer=True),
             SinkSpec(Location(self.path.as_uri())),
             transform=None if transform is None else TransformSpec(sql=transform),
-            unit_sources=(self.source,),
         )
         names = {"_tidegate_unit": pa.string(), "_tidegate_segment": pa.timestamp("us", "UTC")}
         self.columns = pa.schema(list((names | dict(columns)).items()))

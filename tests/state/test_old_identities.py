@@ -13,14 +13,15 @@ from tidegate.api.opening import open_column_places, open_unit_places
 from tidegate.errors import StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import Identity
-from tidegate.runs.bound_source import ColumnPlace, UnitPlace
+from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.unit_source import UnitBound
 
 OLD = Path(__file__).parent / "old_identities"
 BEFORE = "jdbc:postgresql://db-1.example:5432/shop?sslmode=require"
 MOVED = "jdbc:postgresql://db-2.example:5433,db-3.example/shop?sslmode=require"
 
 
-def places(folder: Path, url: str, table: str = "public.orders") -> tuple[ColumnPlace, UnitPlace]:
+def places(folder: Path, url: str, table: str = "public.orders") -> tuple[ColumnBound, UnitBound]:
     """A column source and a source of work units on copies of what an earlier release wrote."""
     for name in ("columns", "units"):
         if not (folder / name).exists():

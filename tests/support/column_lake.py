@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,23 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate import ProjectSpec, RunReport, load
-from tidegate.api.opening import column_place_named
 from tidegate.commands.column_replay import ColumnReplay
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.observe.events import Emit, Event
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.table import Add, CommitNote
 from tidegate.protocol.table_rows import query
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.runs.engine import InProcessLane, WaitingFrame
-from tidegate.runs.loop import Running
-from tidegate.sink.greatest import Greatest
-from tidegate.sink.row_task import Batch, RowsWritten, RowTask, write_batches
-from tidegate.sources.reader import GreatestValues
-from tidegate.specs.columns import ColumnSource, LoadType, TableRead
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import InProcessEngine, WaitingFrame
+from tidegate.runs.loop import Loop
+from tidegate.sink.row_task import Batch
+from tidegate.specs.columns import LoadType
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec
 from tidegate.storage.options import absolute
 from tidegate.storage.stores import open_store
 
@@ -44,47 +40,8 @@ def _path(location: Location) -> Path:
     return Path(location.uri.removeprefix("file://"))
 
 
-@dataclass
-class TableReader:
-    """Reads one Parquet file as the source."""
-
-    path: Path
-    columns: Sequence[str]
-    source: ColumnSource
-    fixed_first: bool = True
-
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        seen = Greatest(self.columns, self.source.mode)
-        for batch in self.read(rows).to_batches():
-            seen.see(batch)
-        return GreatestValues(seen.values, self._nulls())
-
-    def _nulls(self) -> int:
-        seen = Greatest(self.columns, self.source.mode)
-        for batch in pq.read_table(self.path).to_batches():
-            seen.see(batch)
-        return seen.nulls
-
-    def read(self, rows: RowFilter) -> pa.Table:
-        table = pq.read_table(self.path)
-        return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
-
-
-class InProcessColumnLane(InProcessLane):
-    """Column sources that are one Parquet file, appended in this process."""
-
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> TableReader:
-        assert isinstance(source.read, TableRead)
-        return TableReader(_path(source.read.location) / "rows.parquet", source.watermark_columns, source)
-
-    def count(self, frame: pa.Table) -> int:
-        return frame.num_rows
-
-    def columns(self, frame: pa.Table) -> pa.Schema:
-        return frame.schema
-
-    def write_rows(self, frame: pa.Table, task: RowTask) -> RowsWritten:
-        return write_batches(task, frame.to_batches())
+class InProcessColumnEngine(InProcessEngine):
+    """The engine of this process, whose replays replace windows by the Delta library."""
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
         assert chunk, "only Spark loads"
@@ -168,7 +125,7 @@ class ColumnLake:
     def run(self, emit: Emit | None = None) -> RunReport:
         """One pass without Spark."""
         project = self.project
-        return Running(project, InProcessColumnLane(), 1, emit or self.seen.append).once(project.pipelines)
+        return Loop(project, InProcessColumnEngine(), 1, emit or self.seen.append).once(project.pipelines)
 
     def replay(
         self,
@@ -177,7 +134,7 @@ class ColumnLake:
         step: int | None = None,
         *,
         save: bool = False,
-        lane: InProcessColumnLane | None = None,
+        lane: InProcessColumnEngine | None = None,
         column: str | None = None,
         into: str | None = None,
         confirm: Callable[[ColumnReplayReport], bool] = lambda planned: True,
@@ -185,11 +142,11 @@ class ColumnLake:
     ) -> ColumnReplayReport:
         """A replay without Spark, in chunks of ``step``."""
         config = ReplayConfig(start, end, None if step is None else {"step": step}, save, column)
-        place = column_place_named(self.project, "orders", None)
-        assert place is not None
+        (pipeline,) = self.project.pipelines
+        place = bind(self.project, pipeline, pipeline.sources[0])
         table = None if into is None else Location(absolute(into, self.root))
         replay = ColumnReplay(
-            place, lane or InProcessColumnLane(), config, into=table, emit=self.seen.append, **options
+            place, lane or InProcessColumnEngine(), config, into=table, emit=self.seen.append, **options
         )
         return replay.run(confirm)
 

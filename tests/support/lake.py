@@ -13,8 +13,8 @@ from typing import Any
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 
@@ -79,7 +79,7 @@ class Lake:
 
     def run(self, emit: Emit | None = None) -> RunReport:
         """One pass in this process, without Spark; events are kept in ``seen``."""
-        running = Running(self.project, InProcessLane(), 2, emit or self.seen.append)
+        running = Loop(self.project, InProcessEngine(), 2, emit or self.seen.append)
         return running.once(self.project.pipelines)
 
     @property

@@ -9,18 +9,19 @@ from pathlib import Path
 
 from tidegate import ProjectSpec, ReconcileReport
 from tidegate.observe.events import Emit, ignore
-from tidegate.runs.bound_source import Place, open_place
-from tidegate.runs.engine import InProcessLane, Lane
+from tidegate.runs.bind import bind
+from tidegate.runs.engine import Engine, InProcessEngine
+from tidegate.runs.file_source import FileSource
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.sink.parquet_file import uuid7
 
 DAY = timedelta(hours=24)
 
 
-def places_of(project: ProjectSpec, emit: Emit = ignore) -> tuple[Place, ...]:
+def places_of(project: ProjectSpec, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """Every source of the project, opened."""
     return tuple(
-        open_place(project, pipeline, source, 2, emit) for pipeline in project.pipelines for source in pipeline.sources
+        bind(project, pipeline, source, 2, emit) for pipeline in project.pipelines for source in pipeline.sources
     )
 
 
@@ -30,10 +31,10 @@ def compare(project: ProjectSpec, emit: Emit = ignore) -> ReconcileReport:
     return Reconciling(places, places, ReconcileOptions(), emit).all()
 
 
-def ingest(project: ProjectSpec, lane: Lane | None = None, emit: Emit = ignore) -> ReconcileReport:
+def ingest(project: ProjectSpec, lane: Engine | None = None, emit: Emit = ignore) -> ReconcileReport:
     """Read what is late."""
     places = places_of(project, emit)
-    return Reconciling(places, places, ReconcileOptions(lane or InProcessLane()), emit).all()
+    return Reconciling(places, places, ReconcileOptions(lane or InProcessEngine()), emit).all()
 
 
 def clean(project: ProjectSpec, older_than: timedelta = DAY) -> ReconcileReport:

@@ -15,8 +15,8 @@ from tidegate import RunReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 
@@ -69,11 +69,11 @@ class S3Lake:
         self.files.put(f"date=2026-01-28/{path}", text.encode())
         self.expected += ids
 
-    def running(self) -> Running:
+    def running(self) -> Loop:
         """A process of its own, as far as what it knows is concerned."""
-        return Running(load(self.config), InProcessLane(), 2, self.seen.append)
+        return Loop(load(self.config), InProcessEngine(), 2, self.seen.append)
 
-    def run(self, running: Running | None = None) -> RunReport:
+    def run(self, running: Loop | None = None) -> RunReport:
         """One pass in this process, without Spark."""
         running = running or self.running()
         return running.once(running.project.pipelines)

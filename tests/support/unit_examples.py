@@ -23,15 +23,15 @@ from click.testing import CliRunner
 from deltalake import write_deltalake
 
 from servers import postgres as postgres_server
-from support.unit_lake import InProcessUnitLane, day
+from support.unit_lake import InProcessUnitEngine, day
 from tidegate import SourceReport, load
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import Lane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import Engine
+from tidegate.runs.loop import Loop
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.row_task import row_task, write_batches
 from tidegate.sink.unit_task import own_columns, with_own
@@ -63,14 +63,14 @@ class ExampleRuns:
 
     config: Path
     example: Any = None
-    lane: Lane | None = None
+    lane: Engine | None = None
     seen: list[Event] = field(default_factory=list)
 
     def ran(self, pipeline: str, now: str) -> SourceReport:
         """One pass over a pipeline at this moment, without Spark unless the lane is one of it."""
         project = load(self.config)
         (wanted,) = [each for each in project.pipelines if each.name == pipeline]
-        running = Running(project, self.lane or InProcessUnitLane(), 1, self.seen.append, clock=lambda: day(now))
+        running = Loop(project, self.lane or InProcessUnitEngine(), 1, self.seen.append, clock=lambda: day(now))
         (source,) = running.once((wanted,)).sources
         assert source.error is None, source
         return source
@@ -151,7 +151,7 @@ def warehouse(
 
 
 @dataclass
-class DatabaseLane(InProcessUnitLane):
+class DatabaseLane(InProcessUnitEngine):
     """Asks the database what Spark would ask it, one statement per segment, and notes the ranges."""
 
     connection: psycopg.Connection[Any]

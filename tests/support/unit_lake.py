@@ -16,17 +16,16 @@ import pyarrow.parquet as pq
 
 from servers import api as servers
 from servers.api import Answer, Api, Asked
-from support.column_lake import InProcessColumnLane
+from support.column_lake import InProcessColumnEngine
 from tidegate import ProjectSpec, RunReport, SourceReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.table import CommitNote
 from tidegate.protocol.table_rows import query
 from tidegate.runs.engine import WaitingFrame
-from tidegate.runs.loop import Running
+from tidegate.runs.loop import Loop
 from tidegate.sink.row_task import Batch
-from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
-from tidegate.sources.units.work import UnitWave, WaveResult
+from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.specs.locations import Location
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import absolute
@@ -40,11 +39,8 @@ def day(text: str) -> datetime:
     return datetime.fromisoformat(text if text.count("-") == 2 else f"2020-{text}").replace(tzinfo=UTC)
 
 
-class InProcessUnitLane(InProcessColumnLane):
+class InProcessUnitEngine(InProcessColumnEngine):
     """Work units read in this process, and replaced by the Delta library."""
-
-    def carry_out(self, wave: UnitWave) -> WaveResult:
-        return carry_out_here(wave)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         return ReplacedUnits(batch, source, tuple(replaced))
@@ -107,7 +103,7 @@ class SurveyLake:
     begin: str = "2020-01-01"
     transform: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
-    lane: Callable[[], InProcessUnitLane] = InProcessUnitLane
+    lane: Callable[[], InProcessUnitEngine] = InProcessUnitEngine
     pipeline: Mapping[str, Any] = field(default_factory=dict)
     wait: float = 0.0
 
@@ -174,9 +170,7 @@ class SurveyLake:
     def run(self, now: str, *, accept: bool = False) -> RunReport:
         """One pass without Spark at this moment."""
         project = self.project
-        running = Running(
-            project, self.lane(), 1, self.seen.append, clock=lambda: day(now), accept_new_partitions=accept
-        )
+        running = Loop(project, self.lane(), 1, self.seen.append, clock=lambda: day(now), accept_new_partitions=accept)
         return running.once(project.pipelines)
 
     def ran(self, now: str, **given: Any) -> SourceReport:

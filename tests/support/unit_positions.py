@@ -12,7 +12,8 @@ import pyarrow as pa
 from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.core.units.planner import plan_units, progressed
 from tidegate.protocol.change import Change
-from tidegate.runs.bound_source import UnitPlace, encoded_units, open_unit_place
+from tidegate.runs.bind import bind
+from tidegate.runs.unit_source import UnitBound
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
@@ -44,7 +45,7 @@ def monthly(*units: str, grace_days: int = 3, **work: object) -> UnitSource:
 def project_of(folder: Path, source: UnitSource) -> ProjectSpec:
     """A project with this one source."""
     sink = SinkSpec(Location((folder / "lake" / "answers").as_uri()))
-    return ProjectSpec("units.yml", (PipelineSpec("answers", (), SchemaSpec(), sink, unit_sources=(source,)),))
+    return ProjectSpec("units.yml", (PipelineSpec("answers", (source,), SchemaSpec(), sink),))
 
 
 @dataclass(slots=True)
@@ -54,10 +55,10 @@ class UnitLake:
     project: ProjectSpec
 
     @property
-    def place(self) -> UnitPlace:
+    def place(self) -> UnitBound:
         """The source with its table."""
         pipeline = self.project.pipelines[0]
-        return open_unit_place(self.project, pipeline, pipeline.unit_sources[0])
+        return bind(self.project, pipeline, pipeline.sources[0])
 
     def planned(self, now: datetime) -> UnitPlan:
         """What would run."""
@@ -77,7 +78,7 @@ class UnitLake:
         done = [work for work in works if work.unit not in (*failing, *retiring)]
         failed = [(work, "the server answered 500") for work in works if work.unit in failing]
         retired = {work.unit: "the server answered 404" for work in works if work.unit in retiring}
-        state = encoded_units(progressed(place.state_of(opened), plan, done, failed, retired))
+        state = place.tracker.encode(progressed(place.state_of(opened), plan, done, failed, retired))
         schema = COLUMNS if opened.table_version < 0 else None
         place.positions.commit(opened, Change(state=state, embedded=state, schema=schema))
         return works

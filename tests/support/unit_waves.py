@@ -57,7 +57,7 @@ def wave(
     **given: Any,
 ) -> UnitWave:
     sink = SinkSpec(Location((folder / "table").as_uri()), **given)
-    pipeline = PipelineSpec("p", (), schema or SchemaSpec(FIELDS), sink, unit_sources=(of,))
+    pipeline = PipelineSpec("p", (of,), schema or SchemaSpec(FIELDS), sink)
     return UnitWave(pipeline, of, tuple(works), Location((folder / "scratch").as_uri()), NOW, None, table)
 
 

@@ -14,7 +14,9 @@ from tidegate.reports.units import UnitSourcePlan
 from tidegate.specs.project import OnConflict
 
 if TYPE_CHECKING:
-    from tidegate.runs.bound_source import ColumnPlace, Place, UnitPlace
+    from tidegate.runs.column_source import ColumnBound
+    from tidegate.runs.file_source import FileSource
+    from tidegate.runs.unit_source import UnitBound
 
 AnyPlan = TypeVar("AnyPlan", bound=SourcePlan | ColumnSourcePlan | UnitSourcePlan)
 
@@ -45,7 +47,7 @@ def plan(
     return tuple(plans)
 
 
-def _noted(place: Place | ColumnPlace | UnitPlace, found: AnyPlan) -> AnyPlan:
+def _noted(place: FileSource | ColumnBound | UnitBound, found: AnyPlan) -> AnyPlan:
     """With what failed before there was a position."""
     from tidegate.runs.presence import attempts_note
 
@@ -69,11 +71,11 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
         from tidegate.commands.unit_status import unit_status
 
         statuses += [unit_status(place, now) for place in units]
-    places: list[Place | ColumnPlace | UnitPlace] = [*files, *columns, *units]
+    places: list[FileSource | ColumnBound | UnitBound] = [*files, *columns, *units]
     return tuple(_at_work(place, known, now) for place, known in zip(places, statuses, strict=True))
 
 
-def _at_work(place: Place | ColumnPlace | UnitPlace, known: SourceStatus, now: datetime) -> SourceStatus:
+def _at_work(place: FileSource | ColumnBound | UnitBound, known: SourceStatus, now: datetime) -> SourceStatus:
     """With who is at work on the source, where runs of it say so, and with what failed before there was a position."""
     if known.error is not None:
         return known

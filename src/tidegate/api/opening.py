@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
+from tidegate.specs.columns import ColumnSource
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SparkSpec
+from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SparkSpec
+from tidegate.specs.units import UnitSource
 
 if TYPE_CHECKING:
-    from tidegate.runs.bound_source import ColumnPlace, Place, UnitPlace
-    from tidegate.runs.engine import Lane
+    from tidegate.runs.column_source import ColumnBound
+    from tidegate.runs.engine import Engine
+    from tidegate.runs.file_source import FileSource
+    from tidegate.runs.unit_source import UnitBound
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -60,29 +64,29 @@ def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, 
 
 def open_column_places(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[ColumnPlace, ...]:
+) -> tuple[ColumnBound, ...]:
     """The sources that are followed by columns, of the pipeline that is named, or of all."""
     chosen = [
         (pipeline, each)
         for pipeline in pipelines_of(project, name)
-        for each in pipeline.column_sources
+        for each in pipeline.of(ColumnSource)
         if source in (None, each.name)
     ]
     if not chosen:
         return ()
-    from tidegate.runs.bound_source import open_column_place
+    from tidegate.runs.bind import bind
 
-    return tuple(open_column_place(project, pipeline, each, emit) for pipeline, each in chosen)
+    return tuple(bind(project, pipeline, each, emit=emit) for pipeline, each in chosen)
 
 
-def column_place_named(project: ProjectSpec, name: str, source: str | None) -> ColumnPlace | None:
+def column_place_named(project: ProjectSpec, name: str, source: str | None) -> ColumnBound | None:
     """The column source that is meant; None where the pipeline reads files. Several want a name."""
-    if not any(each.column_sources for each in pipelines_of(project, name)):
+    if not any(each.of(ColumnSource) for each in pipelines_of(project, name)):
         return None
     found = open_column_places(project, name, source)
     if len(found) == 1:
         return found[0]
-    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.column_sources)
+    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.of(ColumnSource))
     if found:
         raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
     raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
@@ -90,34 +94,34 @@ def column_place_named(project: ProjectSpec, name: str, source: str | None) -> C
 
 def open_unit_places(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[UnitPlace, ...]:
+) -> tuple[UnitBound, ...]:
     """The sources of work units of the pipeline that is named, or of all."""
     chosen = [
         (pipeline, each)
         for pipeline in pipelines_of(project, name)
-        for each in pipeline.unit_sources
+        for each in pipeline.of(UnitSource)
         if source in (None, each.name)
     ]
     if not chosen:
         return ()
-    from tidegate.runs.bound_source import open_unit_place
+    from tidegate.runs.bind import bind
 
-    return tuple(open_unit_place(project, pipeline, each, emit) for pipeline, each in chosen)
+    return tuple(bind(project, pipeline, each, emit=emit) for pipeline, each in chosen)
 
 
 def other_places(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[ColumnPlace | UnitPlace, ...]:
+) -> tuple[ColumnBound | UnitBound, ...]:
     """The sources that are no folders of files, of the pipeline that is named, or of all."""
     return (*open_column_places(project, name, source, emit), *open_unit_places(project, name, source, emit))
 
 
-def unit_place_named(project: ProjectSpec, name: str, source: str | None) -> UnitPlace:
+def unit_place_named(project: ProjectSpec, name: str, source: str | None) -> UnitBound:
     """The source of work units that is meant; several want a name."""
     found = open_unit_places(project, name, source)
     if len(found) == 1:
         return found[0]
-    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.unit_sources)
+    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.of(UnitSource))
     if found:
         raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
     if not known:
@@ -129,23 +133,23 @@ def unit_place_named(project: ProjectSpec, name: str, source: str | None) -> Uni
 
 def refuse_units(project: ProjectSpec, pipeline: str, instead: str) -> None:
     """:class:`ConfigError` where a pipeline has work units, with the command for them."""
-    if any(each.unit_sources for each in pipelines_of(project, pipeline)):
+    if any(each.of(UnitSource) for each in pipelines_of(project, pipeline)):
         raise ConfigError((f"pipeline {pipeline!r} has work units; for those there is `tidegate units {instead}`",))
 
 
-def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
+def places_of(config: Config, pipeline: str, source: str | None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named."""
-    from tidegate.runs.bound_source import places_named
+    from tidegate.runs.bound_source import sources_named
 
     project = load(config, pipeline=pipeline)
     refuse_others(project, pipeline)
-    return places_named(open_places(project, pipeline), source)
+    return sources_named(open_places(project, pipeline), source)
 
 
 def refuse_others(project: ProjectSpec, pipeline: str) -> None:
     """:class:`ConfigError` where a pipeline has no files to be asked about."""
     for each in pipelines_of(project, pipeline):
-        how = "is followed by columns" if each.column_sources else "has work units" if each.unit_sources else ""
+        how = "is followed by columns" if each.of(ColumnSource) else "has work units" if each.of(UnitSource) else ""
         if how:
             raise ConfigError((f"pipeline {pipeline!r} {how}; allowed here: a pipeline whose source is files",))
 
@@ -153,7 +157,7 @@ def refuse_others(project: ProjectSpec, pipeline: str) -> None:
 def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
     """The pipelines whose tables can have staged files: runs over other sources commit by themselves."""
     chosen = pipelines_of(project, pipeline)
-    tables = {each.sink.table.uri for each in project.pipelines if each.sources}
+    tables = {each.sink.table.uri for each in project.pipelines if each.of(PathSource)}
     found = tuple(each for each in chosen if each.sink.table.uri in tables)
     if not found:
         named = ", ".join(each.name for each in chosen)
@@ -161,15 +165,15 @@ def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[Pipe
     return found
 
 
-def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:
+def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """The sources of the pipeline that is named, or of all, with their tables, ready to be looked at or run."""
-    from tidegate.runs.bound_source import open_place
+    from tidegate.runs.bind import bind
 
     width = parallelism_of(project.spark)
     return tuple(
-        open_place(project, pipeline, source, width, emit)
+        bind(project, pipeline, source, width, emit)
         for pipeline in pipelines_of(project, name)
-        for source in pipeline.sources
+        for source in pipeline.of(PathSource)
     )
 
 
@@ -178,18 +182,18 @@ def spark_lane(
     spec: SparkSpec,
     emit: Emit,
     stop: threading.Event,
-    places: Callable[[], tuple[Place, ...]] = tuple,
+    places: Callable[[], tuple[FileSource, ...]] = tuple,
     columns: Sequence[PipelineSpec] = (),
-) -> Iterator[Lane]:
+) -> Iterator[Engine]:
     """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and for
     the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
-    from tidegate.runs.engine import any_frames, frame_packages
-    from tidegate.spark.arrow_lane import SparkArrowLane
+    from tidegate.runs.frames import any_frames, frame_packages
+    from tidegate.spark.arrow_lane import SparkEngine
     from tidegate.spark.jars import packages_for
     from tidegate.spark.session import py4j_is_silent
 
-    lane = SparkArrowLane(
+    lane = SparkEngine(
         spec,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),

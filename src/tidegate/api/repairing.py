@@ -26,7 +26,7 @@ from tidegate.reports.run import Adoption, Check
 
 if TYPE_CHECKING:
     from tidegate.reports.correction import ReconcileReport
-    from tidegate.runs.bound_source import ColumnPlace, UnitPlace
+    from tidegate.runs.bound_source import AnySource
 
 
 def recover(
@@ -66,7 +66,7 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
-    from tidegate.runs.bound_source import Place, places_named
+    from tidegate.runs.bound_source import sources_named
     from tidegate.runs.loop import stops_on_signals
     from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
 
@@ -74,16 +74,12 @@ def reconcile(
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
     names = {each.name for each in pipelines_of(project, pipeline)}
-    every = open_places(project, None, emit)
-    others = other_places(project, None, emit=emit)
-    known: list[Place | ColumnPlace | UnitPlace] = [*every, *others]
-    chosen = places_named([each for each in known if each.pipeline.name in names], source)
-    places = tuple(each for each in chosen if isinstance(each, Place))
-    asked = tuple(each for each in chosen if not isinstance(each, Place))
+    every: tuple[AnySource, ...] = (*open_places(project, None, emit), *other_places(project, None, emit=emit))
+    places = sources_named([each for each in every if each.pipeline.name in names], source)
     spark = spark_lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
     with spark as lane, stops_on_signals(flag):
         wanted = ReconcileOptions(lane, clean, age)
-        return Reconciling(places, every, wanted, emit, flag, others=asked, other_neighbours=others).all()
+        return Reconciling(places, every, wanted, emit, flag).all()
 
 
 def adopt(
@@ -128,7 +124,7 @@ def replay(
     """
     from tidegate.commands.replay import Replay, other_locations
     from tidegate.core.files.edit import Selection
-    from tidegate.runs.bound_source import place_named
+    from tidegate.runs.bound_source import source_named
     from tidegate.runs.loop import stops_on_signals
 
     selection = Selection(files, None if partition is None else partition.strip("/"))
@@ -136,7 +132,7 @@ def replay(
     project = load(config)
     refuse_units(project, pipeline, "reset")
     refuse_others(project, pipeline)
-    place = place_named(open_places(project, pipeline), source)
+    place = source_named(open_places(project, pipeline), source)
     with spark_lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
         carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)
         return carried.run(selection, confirm, drop_missing=drop_missing)

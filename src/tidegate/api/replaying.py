@@ -17,7 +17,7 @@ from tidegate.reports.correction import ColumnReplayReport
 from tidegate.specs.columns import Value
 
 if TYPE_CHECKING:
-    from tidegate.runs.bound_source import ColumnPlace
+    from tidegate.runs.column_source import ColumnBound
 
 
 def replay_range(
@@ -64,7 +64,7 @@ def replay_range(
     with spark_lane(project.spark, emit, flag, columns=(written,)) as lane, stops_on_signals(flag):
         replay = ColumnReplay(
             place,
-            lane,  # type: ignore[arg-type]  # the Spark lane reads columns, too
+            lane,
             wanted,
             into=None if table.uri == own.uri else table,
             skip_gap=skip_gap,
@@ -77,7 +77,7 @@ def replay_range(
         return replay.run(confirm)
 
 
-def _bound(place: ColumnPlace, given: Value, chunk_column: str | None) -> Value:
+def _bound(place: ColumnBound, given: Value, chunk_column: str | None) -> Value:
     """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
     from tidegate.core.columns.values import value_of
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tidegate.api.opening import Config, Mode, load, open_places, parallelism_of, pipelines_of, spark_lane
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports.run import RunReport
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import PathSource, ProjectSpec
 
 if TYPE_CHECKING:
-    from tidegate.runs.engine import Lane
+    from tidegate.runs.engine import Engine
 
 
 def run(
@@ -37,7 +37,11 @@ def run(
     project = load(config, pipeline=pipeline)
     goes_on = watched(project, pipelines_of(project, pipeline), emit)
     watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
-    columns = [each for each in pipelines_of(project, pipeline) if each.column_sources or each.unit_sources]
+    columns = [
+        each
+        for each in pipelines_of(project, pipeline)
+        if not all(isinstance(source, PathSource) for source in each.sources)
+    ]
     with (
         watching as told,
         spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline), columns) as lane,
@@ -51,17 +55,17 @@ def run_on(
     mode: Mode,
     emit: Emit,
     stop: threading.Event,
-    lane: Lane,
+    engine: Engine,
     *,
     accept_new_partitions: bool = False,
 ) -> RunReport:
     """Run the pipelines of a project on a lane that is there already; the notices of the project are told first."""
-    from tidegate.runs.loop import Running, stops_on_signals
+    from tidegate.runs.loop import Loop, stops_on_signals
 
     for notice in project.notices:
         emit(Notice("", "", notice))
     parallelism = parallelism_of(project.spark)
-    running = Running(project, lane, parallelism, emit, stop, accept_new_partitions=accept_new_partitions)
+    running = Loop(project, engine, parallelism, emit, stop, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":

@@ -68,7 +68,7 @@ def set_watermark(
     another run was first.
     """
     from tidegate.commands.watermark import move_watermark, target_of
-    from tidegate.runs.bound_source import place_named
+    from tidegate.runs.bound_source import source_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")
@@ -80,7 +80,7 @@ def set_watermark(
         from tidegate.commands.watermark import set_columns
 
         return set_columns(columns, values, datetime.now(UTC), confirm, inclusive=inclusive)
-    place = place_named(open_places(project, pipeline), source)
+    place = source_named(open_places(project, pipeline), source)
     return move_watermark(place, target_of(place.source, to or ""), datetime.now(UTC), confirm)
 
 
@@ -94,7 +94,7 @@ def reset_watermark(
 ) -> WatermarkMove:
     """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
     from tidegate.commands.watermark import EditTarget, move_watermark
-    from tidegate.runs.bound_source import place_named
+    from tidegate.runs.bound_source import source_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")
@@ -105,6 +105,6 @@ def reset_watermark(
         from tidegate.commands.watermark import reset_columns
 
         return reset_columns(columns, datetime.now(UTC), confirm)
-    place = place_named(open_places(project, pipeline), source)
+    place = source_named(open_places(project, pipeline), source)
     target = EditTarget(None if partition is None else partition.strip("/"))
     return move_watermark(place, target, datetime.now(UTC), confirm)

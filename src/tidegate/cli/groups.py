@@ -109,9 +109,7 @@ def table() -> None:
 
 def _sources(pipeline: PipelineSpec) -> tuple[tuple[str, str], ...]:
     """The sources of every kind, by name, with what they read."""
-    files = tuple((each.name, each.location.uri) for each in pipeline.sources)
-    columns = tuple((each.name, each.uri) for each in pipeline.column_sources)
-    return (*files, *columns, *((each.name, each.uri) for each in pipeline.unit_sources))
+    return tuple((each.name, each.uri) for each in pipeline.sources)
 
 
 def project_summary(project: ProjectSpec) -> dict[str, Any]:

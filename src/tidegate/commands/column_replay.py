@@ -47,18 +47,19 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change
 from tidegate.protocol.log_contents import sources_of
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
-from tidegate.runs.bound_source import Clock, ColumnPlace, utc_now
-from tidegate.runs.engine import ColumnLane
+from tidegate.runs.bound_source import Clock
+from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.engine import Engine
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.reader import Reader, Typed, explained
 from tidegate.specs.columns import LoadType, Watermark
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, every_source
+from tidegate.specs.project import PipelineSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 class ReplayChecks:
     """A replay as it is asked for, and the production watermark before it; ``elsewhere``: into another table."""
 
-    place: ColumnPlace
+    place: ColumnBound
     config: ReplayConfig
     state: ColumnState | None
     elsewhere: bool = False
@@ -134,7 +135,7 @@ class ReplayChecks:
 
     def _check_alone(self) -> None:
         pipeline = self.place.pipeline
-        others = [each.name for each in every_source(pipeline) if each.name != self.place.source.name]
+        others = [each.name for each in pipeline.sources if each.name != self.place.source.name]
         if others and self._replaces and not self.elsewhere:
             raise ConfigError(
                 (
@@ -318,8 +319,8 @@ class ColumnReplay:
 
     def __init__(
         self,
-        place: ColumnPlace,
-        lane: ColumnLane,
+        place: ColumnBound,
+        engine: Engine,
         config: ReplayConfig,
         *,
         into: Location | None = None,
@@ -332,7 +333,7 @@ class ColumnReplay:
         clock: Clock = utc_now,
     ) -> None:
         self._place = place
-        self._lane = lane
+        self._engine = engine
         self._config = config
         self._fresh = fresh
         self._max_workers = max_workers
@@ -383,7 +384,7 @@ class ColumnReplay:
         for warning in warnings:
             self._emit(events.Notice(*self._names, warning))
         if checks.needs_source:
-            checks.check_source(self._lane.reader(self._place.source, self._pipeline.schema, self._clock()))
+            checks.check_source(self._engine.reader(self._place.source, self._pipeline.schema, self._clock()))
         with suppress(StorageError):
             clean_old(record.positions.site.store, record.positions.site.key, self._clock())
         record.hand_over()
@@ -401,7 +402,7 @@ class ColumnReplay:
     def _kind_at_source(self) -> str | None:
         """The kind of times that the columns of the replay have; None where the source cannot tell."""
         columns = chunk_columns(self._place.source, self._config.chunk_column)
-        reader = self._lane.reader(self._place.source, self._pipeline.schema, self._clock())
+        reader = self._engine.reader(self._place.source, self._pipeline.schema, self._clock())
         if isinstance(reader, Typed):
             found = {reader.kinds(columns).get(each) for each in columns}
         else:
@@ -425,7 +426,7 @@ class ColumnReplay:
         self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
         reading: dict[Future[_Gathered], int] = {}
-        self._lane.prepare()
+        self._engine.prepare()
         with ThreadPoolExecutor(workers) as pool:
             while True:
                 while len(reading) < workers and self._goes_on(in_order) and self._waiting:
@@ -472,12 +473,12 @@ class ColumnReplay:
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
         bounds = fixed(plan, None, {})
         since = self._since(chunk)
-        reader = self._lane.reader(source, self._pipeline.schema, now)
+        reader = self._engine.reader(source, self._pipeline.schema, now)
         frame = reader.read(bounds.rows)
         area = new_work_area(record.positions.site.key, self._pipeline.sink.table)
         with _removed_on_failure(record, area):
-            task = row_task(self._pipeline, source, self._lane.columns(frame), work=area.location)
-            written = self._lane.write_rows(frame, task)
+            task = row_task(self._pipeline, source, self._engine.columns(frame), work=area.location)
+            written = self._engine.write_rows(frame, task)
             self._check_kind(bounds.rows, reader, written)
             self._check_overlap(written)
             failpoint("runs.read")
@@ -520,7 +521,7 @@ class ColumnReplay:
 
         def change(opened: Position) -> Change:
             check()
-            frame = _CurrentFrame(self._lane.load(batch, gathered.bounds.window, chunk=True), check)
+            frame = _CurrentFrame(self._engine.load(batch, gathered.bounds.window, chunk=True), check)
             return Change(
                 state={},
                 embedded={},

@@ -20,17 +20,19 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log_contents import References
-from tidegate.protocol.position import Pace, Position
+from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
-from tidegate.runs.bound_source import Clock, Place, open_place, utc_now
+from tidegate.runs.bind import bind
+from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
 from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
+from tidegate.runs.file_source import FileSource
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.staged_units import Examined, TableColumns, check_path, examine
 from tidegate.sink.partitions import path_values
-from tidegate.specs.project import Delivery, Maintenance, PipelineSpec, ProjectSpec, StagingSpec
+from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo
 
@@ -48,7 +50,7 @@ class _Found:
 class FileAdopting:
     """Adds the foreign files below a prefix of one table."""
 
-    def __init__(self, places: Sequence[Place], emit: Emit = ignore) -> None:
+    def __init__(self, places: Sequence[FileSource], emit: Emit = ignore) -> None:
         self._committer = TableCommitter(places, emit=emit)
         self._place = places[0]
         self._store = places[0].table_store
@@ -216,12 +218,12 @@ class Committing:
             self._committers[uri] = TableCommitter(self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock)
         return self._committers[uri]
 
-    def _places(self, uri: str) -> tuple[Place, ...]:
+    def _places(self, uri: str) -> tuple[FileSource, ...]:
         return tuple(
-            open_place(self.project, pipeline, source, 1, self.emit, self.pace)
+            bind(self.project, pipeline, source, 1, self.emit, self.pace)
             for pipeline in self.project.pipelines
             if pipeline.sink.table.uri == uri
-            for source in pipeline.sources
+            for source in pipeline.of(PathSource)
         )
 
     def _commit(self, uri: str) -> None:
@@ -236,7 +238,7 @@ class Committing:
             self.emit(events.SourceFailed(COMMITTER.pipeline, COMMITTER.source, f"{uri}: {error}"))
         for pipeline in self.project.pipelines:
             if pipeline.sink.table.uri == uri:
-                for source in pipeline.sources:
+                for source in pipeline.of(PathSource):
                     self._tell_look(uri, SourceKey(pipeline.name, source.name))
 
     def _tell_look(self, uri: str, key: SourceKey) -> None:

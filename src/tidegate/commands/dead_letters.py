@@ -20,9 +20,10 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
-from tidegate.runs.bound_source import Place
-from tidegate.runs.engine import FrameCommit, Lane, as_read, deal, frame_reasons, raise_failures
-from tidegate.runs.file_pass import coverage_of
+from tidegate.runs.engine import Engine, deal, raise_failures
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.file_walk import coverage_of
+from tidegate.runs.frames import FrameCommit, as_read, frame_reasons
 from tidegate.runs.source_report import DeadLetters, letterbox
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
@@ -54,18 +55,20 @@ class DeadLetterSelection:
         )
 
 
-def chosen(place: Place, choice: DeadLetterSelection) -> Iterator[Letter]:
+def chosen(place: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
     """The open letters of a source that are meant."""
-    found = place.letters.open_letters(place.pipeline.name, place.source.name)
+    found = place.tracker.letters.open_letters(place.pipeline.name, place.source.name)
     return (letter for letter in found if choice.takes(letter))
 
 
-def retry(place: Place, choice: DeadLetterSelection, lane: Callable[[], Lane], emit: Emit = ignore) -> LettersReport:
+def retry(
+    place: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
+) -> LettersReport:
     """Read letters again; ``lane`` is asked for only where files are among them."""
     return _committed(place, lambda opened: _retried(place, opened, choice, lane, emit))
 
 
-def discard(place: Place, choice: DeadLetterSelection) -> LettersReport:
+def discard(place: FileSource, choice: DeadLetterSelection) -> LettersReport:
     """Answer letters without reading them; their lines stay in the dead-letter table."""
     return _committed(place, lambda opened: _discarded(place, opened, choice))
 
@@ -78,7 +81,7 @@ class _Answer:
     report: LettersReport
 
 
-def _committed(place: Place, answer: Callable[[Position], _Answer]) -> LettersReport:
+def _committed(place: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
     for attempt in range(TRIES_AGAINST_OTHERS):
         opened = place.positions.open()
         made = answer(opened)
@@ -95,7 +98,7 @@ def _committed(place: Place, answer: Callable[[Position], _Answer]) -> LettersRe
     raise AssertionError("unreachable")
 
 
-def _discarded(place: Place, opened: Position, choice: DeadLetterSelection) -> _Answer:
+def _discarded(place: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
     letters = list(chosen(place, choice))
     report = _report(place, len(letters))
     if not letters:
@@ -106,7 +109,7 @@ def _discarded(place: Place, opened: Position, choice: DeadLetterSelection) -> _
 
 
 def _retried(
-    place: Place, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Lane], emit: Emit
+    place: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
 ) -> _Answer:
     letters = list(chosen(place, choice))
     report = _report(place, len(letters))
@@ -151,7 +154,7 @@ class _Files:
     bad: list[tuple[Letter, str]] = field(default_factory=list)
 
 
-def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Lane]) -> _Files:
+def _reread_files(place: FileSource, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Engine]) -> _Files:
     found = _Files()
     by_path: dict[str, list[Letter]] = {}
     for letter in letters:
@@ -159,7 +162,7 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
     slices = []
     for path, own in by_path.items():
         try:
-            now = place.source_store.head(path)
+            now = place.tracker.store.head(path)
             problem = _against(own, SourceFile(path, now.size, now.etag))
         except ObjectMissing:
             problem = "the file is not there any more"
@@ -173,7 +176,7 @@ def _reread_files(place: Place, task: ReadTask, letters: Sequence[Letter], lane:
     units = [FileGroup(number, (each,)) for number, each in enumerate(slices, 1)]
     runner = lane()
     runner.prepare()
-    found.results = runner.execute(whole, deal(units, place.parallelism * 2), lambda done: None)
+    found.results = runner.execute(whole, deal(units, place.slots), lambda done: None)
     raise_failures(found.results)
     for result in found.results:
         for outcome in result.outcomes:
@@ -200,12 +203,12 @@ def _against(letters: Sequence[Letter], now: SourceFile) -> str:
     return ""
 
 
-def _columns(place: Place, opened: Position, emit: Emit) -> TableColumnsPlan:
+def _columns(place: FileSource, opened: Position, emit: Emit) -> TableColumnsPlan:
     plan = Plan(place.pipeline.name, place.source.name, opened.version, datetime.now(UTC))
     return resolve_columns(place, opened, plan, emit)
 
 
-def answered(place: Place, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
+def answered(place: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
     """Answers to letters, written, for a commit to bring along."""
     box = letterbox(place, run, schema)
     with contextlib.closing(box):
@@ -213,7 +216,7 @@ def answered(place: Place, letters: Sequence[Letter], how: str, run: str, schema
         return DeadLetters(box.cut(), 0)
 
 
-def _change(opened: Position, place: Place, letters: DeadLetters, difference: int, action: str) -> Change:
+def _change(opened: Position, place: FileSource, letters: DeadLetters, difference: int, action: str) -> Change:
     if opened.state is None:
         raise TidegateError(f"{place.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
@@ -226,5 +229,5 @@ def _change(opened: Position, place: Place, letters: DeadLetters, difference: in
     )
 
 
-def _report(place: Place, letters: int) -> LettersReport:
-    return LettersReport(place.pipeline.name, place.source.name, place.letters.uri, letters)
+def _report(place: FileSource, letters: int) -> LettersReport:
+    return LettersReport(place.pipeline.name, place.source.name, place.tracker.letters.uri, letters)

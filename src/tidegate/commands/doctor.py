@@ -28,9 +28,11 @@ from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import unit_watermark_text
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import ColumnPlace, Place, UnitPlace, utc_now
+from tidegate.runs.bound_source import AnySource
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.unit_source import UnitBound
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import scope_of
 from tidegate.sources.file_names import Order, Verdict, names_sort_in_time, sample
@@ -39,19 +41,19 @@ from tidegate.sources.units.inputs import read_units
 from tidegate.spark.jars import S3, driver_of, fetched, packages_of
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead
-from tidegate.specs.project import Format, ProjectSpec, every_source
+from tidegate.specs.project import Format, ProjectSpec
 from tidegate.specs.units import FileRead
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import open_store
 
 
-def examine_units(places: Sequence[UnitPlace]) -> tuple[Check, ...]:
+def examine_units(places: Sequence[UnitBound]) -> tuple[Check, ...]:
     """Each source of work units, its inputs and its table."""
     return tuple(check for place in places for check in (*_source(place), *_inputs(place), *_table(place)))
 
 
-def _source(place: UnitPlace) -> list[Check]:
+def _source(place: UnitBound) -> list[Check]:
     name, source = f"source {place.key}", place.source
 
     def look() -> Iterator[Check]:
@@ -67,7 +69,7 @@ def _source(place: UnitPlace) -> list[Check]:
     return guarded(name, look)
 
 
-def _inputs(place: UnitPlace) -> list[Check]:
+def _inputs(place: UnitBound) -> list[Check]:
     """Whether the units can be read, and how many there are."""
     name, source = f"units of {place.key}", place.source
     if source.unit is None and not source.inputs:
@@ -83,7 +85,7 @@ def _inputs(place: UnitPlace) -> list[Check]:
     return guarded(name, look)
 
 
-def _table(place: UnitPlace) -> list[Check]:
+def _table(place: UnitBound) -> list[Check]:
     name, uri = f"table of {place.key}", place.pipeline.sink.table.uri
 
     def look() -> Iterator[Check]:
@@ -111,12 +113,12 @@ _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 """What the name of a column has in it whose value moves when a row changes."""
 
 
-def examine_columns(places: Sequence[ColumnPlace]) -> tuple[Check, ...]:
+def examine_columns(places: Sequence[AnySource]) -> tuple[Check, ...]:
     """Each column source and its destination."""
     return tuple(check for place in places for check in (*_source_column_examining(place), *_destination(place)))
 
 
-def _source_column_examining(place: ColumnPlace) -> list[Check]:
+def _source_column_examining(place: AnySource) -> list[Check]:
     name = f"source {place.key}"
 
     def look() -> Iterator[Check]:
@@ -129,7 +131,7 @@ def _source_column_examining(place: ColumnPlace) -> list[Check]:
     return guarded(name, look)
 
 
-def _reached(name: str, place: ColumnPlace) -> Check:
+def _reached(name: str, place: AnySource) -> Check:
     """Whether somebody listens at the source, or its folder can be listed."""
     read, kind = place.source.read, kind_of_status(place)
     if isinstance(read, TableRead):
@@ -183,7 +185,7 @@ def _is_missing(jar: str) -> bool:
     return scheme == "file" and not Path(f"/{path}").exists()
 
 
-def _window(name: str, place: ColumnPlace) -> Iterator[Check]:
+def _window(name: str, place: AnySource) -> Iterator[Check]:
     """A window that is replaced does not see a row whose value moves below it."""
     if not place.pipeline.sink.load.replace_by_watermark:
         return
@@ -198,7 +200,7 @@ def _window(name: str, place: ColumnPlace) -> Iterator[Check]:
             )
 
 
-def _destination(place: ColumnPlace) -> list[Check]:
+def _destination(place: AnySource) -> list[Check]:
     name = f"table of {place.key}"
     uri = place.pipeline.sink.table.uri
 
@@ -218,9 +220,9 @@ def _destination(place: ColumnPlace) -> list[Check]:
     return [*guarded(name, look), *_provider(place)]
 
 
-def _provider(place: ColumnPlace) -> list[Check]:
+def _provider(place: AnySource) -> list[Check]:
     """Whether the provider answers; whether it says the same as the destination is looked at with the table."""
-    name, provider = f"state of {place.key}", place.provider
+    name, provider = f"state of {place.key}", place.tracker.provider
     if provider is None:
         return []
 
@@ -240,9 +242,9 @@ def examine_machine() -> tuple[Check, ...]:
     return (_python(), _packages(), _java(), _jars(), _space(tempfile.gettempdir(), "temporary files"))
 
 
-def examine_project(project: ProjectSpec, places: Sequence[Place]) -> tuple[Check, ...]:
+def examine_project(project: ProjectSpec, places: Sequence[FileSource]) -> tuple[Check, ...]:
     """Notices of the configuration, then each source of files and its table."""
-    sources = sum(len(every_source(pipeline)) for pipeline in project.pipelines)
+    sources = sum(len(pipeline.sources) for pipeline in project.pipelines)
     found = [Check("configuration", "ok", f"{project.origin}: {count(sources, 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for place in places:
@@ -304,7 +306,7 @@ def guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
         return [Check(name, "fail", error.problem, error.remedy)]
 
 
-def _source_examining(place: Place) -> list[Check]:
+def _source_examining(place: FileSource) -> list[Check]:
     name = f"source {place.key}"
 
     def look() -> Iterator[Check]:
@@ -316,7 +318,7 @@ def _source_examining(place: Place) -> list[Check]:
         yield Check(name, "ok", f"{place.source.location.uri} answers; {status.backlog_files}{more} new files")
         if place.source.format is Format.AVRO:
             reading_library()
-        verdict = names_sort_in_time(sample(place.source_store, scope=scope_of(place.source)))
+        verdict = names_sort_in_time(sample(place.tracker.store, scope=scope_of(place.source)))
         if status.tracking == "set":
             yield _set_cost(name, status.remembered, verdict)
         elif verdict.order is Order.NOT_IN_TIME:
@@ -341,7 +343,7 @@ def _set_cost(name: str, remembered: int, verdict: Verdict) -> Check:
     return Check(name, "ok", told)
 
 
-def _table_examining(place: Place) -> list[Check]:
+def _table_examining(place: FileSource) -> list[Check]:
     name = f"table of {place.key}"
     uri = place.pipeline.sink.table.uri
 
@@ -357,7 +359,7 @@ def _table_examining(place: Place) -> list[Check]:
     return guarded(name, look)
 
 
-def _columns(name: str, place: Place, opened: Position) -> Iterator[Check]:
+def _columns(name: str, place: FileSource, opened: Position) -> Iterator[Check]:
     """The declared schema against the table's columns; one that does not fit is raised as it would be by a run.
 
     The columns behind a transform are those of its result, which only a run knows.

@@ -28,12 +28,13 @@ from tidegate.reports.ledger import (
     PositionView,
     WatermarkHistory,
 )
-from tidegate.runs.bound_source import Place
+from tidegate.runs.file_source import FileSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.runs.bound_source import ColumnPlace, UnitPlace
+    from tidegate.runs.column_source import ColumnBound
+    from tidegate.runs.unit_source import UnitBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ _CLOCKS_APART = 256
 """So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
 
 
-def files_of(places: Sequence[Place], wanted: FilesQuery, limit: int) -> FilesReport:
+def files_of(places: Sequence[FileSource], wanted: FilesQuery, limit: int) -> FilesReport:
     """The ingested files of these sources, newest first; ``limit`` 0 means all."""
     found = [_files_of(place, wanted, limit) for place in places]
     lines = sorted((line for lines, *_ in found for line in lines), key=_newest, reverse=True)
@@ -172,7 +173,7 @@ def _totals(lines: Sequence[IngestedFile]) -> FileTotals:
 
 
 def _files_of(
-    place: Place, wanted: FilesQuery, limit: int
+    place: FileSource, wanted: FilesQuery, limit: int
 ) -> tuple[tuple[IngestedFile, ...], bool, tuple[LedgerGap, ...], tuple[str, ...]]:
     newest, notes = _newest_position(place)
     lines = FileLines(place.pipeline.name, place.source.name, wanted, limit)
@@ -185,7 +186,7 @@ def _files_of(
     return lines.shown(), lines.complete, tuple(gaps), notes
 
 
-def _newest_position(place: Place | ColumnPlace | UnitPlace) -> tuple[Parent | None, tuple[str, ...]]:
+def _newest_position(place: FileSource | ColumnBound | UnitBound) -> tuple[Parent | None, tuple[str, ...]]:
     """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
     try:
         return place.positions.open(read_only=True).parent, ()
@@ -193,7 +194,7 @@ def _newest_position(place: Place | ColumnPlace | UnitPlace) -> tuple[Parent | N
         return None, (f"{place.key}: the newest position may be missing, since the table cannot be opened: {error}",)
 
 
-def _looked_at(place: Place, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
+def _looked_at(place: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
     if wanted.position is not None:
         for entry in entries(place.table_store, place.key, start=wanted.position, newest=newest):
             if entry.version == wanted.position:
@@ -210,7 +211,7 @@ def _looked_at(place: Place, wanted: FilesQuery, newest: Parent | None) -> Itera
             return
 
 
-def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
+def _add_gap(gaps: list[LedgerGap], place: FileSource, entry: LedgerEntry) -> None:
     """Gaps are met newest first; neighbours with one reason are one."""
     reason = entry.gap or ""
     if gaps and gaps[-1].first == entry.version + 1 and gaps[-1].reason == reason:
@@ -219,7 +220,7 @@ def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
         gaps.append(LedgerGap(place.pipeline.name, place.source.name, entry.version, entry.version, reason))
 
 
-def history_of(place: Place | ColumnPlace | UnitPlace, limit: int) -> WatermarkHistory:
+def history_of(place: FileSource | ColumnBound | UnitBound, limit: int) -> WatermarkHistory:
     """The positions of a source, newest first; ``limit`` 0 means all."""
     newest, notes = _newest_position(place)
     views: list[PositionView] = []
@@ -249,7 +250,7 @@ def _view(entry: LedgerEntry) -> PositionView:
     )
 
 
-def export(places: Sequence[Place], target: Path) -> LedgerExport:
+def export(places: Sequence[FileSource], target: Path) -> LedgerExport:
     """The complete ledger of these sources as one Parquet file, which appears when it is whole."""
     import pyarrow as pa
 
@@ -267,7 +268,7 @@ def export(places: Sequence[Place], target: Path) -> LedgerExport:
     return LedgerExport(str(target), len(places), rows)
 
 
-def _named(place: Place, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _named(place: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one source, with the names that blocks leave to their path."""
     import pyarrow as pa
 
@@ -277,7 +278,7 @@ def _named(place: Place, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=columns)
 
 
-def compact_place(place: Place) -> LedgerCompaction:
+def compact_place(place: FileSource) -> LedgerCompaction:
     """Gathers every block that is due; stops where OPEN would."""
     opened: Position = place.positions.open(read_only=True)
     done = ledger.Compacted()

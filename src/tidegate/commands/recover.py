@@ -29,14 +29,13 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.ledger import finished_files
 from tidegate.protocol.open import Accept
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.winner import StateUnreadable, Winner
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import Clock, ColumnPlace, Place, UnitPlace, decoded, decoded_units, utc_now
-from tidegate.runs.replay_record import OtherPlace
-from tidegate.runs.tracker import SourceState
+from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.file_source import FileSource, SourceState, discover_files, plan_files
 from tidegate.specs.project import Tracking
 from tidegate.specs.units import Replace
 
@@ -57,13 +56,13 @@ class Acceptance(StrEnum):
 ACCEPTED = tuple(choice.value for choice in Acceptance)
 
 
-def recover(place: Place, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
+def recover(place: FileSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     name = str(place.key)
     try:
         opened = place.positions.open(read_only=True)
-        place.tracker.check(place.opened_state(opened))
+        place.tracker.check(place.state_of(opened))
     except StateUnreadable as error:
         return _Unreadable(place, choices, clock).told(error)
     except TidegateError as error:
@@ -88,7 +87,7 @@ def stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
     return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
 
-def _accepted(place: Place, choices: frozenset[Acceptance]) -> Check:
+def _accepted(place: FileSource, choices: frozenset[Acceptance]) -> Check:
     name = str(place.key)
     try:
         opened = place.positions.open(stops(choices))
@@ -102,17 +101,18 @@ def _accepted(place: Place, choices: frozenset[Acceptance]) -> Check:
     return Check(name, "ok", f"accepted ({accepted}): {told(opened, after)}")
 
 
-def _restored(place: Place, opened: Position, *, rebuild: bool) -> SourceState:
+def _restored(place: FileSource, opened: Position, *, rebuild: bool) -> SourceState:
     """The recorded state; with ``rebuild`` what it refers to is made anew, without it everything must be there."""
-    state = place.opened_state(opened)
+    state = place.state_of(opened)
     if rebuild:
         made: SourceState = place.tracker.rebuilt(state, finished_files(place.positions.site, opened))
         return made
     place.tracker.check(state)
-    return state
+    recorded: SourceState = state
+    return recorded
 
 
-def _record(place: Place, opened: Position, state: Mapping[str, object]) -> Position:
+def _record(place: FileSource, opened: Position, state: Mapping[str, object]) -> Position:
     return record(place.positions, opened, state, place.tracker.embedded(state))
 
 
@@ -146,7 +146,7 @@ class _Rebuilt:
 class _Unreadable:
     """A source whose newest state cannot be read."""
 
-    def __init__(self, place: Place, choices: frozenset[Acceptance], clock: Clock) -> None:
+    def __init__(self, place: FileSource, choices: frozenset[Acceptance], clock: Clock) -> None:
         self._place, self._choices, self._clock = place, choices, clock
         self._name = str(place.key)
 
@@ -182,7 +182,7 @@ class _Unreadable:
         base = ladder.base
         if base is None or base.winner is None:
             return None
-        state = self._place.state_of(base.winner.state)
+        state = self._place.tracker.decode(base.winner.state)
         commits = list(_since(ladder.rungs, base.version))
         carried = self._carried_forward(state, [coverage for _, coverage in commits])
         added = () if carried is None else tuple(version for version, _ in commits)
@@ -194,7 +194,7 @@ class _Unreadable:
         if not commits or self._place.source.tracking is not Tracking.WATERMARK:
             return None
         now = self._clock()
-        listing = self._place.discover(state, now, polls=0)
+        listing = discover_files(self._place, state, now)
         ranges = [
             [Covered(each.file, each.size, each.etag, each.start, each.end, each.eof) for each in coverage]
             for coverage in commits
@@ -248,8 +248,8 @@ class _Unreadable:
         if not rebuilt.unknown:
             return ()
         now = self._clock()
-        listing = self._place.discover(rebuilt.state, now, polls=0)
-        plan = self._place.plan(rebuilt.state, rebuilt.winner.parent.version, listing, now)
+        listing = discover_files(self._place, rebuilt.state, now)
+        plan = plan_files(self._place, rebuilt.state, rebuilt.winner.parent.version, listing, now)
         paths = [each.path for unit in plan.units for each in unit.slices]
         if not paths:
             text = "no file: nothing at the source lies above that state any more"
@@ -287,7 +287,7 @@ def _positions(versions: tuple[int, ...]) -> str:
     return f"positions {versions[0]} to {versions[-1]}"
 
 
-def recover_columns(place: OtherPlace, accept: Collection[str] = ()) -> tuple[Check, ...]:
+def recover_columns(place: AnySource, accept: Collection[str] = ()) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     name = str(place.key)
@@ -302,7 +302,7 @@ def recover_columns(place: OtherPlace, accept: Collection[str] = ()) -> tuple[Ch
     return (in_order(opened),)
 
 
-def _accepted_column_recovering(place: OtherPlace, choices: frozenset[Acceptance]) -> Check:
+def _accepted_column_recovering(place: AnySource, choices: frozenset[Acceptance]) -> Check:
     name = str(place.key)
     try:
         opened = place.positions.open(stops(choices))
@@ -316,11 +316,11 @@ def _accepted_column_recovering(place: OtherPlace, choices: frozenset[Acceptance
     return Check(name, "ok", f"accepted ({accepted}): {told(opened, after)}")
 
 
-def _from_ladder(place: OtherPlace, choices: frozenset[Acceptance], error: TidegateError) -> tuple[Check, ...]:
+def _from_ladder(place: AnySource, choices: frozenset[Acceptance], error: TidegateError) -> tuple[Check, ...]:
     """What is left of a state that cannot be read, and going on from it."""
     name = str(place.key)
     try:
-        ladder = place.positions.ladder(_usable_by(decode_units if isinstance(place, UnitPlace) else decode_columns))
+        ladder = place.positions.ladder(_usable_by(decode_units if place.tracker.kind == "unit" else decode_columns))
         earlier = None if ladder.base is None else ladder.base.winner
         doubles = _doubles(place)
         if Acceptance.MIRROR in choices and ladder.mirror is not None:
@@ -350,26 +350,26 @@ def _usable_by(codec: Callable[[Mapping[str, Any]], object]) -> Callable[[Mappin
     return usable
 
 
-def _doubles(place: OtherPlace) -> bool:
+def _doubles(place: AnySource) -> bool:
     """Whether rows that are read again are in the table twice then."""
-    if isinstance(place, UnitPlace):
+    if place.tracker.kind == "unit":
         return place.source.replace is not Replace.MERGE_KEYS
     return not place.pipeline.sink.load.type.is_idempotent
 
 
-def _watermark(place: OtherPlace, winner: Winner) -> str:
-    if isinstance(place, UnitPlace):
-        state = decoded_units(winner.state)
+def _watermark(place: AnySource, winner: Winner) -> str:
+    if place.tracker.kind == "unit":
+        state = place.tracker.decode(winner.state)
         return (None if state is None else unit_text(state)) or "nothing"
-    return str(column_watermark_text(decoded(winner.state)))
+    return str(column_watermark_text(place.tracker.decode(winner.state)))
 
 
-def _gone_on(place: OtherPlace, ladder: Ladder, winner: Winner, choices: frozenset[Acceptance], basis: str) -> Check:
+def _gone_on(place: AnySource, ladder: Ladder, winner: Winner, choices: frozenset[Acceptance], basis: str) -> Check:
     opened = place.positions.open_rebuilt(ladder, winner, stops(choices))
     debts: tuple[Mapping[str, Any], ...] = ()
-    if isinstance(place, ColumnPlace):
-        place = place.moving_both()
-        debts = place.debts(None, decoded(winner.state) or ColumnState())
+    if place.tracker.kind == "column":
+        place = place.tracker.moving_both(place)
+        debts = place.tracker.follow_ups(None, place.tracker.decode(winner.state) or ColumnState())
     after = record(place.positions, opened, dict(winner.state), debts=debts)
     return Check(str(place.key), "ok", f"went on from {basis}: {told(opened, after)}")
 

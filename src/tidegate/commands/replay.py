@@ -25,7 +25,7 @@ from tidegate.core.files.discovery import accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.files.planner import Sizing, grouped
+from tidegate.core.files.planner import grouped
 from tidegate.core.files.state import Changed, FileOutcome, Refused
 from tidegate.core.reasons import EXAMPLES, Skipped
 from tidegate.errors import CommitLost, ObjectChanged, RunStopped, SourceError, StorageError, TidegateError
@@ -33,23 +33,24 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Coverage, Replacement
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_rows import literal, rows_by_value
 from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
 from tidegate.reports.correction import FileSet, ReplayReport
-from tidegate.runs.bound_source import UNIT_BYTES, Clock, Place, utc_now
-from tidegate.runs.engine import Lane, deal, raise_failures, refuse_frames
-from tidegate.runs.file_pass import SLOTS_PER_CORE, TRIES_AGAINST_OTHERS, coverage_of, left_of
+from tidegate.runs.bound_source import Clock
+from tidegate.runs.engine import Engine, deal, raise_failures
+from tidegate.runs.file_source import FileSource, SourceState, sizing_of
+from tidegate.runs.file_walk import coverage_of, left_of
+from tidegate.runs.frames import refuse_frames
 from tidegate.runs.source_report import DeadLetters
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
-from tidegate.runs.tracker import SourceState
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import FILE_BYTES, rows_of
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.locations import Location
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import PathSource, ProjectSpec
 from tidegate.storage.stores import open_store
 
 FILE_COLUMN = "_source_file"
@@ -105,18 +106,18 @@ def file_set(files: Sequence[SourceFile]) -> FileSet:
     return FileSet(len(files), sum(file.size for file in files), tuple(file.path for file in files[:EXAMPLES]))
 
 
-def other_locations(project: ProjectSpec, place: Place) -> tuple[str, ...]:
+def other_locations(project: ProjectSpec, place: FileSource) -> tuple[str, ...]:
     """Where the other sources lie that are read into the same table."""
     return tuple(
         source.location.uri
         for pipeline in project.pipelines
         if pipeline.sink.table.uri == place.pipeline.sink.table.uri
-        for source in pipeline.sources
+        for source in pipeline.of(PathSource)
         if (pipeline.name, source.name) != (place.pipeline.name, place.source.name)
     )
 
 
-def check_rows_are_told_apart(place: Place, opened: Position, others: Sequence[str]) -> None:
+def check_rows_are_told_apart(place: FileSource, opened: Position, others: Sequence[str]) -> None:
     """Refuse a table in which the rows of a file cannot be found."""
     sink, base = place.pipeline.sink, f"{place.source.location.uri}/"
     if opened.first_run or opened.table_version < 0:
@@ -138,7 +139,7 @@ def check_rows_are_told_apart(place: Place, opened: Position, others: Sequence[s
 
 
 def choose(
-    place: Place,
+    place: FileSource,
     others: Sequence[str],
     selection: Selection,
     state: SourceState,
@@ -149,7 +150,7 @@ def choose(
     """The files that are meant, after looking into source and table."""
     source, base = place.source, f"{place.source.location.uri}/"
     scope = scope_of(source)
-    listed = place.source_store.list(selection.prefix, scope=scope)
+    listed = place.tracker.store.list(selection.prefix, scope=scope)
     there = {info.path: info for info in listed if selection.takes(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
     by_state = place.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
@@ -174,7 +175,7 @@ def choose(
     )
 
 
-def _check_number(place: Place, number: int) -> None:
+def _check_number(place: FileSource, number: int) -> None:
     if number > MOST_FILES:
         raise TidegateError(
             f"{place.key}: {number:,} files are selected, and one replay takes at most {MOST_FILES:,}",
@@ -182,7 +183,7 @@ def _check_number(place: Place, number: int) -> None:
         )
 
 
-def _check_elsewhere(place: Place, others: Sequence[str], paths: set[str]) -> None:
+def _check_elsewhere(place: FileSource, others: Sequence[str], paths: set[str]) -> None:
     """Refuse files whose old rows may be there without a name, or under that of another location."""
     table, base = place.pipeline.sink.table, f"{place.source.location.uri}/"
     known = tuple(f"{uri}/" for uri in others)
@@ -209,6 +210,8 @@ def _end_in(value: str, paths: set[str]) -> str | None:
     return next((end for end in ends if end in paths), None)
 
 
+TRIES_AGAINST_OTHERS = 20
+
 Confirm = Callable[[ReplayReport], bool]
 
 
@@ -217,8 +220,8 @@ class Replay:
 
     def __init__(
         self,
-        place: Place,
-        lane: Lane,
+        place: FileSource,
+        engine: Engine,
         *,
         others: Sequence[str] = (),
         emit: events.Emit = events.ignore,
@@ -226,7 +229,7 @@ class Replay:
         clock: Clock = utc_now,
     ) -> None:
         self._place = place
-        self._lane = lane
+        self._engine = engine
         self._others = tuple(others)
         self._emit = emit
         self._stop = stop or threading.Event()
@@ -238,7 +241,7 @@ class Replay:
         """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
         started = time.monotonic()
         opened = self._opened()
-        state = self._place.opened_state(opened)
+        state = self._place.state_of(opened)
         choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
         if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
@@ -292,7 +295,7 @@ class Replay:
 
     def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
-        return grouped(slices, Sizing(UNIT_BYTES, self._place.source.interval_files, self._place.parallelism))
+        return grouped(slices, sizing_of(self._place))
 
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
         """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
@@ -301,11 +304,11 @@ class Replay:
         return replace(task, table=work, writer=writer, whole_files=True)
 
     def _wave(self, task: ReadTask, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
-        self._lane.prepare()
-        slots = deal(units, self._place.parallelism * SLOTS_PER_CORE)
+        self._engine.prepare()
+        slots = deal(units, self._place.slots)
         files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))
-        return self._lane.execute(
+        return self._engine.execute(
             task, slots, lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))
         )
 
@@ -331,7 +334,7 @@ class Replay:
         tries = 0
         while True:
             opened = self._opened()
-            state = self._still_finished(self._place.opened_state(opened), choice)
+            state = self._still_finished(self._place.state_of(opened), choice)
             embedded = self._place.tracker.embedded(state)
             whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
             tries += 1

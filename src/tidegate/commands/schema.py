@@ -44,7 +44,7 @@ from tidegate.reports.schema import (
     SchemaView,
     TableRewrite,
 )
-from tidegate.runs.bound_source import FILES_PER_PLAN, Place
+from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
 from tidegate.runs.table_columns import (
     fields_of_table,
     known_fields,
@@ -72,12 +72,12 @@ EFFECTS = {
 _TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
 
 
-def inferred(place: Place, now: datetime, lines: int) -> SchemaInference:
+def inferred(place: FileSource, now: datetime, lines: int) -> SchemaInference:
     """What the first ``lines`` of each of some files say, old files and new ones alike."""
     return _reported(place, _looked(place, now, lines), read_remembered(place))
 
 
-def updated(place: Place, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
+def updated(place: FileSource, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
     """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees.
 
     Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
@@ -104,7 +104,7 @@ def updated(place: Place, now: datetime, lines: int, confirm: ConfirmInference) 
     return replace(report, applied=True)
 
 
-def _kept(place: Place, memory: InferredSchema) -> Inference | None:
+def _kept(place: FileSource, memory: InferredSchema) -> Inference | None:
     """The columns that new ones are added to: those remembered or, where these are lost, the table's."""
     table = place.positions.table_schema()
     if table is None:
@@ -118,8 +118,8 @@ def _kept(place: Place, memory: InferredSchema) -> Inference | None:
     return Inference(fields_of_table(place.pipeline, table), (), 0)
 
 
-def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
-    listing = place.discover(place.state_of(None), now, polls=0, limit=FILES_PER_PLAN)
+def _looked(place: FileSource, now: datetime, lines: int) -> tuple[Inference, int]:
+    listing = discover_files(place, place.tracker.decode(None), now, limit=FILES_PER_PLAN)
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
         raise SourceError(f"{place.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
@@ -127,7 +127,7 @@ def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
     return sample(place, chosen, lines), len(chosen)
 
 
-def _reported(place: Place, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
+def _reported(place: FileSource, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
     found, files = looked
     known = {} if remembered is None else dict(paths_of(arrow_schema(remembered.fields)))
     ours = dict(paths_of(arrow_schema(found.fields)))
@@ -209,7 +209,7 @@ def _flow(value: Any) -> str:
 _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def shown(place: Place) -> SchemaView:
+def shown(place: FileSource) -> SchemaView:
     """The declared, the remembered and the table's columns, side by side."""
     pipeline = place.pipeline
     remembered = read_remembered(place)
@@ -234,7 +234,7 @@ def shown(place: Place) -> SchemaView:
     )
 
 
-def _notes(place: Place, remembered: Inference | None) -> Iterator[str]:
+def _notes(place: FileSource, remembered: Inference | None) -> Iterator[str]:
     if place.pipeline.transform is not None:
         yield _TRANSFORMED
     if place.pipeline.schema.fields:
@@ -244,7 +244,7 @@ def _notes(place: Place, remembered: Inference | None) -> Iterator[str]:
         yield "nothing is declared or remembered: the next run goes by the table, or by a sample of its files"
 
 
-def compared(place: Place) -> SchemaDiff:
+def compared(place: FileSource) -> SchemaDiff:
     """What the next run would do about the columns of its table."""
     pipeline = place.pipeline
     opened = place.positions.open(read_only=True)
@@ -269,7 +269,7 @@ def compared(place: Place) -> SchemaDiff:
 
 
 def _changes(
-    place: Place, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
+    place: FileSource, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
 ) -> Iterator[SchemaChange]:
     whole, keys = whole_columns(place.pipeline, fields)
     if keys != partition_columns:
@@ -281,7 +281,7 @@ def _changes(
         yield change_of(place, each)
 
 
-def change_of(place: Place, each: Difference) -> SchemaChange:
+def change_of(place: FileSource, each: Difference) -> SchemaChange:
     """A difference, with what the next run does about it."""
     effect, error = EFFECTS.get(each.kind, ""), None if each.error is None else str(each.error)
     if isinstance(each.error, ReplacesTable):
@@ -403,7 +403,7 @@ def _cast(batches: Iterator[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def replace_columns(place: Place, confirm: ConfirmRewrite) -> TableRewrite:
+def replace_columns(place: FileSource, confirm: ConfirmRewrite) -> TableRewrite:
     """Give the table exactly the columns of the pipeline, without a row, if ``confirm`` agrees.
 
     The position stays: what was read is not read again by itself.
@@ -431,7 +431,7 @@ def replace_columns(place: Place, confirm: ConfirmRewrite) -> TableRewrite:
     if not report.changes or not confirm(report):
         return report
     replacement = Replacement("true", no_rows, columns)
-    state = place.tracker.encode(place.opened_state(opened))
+    state = place.tracker.encode(place.state_of(opened))
     change = Change(
         state=state,
         embedded=place.tracker.embedded(state),
@@ -445,7 +445,7 @@ def replace_columns(place: Place, confirm: ConfirmRewrite) -> TableRewrite:
     return replace(report, table_version=done.table_version, applied=True, seconds=seconds)
 
 
-def _replacement(place: Place, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
+def _replacement(place: FileSource, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
     table = arrow_schema_table(snapshot.facts.schema_json)
     found = differences(table, columns, Evolution.OVERWRITE, partition_columns=keys, file_name="the pipeline")
     changes = tuple(replace(change_of(place, each), effect="replaced", error=None) for each in found)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
+from tidegate.core.columns.state import ColumnState, column_watermark_text
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.state import Failed, RecordsRead
 from tidegate.errors import ObjectMissing, StateError, TidegateError
@@ -15,17 +15,18 @@ from tidegate.protocol.mirror import Recorded, read_recorded
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.reports.run import ColumnSourcePlan, FailedFile, SourcePlan, SourceStatus, WatermarkView
-from tidegate.runs.bound_source import ColumnPlace, Place, decoded
+from tidegate.runs.column_source import ColumnBound, shown_values
+from tidegate.runs.file_source import FileSource, SourceState, discover_files, plan_files
 from tidegate.runs.staged import delivering, folded, read_unit, remembering
-from tidegate.runs.tracker import SourceState
+from tidegate.runs.tracker import Summary
 from tidegate.sources.reader import explained
-from tidegate.specs.columns import HttpRead, JdbcRead, TableRead, Watermark
+from tidegate.specs.columns import HttpRead, JdbcRead, TableRead
 from tidegate.specs.project import Delivery
 
 
 def with_pending(
-    place: Place, state: SourceState, known: SourceStatus, waiting: Sequence[Signal], now: datetime
-) -> tuple[Place, SourceState, SourceStatus]:
+    place: FileSource, state: SourceState, known: SourceStatus, waiting: Sequence[Signal], now: datetime
+) -> tuple[FileSource, SourceState, SourceStatus]:
     """The status with what waits for the committer, and the place and state on top of it.
 
     Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
@@ -47,7 +48,7 @@ def with_pending(
 NO_LOOK = "how much is new is told by the run: the source was not asked"
 
 
-def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:
+def planned_columns(place: ColumnBound, now: datetime) -> ColumnSourcePlan:
     """What the next pass would ask for, by the same steps, with nothing written."""
     opened = place.open(read_only=True)
     state = place.state_of(opened)
@@ -61,8 +62,8 @@ def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:
         source_uri=source.uri,
         load_type=pipeline.sink.load.type.value,
         position=opened.version,
-        stored=shown(plan.stored),
-        effective=shown(plan.effective),
+        stored=shown_values(plan.stored),
+        effective=shown_values(plan.effective),
         predicate=explained(source, plan.reads),
         full=plan.full,
         cap=_cap(place),
@@ -71,7 +72,7 @@ def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:
     )
 
 
-def kind_of(place: ColumnPlace) -> str:
+def kind_of(place: ColumnBound) -> str:
     """What kind of source it is, in the word of the configuration."""
     match place.source.read:
         case JdbcRead():
@@ -84,7 +85,7 @@ def kind_of(place: ColumnPlace) -> str:
             return "python"
 
 
-def _cap(place: ColumnPlace) -> str:
+def _cap(place: ColumnBound) -> str:
     """How the upper bound comes about."""
     source = place.source
     if not source.watermark_columns:
@@ -105,26 +106,21 @@ def _asked_first(read: JdbcRead | TableRead) -> bool:
     return isinstance(read, JdbcRead) or read.format.is_pushed_down
 
 
-def shown(values: Watermark) -> dict[str, str | None]:
-    """Values as people read them."""
-    return {column: None if value is None else text_of(value) for column, value in values.items()}
-
-
-def column_status(place: ColumnPlace, now: datetime) -> SourceStatus:
+def column_status(place: ColumnBound, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents; the source itself is not asked."""
     try:
         recorded = place.recorded()
-        return _status(place, recorded, _state(recorded), None, now)
+        return _status(place, recorded, _state(place, recorded), None, now)
     except TidegateError as error:
         return _status(place, None, None, str(error), now)
 
 
-def _state(recorded: Recorded | None) -> ColumnState | None:
-    return None if recorded is None else decoded(recorded.state)
+def _state(place: ColumnBound, recorded: Recorded | None) -> ColumnState | None:
+    return None if recorded is None else place.tracker.decode(recorded.state)
 
 
 def _status(
-    place: ColumnPlace, recorded: Recorded | None, state: ColumnState | None, error: str | None, now: datetime
+    place: ColumnBound, recorded: Recorded | None, state: ColumnState | None, error: str | None, now: datetime
 ) -> SourceStatus:
     updated = None if state is None else state.updated
     name = "Initial" if recorded is None else "Active"
@@ -149,18 +145,18 @@ def _status(
     )
 
 
-def ahead_notes(place: ColumnPlace, state: ColumnState | None, now: datetime) -> tuple[str, ...]:
+def ahead_notes(place: ColumnBound, state: ColumnState | None, now: datetime) -> tuple[str, ...]:
     """What is to be said of a watermark that lies ahead: no run goes on from there."""
     if state is None or place.pipeline.sink.load.type.reads_everything:
         return ()
     return tuple(f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(place.source, state.values, now))
 
 
-def column_watermark(place: ColumnPlace) -> WatermarkView:
+def column_watermark(place: ColumnBound) -> WatermarkView:
     """The recorded watermark of a source, in full."""
     recorded = place.recorded()
-    state = _state(recorded)
-    values = {} if state is None else shown(state.values)
+    state = _state(place, recorded)
+    values = {} if state is None else shown_values(state.values)
     return WatermarkView(
         pipeline=place.pipeline.name,
         source=place.source.name,
@@ -180,13 +176,13 @@ BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"
 
 
-def planned(place: Place, now: datetime) -> SourcePlan:
+def planned(place: FileSource, now: datetime) -> SourcePlan:
     """The plan of the next pass, by the same steps, with nothing written."""
     place = _delivering(place)
     opened = place.positions.open(read_only=True)
-    state = place.opened_state(opened)
-    listing = place.discover(state, now, polls=0)
-    plan = place.plan(state, opened.version, listing, now)
+    state = place.state_of(opened)
+    listing = discover_files(place, state, now)
+    plan = plan_files(place, state, opened.version, listing, now)
     waiting = _units_above(place, 0 if opened.parent is None else opened.parent.version)
     lane, why = _lane(place, opened)
     notes = (*opened.warnings, *why, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
@@ -201,19 +197,19 @@ def planned(place: Place, now: datetime) -> SourcePlan:
     )
 
 
-def _delivering(place: Place) -> Place:
+def _delivering(place: FileSource) -> FileSource:
     """The place as a run uses it; what only staged sources need is not loaded for others."""
     if place.pipeline.delivery is Delivery.DIRECT:
         return place
     return delivering(place)
 
 
-def _units_above(place: Place, version: int) -> tuple[Signal, ...]:
+def _units_above(place: FileSource, version: int) -> tuple[Signal, ...]:
     """The staged units that wait above a committed position."""
     return tuple(signal for signal in signals_of(place.table_store, place.key) if signal.seq > version)
 
 
-def _pending_notes(place: Place, units: int) -> tuple[str, ...]:
+def _pending_notes(place: FileSource, units: int) -> tuple[str, ...]:
     if not units:
         return ()
     if place.pipeline.delivery is Delivery.STAGED:
@@ -221,11 +217,11 @@ def _pending_notes(place: Place, units: int) -> tuple[str, ...]:
     return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
-def _lane(place: Place, opened: Position) -> tuple[str, tuple[str, ...]]:
+def _lane(place: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
     """Which lane a run would take, and why, or why it could not."""
     if place.pipeline.transform is None and not opened.needs_frames:
         return ARROW, ()
-    from tidegate.runs.engine import frame_reasons
+    from tidegate.runs.frames import frame_reasons
 
     try:
         return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(place, opened))}",)
@@ -233,11 +229,11 @@ def _lane(place: Place, opened: Position) -> tuple[str, tuple[str, ...]]:
         return DATAFRAME, (f"a run would stop: {error}",)
 
 
-def _obstacles(place: Place, opened: Position, plan: Plan) -> tuple[str, ...]:
+def _obstacles(place: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
     """Why a run would stop before it read anything, as far as that can be told from here."""
     if not plan.units or opened.schema_json is None:
         return ()
-    from tidegate.runs.engine import as_read
+    from tidegate.runs.frames import as_read
     from tidegate.runs.table_columns import declared_columns
 
     try:
@@ -247,7 +243,7 @@ def _obstacles(place: Place, opened: Position, plan: Plan) -> tuple[str, ...]:
     return ()
 
 
-def status_of(place: Place, now: datetime) -> SourceStatus:
+def status_of(place: FileSource, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents, and what waits above its watermark."""
     blank = SourceStatus(
         pipeline=place.pipeline.name,
@@ -272,13 +268,14 @@ def status_of(place: Place, now: datetime) -> SourceStatus:
         return replace(blank, error=str(error))
 
 
-def _state_looking(place: Place, recorded: Recorded | None) -> SourceState:
-    return place.state_of(None if recorded is None else recorded.state)
+def _state_looking(place: FileSource, recorded: Recorded | None) -> SourceState:
+    state: SourceState = place.tracker.decode(None if recorded is None else recorded.state)
+    return state
 
 
-def _recorded_status(place: Place, blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
+def _recorded_status(place: FileSource, blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
     state = _state_looking(place, recorded)
-    told = place.tracker.told(state)
+    told: Summary = place.tracker.summary(state)
     blank = replace(blank, tracking=told.tracking)
     if recorded is None:
         return replace(blank, state="Initial")
@@ -294,19 +291,19 @@ def _recorded_status(place: Place, blank: SourceStatus, recorded: Recorded | Non
         open_partitions=len(told.partitions),
         sealed=told.sealed_directories,
         remembered=told.remembered,
-        state_files=told.files,
+        state_files=told.state_files,
         open_letters=recorded.letters,
         shown_from="mirror" if recorded.shown_by == "mirror" else "document",
     )
 
 
-def _with_backlog(place: Place, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
+def _with_backlog(place: FileSource, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
     state = _state_looking(place, recorded)
     waiting = _units_above(place, known.version)
     if waiting:
         place, state, known = with_pending(place, state, known, waiting, now)
-    listing = place.discover(state, now, polls=0, limit=BACKLOG_LIMIT)
-    plan = place.plan(state, known.version, listing, now)
+    listing = discover_files(place, state, now, limit=BACKLOG_LIMIT)
+    plan = plan_files(place, state, known.version, listing, now)
     lag = (now - known.updated).total_seconds() if known.updated and plan.files else None
     return replace(
         known,
@@ -325,11 +322,11 @@ def failed_files(state: SourceState) -> tuple[FailedFile, ...]:
     )
 
 
-def watermark_of(place: Place) -> WatermarkView:
+def watermark_of(place: FileSource) -> WatermarkView:
     """The recorded state of a source, in full."""
     recorded = read_recorded(place.table_store, place.key)
     state = _state_looking(place, recorded)
-    told = place.tracker.told(state)
+    told: Summary = place.tracker.summary(state)
     return WatermarkView(
         pipeline=place.pipeline.name,
         source=place.source.name,

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from tidegate.core.calendar import EPOCH, iso, milliseconds, zone_named
+from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
-from tidegate.core.units.state import Coverage, Units, UnitState, unit_watermark_text
+from tidegate.core.units.state import Units, UnitState, unit_watermark_text
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import read_attempts
 from tidegate.protocol.position import Position
-from tidegate.reports.run import FailedUnit, SourceStatus, WatermarkView, WorkProgress
+from tidegate.reports.run import SourceStatus, WatermarkView, WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
-from tidegate.runs.bound_source import UnitPlace, decoded_units
 from tidegate.runs.presence import attempts_before
+from tidegate.runs.unit_source import UnitBound, attempted, coverage_text, failed_units, maybe_utc, utc
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import HttpRead, JdbcRead
 from tidegate.specs.units import FileRead
@@ -38,10 +38,10 @@ class Looked:
     plan: UnitPlan
 
 
-def look(place: UnitPlace, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
+def look(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
     """The plan of the next run, by the same steps, with nothing written."""
     opened = place.open(read_only=True)
-    state = place.state_of(opened) or place.attempted(attempts_before(place, opened))
+    state = place.state_of(opened) or attempted(place, attempts_before(place, opened))
     units = read_units(place.source)
     plan = plan_units(
         place.pipeline.name,
@@ -55,7 +55,7 @@ def look(place: UnitPlace, now: datetime, *, accept_new_partitions: bool = False
     return Looked(opened, state, units, plan)
 
 
-def planned_units(place: UnitPlace, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
+def planned_units(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
     """What the next run would read, and why it would not read the rest."""
     looked = look(place, now, accept_new_partitions=accept_new_partitions)
     plan, units = looked.plan, looked.units
@@ -87,7 +87,7 @@ def planned_units(place: UnitPlace, now: datetime, *, accept_new_partitions: boo
     )
 
 
-def kind_of(place: UnitPlace) -> str:
+def kind_of(place: UnitBound) -> str:
     """What kind of source it is, in the word of the configuration."""
     match place.source.read:
         case JdbcRead():
@@ -166,7 +166,7 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
 
 
-def unit_status(place: UnitPlace, now: datetime) -> SourceStatus:
+def unit_status(place: UnitBound, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents, and what a run would do now; servers are not asked."""
     recorded: Recorded | None = None
     state: UnitState | None = None
@@ -181,11 +181,12 @@ def unit_status(place: UnitPlace, now: datetime) -> SourceStatus:
         return _status(place, recorded, state, now, None, (), str(error))
 
 
-def _known(place: UnitPlace, recorded: Recorded | None) -> UnitState | None:
+def _known(place: UnitBound, recorded: Recorded | None) -> UnitState | None:
     """The recorded coverage or, where there is none, what is known of failures."""
     if recorded is not None:
-        return decoded_units(recorded.state)
-    return place.attempted(read_attempts(place.table_store, place.key, place.positions.site.identity))
+        state: UnitState | None = place.tracker.decode(recorded.state)
+        return state
+    return attempted(place, read_attempts(place.table_store, place.key, place.positions.site.identity))
 
 
 def progress_of(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
@@ -208,7 +209,7 @@ def progress_of(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
 
 
 def _status(
-    place: UnitPlace,
+    place: UnitBound,
     recorded: Recorded | None,
     state: UnitState | None,
     now: datetime,
@@ -242,7 +243,7 @@ def _status(
     )
 
 
-def unit_watermark(place: UnitPlace) -> WatermarkView:
+def unit_watermark(place: UnitBound) -> WatermarkView:
     """The recorded coverage of a source, unit by unit, in full."""
     recorded = place.recorded()
     state = _known(place, recorded)
@@ -262,40 +263,6 @@ def unit_watermark(place: UnitPlace) -> WatermarkView:
         failed_units=failed_units(known),
         retired=dict(known.retired),
     )
-
-
-def failed_units(state: UnitState) -> tuple[FailedUnit, ...]:
-    """The work units that failed when they were tried last."""
-    return tuple(
-        FailedUnit(unit, utc(start), failure.reason, failure.count) for (unit, start), failure in state.failures.items()
-    )
-
-
-def coverage_text(coverage: Coverage, zone: str) -> str:
-    """What was read, as people read it.
-
-    >>> coverage_text(((0, 86_400_000), (172_800_000, 259_200_000)), "UTC")
-    '1970-01-01 to 1970-01-02, 1970-01-03 to 1970-01-04'
-    """
-    where = zone_named(zone)
-    return ", ".join(f"{iso(low, where)} to {iso(high, where)}" for low, high in coverage) or "nothing"
-
-
-def utc(moment: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond where it has any.
-
-    >>> utc(0), utc(1_582_281_462_123)
-    ('1970-01-01T00:00:00Z', '2020-02-21T10:37:42.123Z')
-    """
-    time = EPOCH + timedelta(milliseconds=moment)
-    return (
-        time.astimezone(UTC).isoformat(timespec="milliseconds" if moment % 1000 else "seconds").replace("+00:00", "Z")
-    )
-
-
-def maybe_utc(moment: int | None) -> str | None:
-    """The same, where there is a moment."""
-    return None if moment is None else utc(moment)
 
 
 def spans(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tidegate.commands.unit_status import OPEN_REASONS, Looked, look, maybe_utc, spans, starting_at, utc
+from tidegate.commands.unit_status import OPEN_REASONS, Looked, look, spans, starting_at
 from tidegate.config.problems import nearest
 from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
@@ -21,7 +21,7 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
-from tidegate.runs.bound_source import UnitPlace, encoded_units
+from tidegate.runs.unit_source import UnitBound, maybe_utc, utc
 from tidegate.specs.units import Replace
 
 
@@ -44,7 +44,7 @@ class _Numbers:
     eligible: list[int] = field(default_factory=list)
 
 
-def listed(place: UnitPlace, now: datetime, wanted: UnitsQuery) -> UnitList:
+def listed(place: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
     """The units of a source, those that need somebody first."""
     looked = look(place, now)
     plan, state = looked.plan, looked.state or UnitState()
@@ -75,7 +75,7 @@ def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
     return named and (not wanted.failed or line.state in ("failed", "retired"))
 
 
-def check_known(place: UnitPlace, looked: Looked, units: Collection[str]) -> None:
+def check_known(place: UnitBound, looked: Looked, units: Collection[str]) -> None:
     """Raise where a unit is named that neither the plan nor the state has."""
     known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
     for unit in units:
@@ -150,7 +150,7 @@ def _read_up_to(entry: UnitEntry | None, one: TimePartition | None) -> str | Non
     return maybe_utc(entry.coverage[-1][1] if one is None else high_of(entry.coverage, one.start, one.nominal_end))
 
 
-def viewed(place: UnitPlace, now: datetime, unit: str) -> UnitView:
+def viewed(place: UnitBound, now: datetime, unit: str) -> UnitView:
     """One unit, partition by partition."""
     looked = look(place, now)
     check_known(place, looked, (unit,))
@@ -216,7 +216,7 @@ class Chosen:
 
 
 def retry_units(
-    place: UnitPlace, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    place: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
 ) -> UnitsMove:
     """Forget failures, so that no work unit waits, and that units are retired; without ``units`` of all."""
     opened, before = _opened(place)
@@ -231,7 +231,7 @@ def retry_units(
 
 
 def reset_units(
-    place: UnitPlace, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    place: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
 ) -> UnitsMove:
     """Forget what was read, so that it is read again and takes the place of its rows; without ``units`` of all."""
     opened, before = _opened(place)
@@ -241,7 +241,7 @@ def reset_units(
     return _moved(place, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
 
 
-def _opened(place: UnitPlace) -> tuple[Position, UnitState]:
+def _opened(place: UnitBound) -> tuple[Position, UnitState]:
     opened = place.open()
     state = place.state_of(opened)
     if opened.table_version < 0 or state is None:
@@ -251,7 +251,7 @@ def _opened(place: UnitPlace) -> tuple[Position, UnitState]:
     return opened, state
 
 
-def _chosen(place: UnitPlace, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
+def _chosen(place: UnitBound, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
     known = {*state.entries, *state.retired, *(unit for unit, _ in state.failures)}
     for unit in units:
         if unit not in known:
@@ -266,7 +266,7 @@ def _chosen(place: UnitPlace, state: UnitState, units: Collection[str], partitio
 
 
 def _moved(
-    place: UnitPlace,
+    place: UnitBound,
     opened: Position,
     before: UnitState,
     after: UnitState,
@@ -293,7 +293,7 @@ def _moved(
     )
     if not touched or not confirm(move):
         return move
-    state = encoded_units(after)
+    state = place.tracker.encode(after)
     done = place.positions.commit(opened, Change(state=state, embedded=state, action=action))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
@@ -304,7 +304,7 @@ def _forgotten(state: UnitState, unit: str, chosen: Chosen) -> tuple[tuple[int, 
 
 
 def _remarks(
-    place: UnitPlace, before: UnitState, after: UnitState, touched: Collection[str], action: str
+    place: UnitBound, before: UnitState, after: UnitState, touched: Collection[str], action: str
 ) -> Iterator[str]:
     if not touched:
         yield "nothing changes: there is nothing of these work units to forget"

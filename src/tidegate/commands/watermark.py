@@ -27,7 +27,8 @@ from tidegate.errors import TidegateError, WatermarkError
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.bound_source import ColumnPlace, Place, encoded, watermarks_of
+from tidegate.runs.bound_source import AnySource
+from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.source_report import DeadLetters
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.schema.names import spelled
@@ -73,7 +74,7 @@ def target_of(source: PathSource, path: str) -> EditTarget:
     return EditTarget(*split(relative))
 
 
-def move_watermark(place: Place, target: EditTarget, now: datetime, confirm: Confirm) -> WatermarkMove:
+def move_watermark(place: FileSource, target: EditTarget, now: datetime, confirm: Confirm) -> WatermarkMove:
     """Move the watermark if ``confirm`` agrees to what it would mean; what was done, or would have been.
 
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
@@ -99,7 +100,9 @@ def move_watermark(place: Place, target: EditTarget, now: datetime, confirm: Con
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
-def _change(place: Place, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]) -> Change:
+def _change(
+    place: FileSource, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]
+) -> Change:
     """The new state, with answers to the letters of files that the next run reads from their start."""
     answers = answered(place, letters, READ_AGAIN, uuid7()) if letters else DeadLetters()
     state = encode(after)
@@ -114,7 +117,7 @@ def _change(place: Place, target: EditTarget, opened: Position, after: PathState
 
 
 def _foreseen(
-    place: Place,
+    place: FileSource,
     target: EditTarget,
     opened: Position,
     before: PathState,
@@ -143,9 +146,9 @@ def _foreseen(
     )
 
 
-def _listed(place: Place, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
+def _listed(place: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
     """Every file that the move may be about, as a stream."""
-    for info in place.source_store.list(target.partition or "", scope=scope):
+    for info in place.tracker.store.list(target.partition or "", scope=scope):
         meant = target.partition is None or split(info.path)[0] == target.partition
         if meant and accepts(place.source, info.path) is None:
             yield SourceFile(info.path, info.size, info.etag)
@@ -170,7 +173,7 @@ def _letter_notes(letters: int) -> Iterator[str]:
 
 
 def _remarks(
-    place: Place, target: EditTarget, before: PathState, after: PathState, found: Consequences
+    place: FileSource, target: EditTarget, before: PathState, after: PathState, found: Consequences
 ) -> Iterator[str]:
     if after == before:
         yield "the watermark is there already: nothing changes"
@@ -193,7 +196,7 @@ NULL = "null"
 
 
 def set_columns(
-    place: ColumnPlace,
+    place: AnySource,
     values: Mapping[str, str],
     now: datetime,
     confirm: ColumnMovingConfirm,
@@ -208,7 +211,7 @@ def set_columns(
         raise TidegateError(
             f"{place.key}: {unknown[0]!r} is not a watermark column", f"allowed: {', '.join(known) or 'none'}"
         )
-    place = place.moving_both()
+    place = place.tracker.moving_both(place)
     opened, before = _opened(place)
     stored: Watermark = {} if before is None else before.values
     wanted = {name: _given(name, text, stored.get(name)) for name, text in values.items()}
@@ -228,14 +231,14 @@ def _given(column: str, text: str, stored: Value | None) -> Value | None:
         raise WatermarkError(f"column {column!r}: {error.problem}", f"{error.remedy}{other}") from error
 
 
-def reset_columns(place: ColumnPlace, now: datetime, confirm: ColumnMovingConfirm) -> WatermarkMove:
+def reset_columns(place: AnySource, now: datetime, confirm: ColumnMovingConfirm) -> WatermarkMove:
     """Forget the watermark: the next run reads everything."""
-    place = place.moving_both()
+    place = place.tracker.moving_both(place)
     opened, before = _opened(place)
     return _moved(place, opened, before, ColumnState({}, frozenset(), now), "watermark reset", confirm)
 
 
-def _opened(place: ColumnPlace) -> tuple[Position, ColumnState | None]:
+def _opened(place: AnySource) -> tuple[Position, ColumnState | None]:
     """The position, whatever a provider's copy says: moving it is the way out where the two differ."""
     opened = place.positions.open()
     if opened.table_version < 0:
@@ -246,7 +249,7 @@ def _opened(place: ColumnPlace) -> tuple[Position, ColumnState | None]:
 
 
 def _moved(
-    place: ColumnPlace,
+    place: AnySource,
     opened: Position,
     before: ColumnState | None,
     after: ColumnState,
@@ -254,7 +257,7 @@ def _moved(
     confirm: ColumnMovingConfirm,
 ) -> WatermarkMove:
     is_there = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
-    same = is_there and place.has_same_copy(after)
+    same = is_there and place.tracker.has_same_copy(after)
     move = WatermarkMove(
         pipeline=place.pipeline.name,
         source=place.source.name,
@@ -271,13 +274,13 @@ def _moved(
     )
     if same or not confirm(move):
         return move
-    state = encoded(after)
-    change = Change(state=state, embedded=state, debts=place.debts(before, after), action=action)
+    state = place.tracker.encode(after)
+    change = Change(state=state, embedded=state, debts=place.tracker.follow_ups(before, after), action=action)
     done = place.positions.commit(opened, change)
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
-def _ahead(place: ColumnPlace, after: ColumnState) -> Iterator[str]:
+def _ahead(place: AnySource, after: ColumnState) -> Iterator[str]:
     """A watermark that lies ahead stops every run."""
     if after.updated is not None and not place.pipeline.sink.load.type.reads_everything:
         for told in stored_ahead(place.source, after.values, after.updated):
@@ -285,12 +288,12 @@ def _ahead(place: ColumnPlace, after: ColumnState) -> Iterator[str]:
 
 
 def _remarks_column_moving(
-    place: ColumnPlace, before: ColumnState | None, after: ColumnState, *, same: bool
+    place: AnySource, before: ColumnState | None, after: ColumnState, *, same: bool
 ) -> Iterator[str]:
     if same:
         yield "the watermark is there already: nothing changes"
         return
-    if not place.has_same_copy(before):
+    if not place.tracker.has_same_copy(before):
         yield "the state provider has another watermark, whose place this one takes"
     old = {} if before is None else before.values
     idempotent = place.pipeline.sink.load.type.is_idempotent

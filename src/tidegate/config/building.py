@@ -34,6 +34,7 @@ from tidegate.specs.project import (
     ReconcileSpec,
     SchemaSpec,
     SinkSpec,
+    SourceSpec,
     SparkSpec,
     StagingSpec,
     Tracking,
@@ -68,27 +69,25 @@ def project(model: ProjectModel, origin: str, absolute: Absolute, notices: tuple
 
 def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
     """The pipeline with sources of files that know where the tables of the whole file are."""
-    return replace(pipeline, sources=tuple(kept_apart(source, tables) for source in pipeline.sources))
+    sources = (kept_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
+    return replace(pipeline, sources=tuple(sources))
 
 
 def _pipeline(
     name: str, model: PipelineModel, connections: Connections, sinks: Sinks, absolute: Absolute
 ) -> PipelineSpec:
+    def _any_source(each: str, source: SourceModel | ColumnSourceModel | UnitSourceModel) -> SourceSpec:
+        match source:
+            case SourceModel():
+                return _source(each, source, absolute)
+            case ColumnSourceModel():
+                return column_source(each, source, connections, absolute)
+            case UnitSourceModel():
+                return unit_source(each, source, connections, sinks, sinks[name], absolute)
+
     return PipelineSpec(
         name=name,
-        sources=tuple(
-            _source(each, source, absolute) for each, source in model.sources.items() if isinstance(source, SourceModel)
-        ),
-        column_sources=tuple(
-            column_source(each, source, connections, absolute)
-            for each, source in model.sources.items()
-            if isinstance(source, ColumnSourceModel)
-        ),
-        unit_sources=tuple(
-            unit_source(each, source, connections, sinks, sinks[name], absolute)
-            for each, source in model.sources.items()
-            if isinstance(source, UnitSourceModel)
-        ),
+        sources=tuple(_any_source(each, source) for each, source in model.sources.items()),
         schema=_schema(model.schema_, model),
         sink=sinks[name],
         max_concurrent_files=model.max_concurrent_files,

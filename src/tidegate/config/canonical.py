@@ -14,6 +14,7 @@ from tidegate.config.column_canonical import column_source, connections, csv_key
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import masked
 from tidegate.config.unit_canonical import unit_source
+from tidegate.specs.columns import ColumnSource
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import MASK, looks_secret
 from tidegate.specs.project import (
@@ -29,6 +30,7 @@ from tidegate.specs.project import (
     Tracking,
     TransformSpec,
 )
+from tidegate.specs.units import UnitSource
 
 
 def show(project: ProjectSpec) -> str:
@@ -63,9 +65,9 @@ def _pipeline(pipeline: PipelineSpec) -> dict[str, Any]:
     errors = pipeline.error_handling
     return {
         "sources": {
-            **{source.name: _source(source) for source in pipeline.sources},
-            **{source.name: column_source(pipeline, source) for source in pipeline.column_sources},
-            **{source.name: unit_source(pipeline, source) for source in pipeline.unit_sources},
+            **{source.name: _source(source) for source in pipeline.of(PathSource)},
+            **{source.name: column_source(pipeline, source) for source in pipeline.of(ColumnSource)},
+            **{source.name: unit_source(pipeline, source) for source in pipeline.of(UnitSource)},
         },
         "schema": _schema(pipeline.schema),
         "schema_evolution": pipeline.schema.evolution.value,

@@ -31,7 +31,7 @@ from tidegate.specs.columns import (
 from tidegate.specs.jdbc_addresses import shown_address
 from tidegate.specs.locations import Secret
 from tidegate.specs.masking import MASK, looks_secret
-from tidegate.specs.project import PathSource, PipelineSpec, every_source
+from tidegate.specs.project import PipelineSpec
 from tidegate.specs.units import FileRead, UnitSource
 
 
@@ -40,8 +40,8 @@ def connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     reads = [
         (name_of_connection(pipeline, source), request_of(source))
         for pipeline in pipelines
-        for source in every_source(pipeline)
-        if not isinstance(source, PathSource)
+        for source in pipeline.sources
+        if isinstance(source, ColumnSource | UnitSource)
     ]
     found: dict[str, Any] = {}
     for name, read in reads:
@@ -273,9 +273,9 @@ def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     """The keys of a load strategy that mean something with it."""
     load = pipeline.sink.load
     data: dict[str, Any] = {"load_type": load.type.value, "format": "delta"}
-    if pipeline.unit_sources and load.type is LoadType.MERGE_UPSERT:
+    if pipeline.of(UnitSource) and load.type is LoadType.MERGE_UPSERT:
         data |= {"merge_keys": list(load.merge_keys), "tie_break": list(load.tie_break)}
-    if not pipeline.column_sources:
+    if not pipeline.of(ColumnSource):
         return data
     if load.type in (LoadType.MERGE_UPSERT, LoadType.MERGE_OVERWRITE, LoadType.SCD2):
         data["merge_keys"] = list(load.merge_keys)

@@ -189,7 +189,7 @@ def in_order(pipelines: tuple[PipelineSpec, ...]) -> tuple[PipelineSpec, ...]:
 
 def _needs(pipelines: tuple[PipelineSpec, ...]) -> dict[str, list[str]]:
     read = {
-        pipeline.name: {each.location.uri for source in pipeline.unit_sources for each in source.inputs}
+        pipeline.name: {each.location.uri for source in pipeline.of(UnitSource) for each in source.inputs}
         for pipeline in pipelines
     }
     return {

@@ -37,8 +37,8 @@ from tidegate.experiments.rounds import (
 from tidegate.experiments.workers import Workers, kill_session
 from tidegate.failpoints import VARIABLE
 from tidegate.protocol.maintenance import append_foreign_rows, compact_as_stranger
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location, Options
 
 TARGET = f"{__name__}:work"
@@ -49,7 +49,7 @@ def work(task: Mapping[str, Any]) -> int:
     failpoints.arm(task["failpoints"])
     place = Location(task["uri"], Options(task["options"]))
     project = scratch_project(place, columns=task["columns"], checkpoint_every=task["checkpoint_every"])
-    running = Running(project, InProcessLane(), 2, clock=lambda: NOW)
+    running = Loop(project, InProcessEngine(), 2, clock=lambda: NOW)
     for _ in range(task["passes"]):
         for source in running.once(project.pipelines).sources:
             if source.error or source.failed:

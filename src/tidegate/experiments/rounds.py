@@ -35,13 +35,12 @@ from tidegate.errors import ObjectMissing, OutcomeUnknown, StorageError, Storage
 from tidegate.failpoints import PLACES, InjectedFailure
 from tidegate.observe import events
 from tidegate.protocol.log import entry_path
-from tidegate.protocol.position import Pace
+from tidegate.protocol.position import Pace, utc_now
 from tidegate.protocol.table_rows import query
 from tidegate.reports.chaos import PlaceFailures
 from tidegate.reports.run import RunReport
-from tidegate.runs.bound_source import utc_now
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.specs.project import (
     FieldSpec,
@@ -371,8 +370,8 @@ class Runner:
     def restart(self, project: ProjectSpec) -> None:
         """As a new process with that configuration."""
         self._project = project
-        lane = InProcessLane()
-        self._running = Running(project, lane, 2, self._tally.listen, clock=lambda: NOW, pace=self._pace)
+        lane = InProcessEngine()
+        self._running = Loop(project, lane, 2, self._tally.listen, clock=lambda: NOW, pace=self._pace)
 
     def run(self) -> RunReport | None:
         """One pass; None if the runner died in it."""

@@ -39,10 +39,11 @@ from tidegate.protocol.log_contents import (
     written_by_us,
 )
 from tidegate.protocol.open import Accept
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table import Snapshot
 from tidegate.reports.run import Adoption, Check
-from tidegate.runs.bound_source import Clock, Place, utc_now, watermarks_of
+from tidegate.runs.bound_source import Clock
+from tidegate.runs.file_source import FileSource, discover_files, plan_files, watermarks_of
 from tidegate.sources.file_discovery import discover
 
 if TYPE_CHECKING:
@@ -390,7 +391,7 @@ class AdoptOptions:
     read_skipped: bool = False
 
 
-def adopt(place: Place, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
+def adopt(place: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
     """The old position of a source, taken over unless something speaks against it."""
     blank = Adoption(place.pipeline.name, place.source.name, place.pipeline.sink.table.uri)
     adopting = _Adopting(place, wish, clock, blank)
@@ -403,7 +404,7 @@ def adopt(place: Place, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
 class _Adopting:
     """One adoption; ``report`` holds what is known so far."""
 
-    def __init__(self, place: Place, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
+    def __init__(self, place: FileSource, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
         self._place, self._wish, self._clock = place, wish, clock
         self._store, self._key = place.table_store, place.key
         self.report = blank
@@ -523,7 +524,7 @@ class _Adopting:
 
     def _everything(self) -> tuple[SourceFile, ...]:
         whole = replace(self._place.source, partition_filter=None)
-        return discover(self._place.source_store, whole, PathState(), self._clock()).files
+        return discover(self._place.tracker.store, whole, PathState(), self._clock()).files
 
     def _show(self, state: PathState) -> None:
         self.report = replace(
@@ -536,8 +537,8 @@ class _Adopting:
         )
 
     def _next_files(self, state: PathState, now: datetime) -> int:
-        listing = self._place.discover(state, now, polls=0)
-        return self._place.plan(state, 0, listing, now).files
+        listing = discover_files(self._place, state, now)
+        return plan_files(self._place, state, 0, listing, now).files
 
     def _findings(self, result: Settled, older: Older, known: Contents) -> Iterator[Check]:
         if older.state.sealed_below and not self._wish.fresh:

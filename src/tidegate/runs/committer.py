@@ -30,12 +30,13 @@ from tidegate.protocol.commit import Member, commit_together
 from tidegate.protocol.documents import SCHEMA_VERSION
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
-from tidegate.runs.bound_source import Clock, Place, utc_now
+from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer_round import KIND, Clearing, CommitterCounts, ForeignFiles, PendingBatch, Taken, debt
+from tidegate.runs.file_source import FileSource
 from tidegate.runs.staged import DEFAULT, retention
 from tidegate.runs.staged_units import SourceFold, TableColumns, since_version
 from tidegate.runs.table_columns import first_columns
@@ -56,7 +57,7 @@ class TableCommitter:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[FileSource],
         *,
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,

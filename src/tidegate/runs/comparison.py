@@ -31,7 +31,7 @@ from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import NAMES, FoundFiles
-from tidegate.runs.bound_source import Place
+from tidegate.runs.file_source import FileSource
 from tidegate.sources.file_discovery import scope_of
 
 BATCH = 10_000
@@ -161,7 +161,7 @@ class Comparison:
     """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
 
     def __init__(
-        self, place: Place, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+        self, place: FileSource, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
     ) -> None:
         self._place = place
         self._database = database
@@ -178,7 +178,7 @@ class Comparison:
 
     def list_source(self) -> None:
         """Everything in the source, into the database."""
-        store, source = self._place.source_store, self._place.source
+        store, source = self._place.tracker.store, self._place.source
         if not store.exists():
             raise SourceError(
                 f"source {source.name!r}: the directory {source.location.uri} does not exist",
@@ -243,7 +243,7 @@ class Comparison:
 class _Ledger:
     """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileSource) -> None:
         self.next = 1
         self._place = place
         self._first_run: LedgerEntry | None = None
@@ -357,7 +357,7 @@ def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     return FoundFiles(total, size, tuple(path for (path,) in names))
 
 
-def _watermarks(place: Place, opened: Position) -> PathState:
+def _watermarks(place: FileSource, opened: Position) -> PathState:
     """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
-    state = place.opened_state(opened)
+    state = place.state_of(opened)
     return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

@@ -29,23 +29,23 @@ from tidegate.protocol.log_contents import References
 from tidegate.protocol.mirror import read_mirror
 from tidegate.protocol.staging import list_pending, meta_path, staged_files
 from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
-from tidegate.runs.bound_source import ColumnPlace, Place
+from tidegate.runs.bound_source import AnySource
 from tidegate.runs.comparison import fill, teller
-from tidegate.runs.replay_record import OtherPlace, Writer, check_all_known, replays_in
+from tidegate.runs.replay_record import check_all_known, replays_in
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo
 
 KIND = "path-set"
 
 
-def segments_of(place: Place) -> Iterator[ObjectInfo]:
+def segments_of(place: AnySource) -> Iterator[ObjectInfo]:
     """The parts of a source's set that are there; nothing where it is tracked otherwise."""
     if place.tracker.kind == KIND:
         folder = place.key.segment("").rpartition("/")[0]
         yield from (info for info in place.table_store.list(folder) if info.path.endswith(".parquet"))
 
 
-def referred_to(place: Place) -> Iterator[str]:
+def referred_to(place: AnySource) -> Iterator[str]:
     """The paths of the parts that something refers to; all that are there where that cannot be told."""
     unexplained = {info.path for info in segments_of(place)}
     try:
@@ -59,7 +59,7 @@ def referred_to(place: Place) -> Iterator[str]:
         yield from unexplained
 
 
-def _states(place: Place) -> Iterator[Mapping[str, Any]]:
+def _states(place: AnySource) -> Iterator[Mapping[str, Any]]:
     store, key, site = place.table_store, place.key, place.positions.site
     shown = read_mirror(store, key)
     if shown is not None:
@@ -129,7 +129,7 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``places`` and ``others`` are the sources that write into it.
+    """The Parquet files of one table against its log; ``places`` are the sources that write into it.
 
     Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
     differently in the log must not make an orphan of a file.
@@ -137,17 +137,14 @@ class TableScan:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[AnySource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
-        others: Sequence[OtherPlace] = (),
     ) -> None:
         self.data_files = 0
         self._places = places
-        self._others = others
-        self._first: Place | OtherPlace = places[0] if places else others[0]
-        first = self._first
+        self._first = first = places[0]
         self._store = first.table_store
         self._delta = first.positions.site.delta
         self._uri = first.pipeline.sink.table.uri
@@ -158,15 +155,15 @@ class TableScan:
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place | OtherPlace) -> str:
+    def uri_of(place: AnySource) -> str:
         """The table that is looked at."""
         return place.pipeline.sink.table.uri
 
-    def writers(self, replayed: Sequence[ColumnPlace] = ()) -> list[Writer]:
-        """Everybody who commits here: the sources, and replays of ``replayed``."""
-        return [*self._places, *self._others, *replays_in(self._first, replayed)]
+    def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
+        """Everybody who commits here: the sources, and replays of ``neighbours``."""
+        return [*self._places, *replays_in(self._first, neighbours)]
 
-    def check_writers(self, writers: Sequence[Writer]) -> None:
+    def check_writers(self, writers: Sequence[AnySource]) -> None:
         """Stop if somebody writes here who cannot be fenced."""
         check_all_known(writers, self._uri)
 
@@ -278,21 +275,20 @@ class LettersScan(TableScan):
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[AnySource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
-        others: Sequence[OtherPlace] = (),
     ) -> None:
         super().__init__(places, database, emit, stop)
-        letters = places[0].letters
+        letters = places[0].tracker.letters
         self._store, self._delta, self._uri = letters.store, letters.delta, letters.uri
         self._letters = set()
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: Place | OtherPlace) -> str:
-        return place.letters.uri if isinstance(place, Place) else ""
+    def uri_of(place: AnySource) -> str:
+        return "" if place.tracker.letters is None else str(place.tracker.letters.uri)
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
         return iter(())
@@ -300,11 +296,11 @@ class LettersScan(TableScan):
     def _referred_to(self) -> Iterator[str]:
         return iter(())
 
-    def writers(self, replayed: Sequence[ColumnPlace] = ()) -> list[Writer]:
+    def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
         return list(self._places)
 
-    def check_writers(self, writers: Sequence[Writer]) -> None:
-        strangers = self._places[0].letters.writers() - {place.key.app_id for place in self._places}
+    def check_writers(self, writers: Sequence[AnySource]) -> None:
+        strangers = self._places[0].tracker.letters.writers() - {place.key.app_id for place in self._places}
         if strangers:
             raise TidegateError(
                 f"{self._uri} also has letters of {', '.join(sorted(strangers))}, which this configuration does not "

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 from uuid import uuid4
 
 from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError, TidegateError
@@ -28,10 +27,9 @@ from tidegate.observe.wording import count, duration
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, read_attempts, shown_attempts
-from tidegate.protocol.position import Position
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import SourceReport
-from tidegate.runs.bound_source import Clock, utc_now
+from tidegate.runs.bound_source import AnySource, Clock
 from tidegate.specs.project import OnConflict
 from tidegate.storage.port import ObjectStore
 
@@ -300,18 +298,7 @@ def _began_or_never(number: int) -> str:
         return "never"
 
 
-class AnyPlace(Protocol):
-    """A source of any kind with its table."""
-
-    @property
-    def table_store(self) -> ObjectStore: ...
-    @property
-    def key(self) -> SourceKey: ...
-    @property
-    def positions(self) -> PositionStore: ...
-
-
-def attempts_before(place: AnyPlace, opened: Position) -> Attempts | None:
+def attempts_before(place: AnySource, opened: Position) -> Attempts | None:
     """What earlier runs noted, for a source that was opened and has no position; None for any other."""
     if not opened.first_run:
         return None
@@ -319,7 +306,7 @@ def attempts_before(place: AnyPlace, opened: Position) -> Attempts | None:
 
 
 def settle_attempts(
-    place: AnyPlace,
+    place: AnySource,
     is_first: bool,
     before: Attempts | None,
     report: SourceReport,
@@ -349,7 +336,7 @@ def _problem(report: SourceReport) -> str:
     return ""
 
 
-def attempts_note(place: AnyPlace) -> tuple[str, ...]:
+def attempts_note(place: AnySource) -> tuple[str, ...]:
     """That no run has succeeded yet, for plans and for status; nothing where a position is recorded."""
     try:
         found = shown_attempts(place.table_store, place.key, place.positions.site.identity)

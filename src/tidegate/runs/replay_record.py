@@ -7,10 +7,10 @@ record afterwards: killed between the two, it is read once more and takes its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidegate.core.columns.replay import (
     KIND,
@@ -26,20 +26,20 @@ from tidegate.core.columns.replay import (
 )
 from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
 from tidegate.core.columns.values import kind_of
-from tidegate.core.units.state import UnitState
 from tidegate.errors import ColumnsChanged, CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, State
 from tidegate.protocol.documents import KIND as WORK
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log_contents import sources_of
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkRemover
-from tidegate.runs.bound_source import Clock, ColumnPlace, Place, UnitPlace, encoded, encoded_units
+from tidegate.runs.bound_source import AnySource, BoundSource, Clock
+from tidegate.runs.column_source import ColumnBound
+from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec
-from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
 TRIES_AGAINST_OTHERS = 5
@@ -61,11 +61,11 @@ class _Handover:
 class ReplayRecord:
     """The record of one replay; ``pipeline`` says which table is written."""
 
-    def __init__(self, place: ColumnPlace, pipeline: PipelineSpec, config: ReplayConfig, clock: Clock) -> None:
+    def __init__(self, place: ColumnBound, pipeline: PipelineSpec, config: ReplayConfig, clock: Clock) -> None:
         self._place = place
         self._config = config
         self._clock = clock
-        self.positions = replay_positions(place, pipeline)
+        self.positions = replay_source(place, pipeline).positions
         self.state = _asked_for(place, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
@@ -164,8 +164,8 @@ class ReplayRecord:
         return None if moved is before else _Handover(opened, before, moved)
 
     def _move(self, handover: _Handover, change: Change) -> None:
-        state = encoded(handover.after)
-        debts = (*change.debts, *self._place.debts(handover.before, handover.after))
+        state = self._place.tracker.encode(handover.after)
+        debts = (*change.debts, *self._place.tracker.follow_ups(handover.before, handover.after))
         after = self._place.positions.commit(
             handover.opened, replace(change, state=state, embedded=state, debts=debts, action=KIND)
         )
@@ -188,7 +188,7 @@ def _against_others(attempt: Callable[[], Result]) -> Result:
     return attempt()
 
 
-def _asked_for(place: ColumnPlace, config: ReplayConfig) -> ReplayState:
+def _asked_for(place: ColumnBound, config: ReplayConfig) -> ReplayState:
     given = config.chunk_interval
     interval = given if given is None or isinstance(given, ChunkInterval) else ChunkInterval.of(given)
     columns = ", ".join(chunk_columns(place.source, config.chunk_column))
@@ -196,13 +196,51 @@ def _asked_for(place: ColumnPlace, config: ReplayConfig) -> ReplayState:
     return ReplayState(columns, config.start, config.end, interval, timezone=zone)
 
 
-def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStore:
-    """Where the record of replays of this source is kept, in the table that is written."""
+class ReplayStates:
+    """The states of replays of a column source, which have a position of their own in the table that they write."""
+
+    kind = KIND
+    mirror_legacy = False
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+
+    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
+        """Nothing is owed that others do not owe."""
+        return {}
+
+    def decode(self, recorded: State | None) -> ReplayState | None:
+        """The record, None where there was no replay."""
+        return None if recorded is None else decode(recorded)
+
+    def fresh(self) -> ReplayState:
+        """A record that is finished, of nothing: whatever is replayed next begins anew."""
+        return ReplayState("", 0, 1, finished=frozenset({0}))
+
+    def encode(self, state: ReplayState) -> dict[str, object]:
+        """As a document has it."""
+        return dict(encode(state))
+
+    def embedded(self, encoded: State) -> State:
+        """All of it."""
+        return encoded
+
+    def follow_ups(self, before: object, after: object) -> tuple[Mapping[str, Any], ...]:
+        """Nothing is owed."""
+        return ()
+
+    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
+        """No copy is kept elsewhere."""
+
+
+def replay_source(place: ColumnBound, pipeline: PipelineSpec) -> BoundSource[ColumnSource, ReplayStates]:
+    """Replays of this source, as a source of their own in the table that is written."""
     site = place.positions.site
     store = open_store(pipeline.sink.table)
-    return PositionStore(
+    identity = Identity(KIND, place.source.uri, None, place.source.notes, place.source.former_uri)
+    positions = PositionStore(
         SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        Identity(KIND, place.source.uri, None, place.source.notes, place.source.former_uri),
+        identity,
         pipeline.sink.table,
         store,
         checkpoint_every=site.checkpoint_every,
@@ -213,42 +251,20 @@ def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStor
         pace=site.pace,
         emit=site.emit,
     )
+    return BoundSource(pipeline, place.source, store, positions, ReplayStates(identity), 1, 1)
 
 
 FENCE_TRIES = 20
 
-NO_REPLAY = ReplayState("", 0, 1, finished=frozenset({0}))
-"""A record that is finished, of nothing: whatever is replayed next begins anew."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReplayPlace:
-    """Replays of a column source, which have a position of their own in the table that they write."""
-
-    positions: PositionStore
-    table_store: ObjectStore
-
-    @property
-    def key(self) -> SourceKey:
-        """Whose position this is."""
-        return self.positions.site.key
-
-
-OtherPlace = ColumnPlace | UnitPlace
-"""A source that is no folder of files."""
-
-Writer = Place | OtherPlace | ReplayPlace
-
-
-def replays_in(table: Writer, columns: Sequence[ColumnPlace]) -> list[ReplayPlace]:
-    """The replays of ``columns`` that have, or tried to make, a position in this table."""
+def replays_in(table: AnySource, sources: Sequence[AnySource]) -> list[AnySource]:
+    """The replays of ``sources`` that have, or tried to make, a position in this table."""
     written = sources_of(table.table_store)
-    assert not isinstance(table, ReplayPlace)
-    found = (replay_positions(each, table.pipeline) for each in columns)
-    return [ReplayPlace(each, table.table_store) for each in found if each.site.key in written]
+    found = (each.tracker.replays(each, table.pipeline) for each in sources)
+    return [each for each in found if each is not None and each.key in written]
 
 
-def fence(writers: Sequence[Writer]) -> datetime:
+def fence(writers: Sequence[AnySource]) -> datetime:
     """An empty commit for every writer; the store's time of the first of them.
 
     Whoever read the position of a source before that can commit nothing any more, neither now nor when it wakes up.
@@ -256,7 +272,7 @@ def fence(writers: Sequence[Writer]) -> datetime:
     return min(_fence(writer) for writer in writers)
 
 
-def _fence(writer: Writer) -> datetime:
+def _fence(writer: AnySource) -> datetime:
     for attempt in range(FENCE_TRIES):
         opened = writer.positions.open()
         try:
@@ -271,26 +287,18 @@ def _fence(writer: Writer) -> datetime:
     raise AssertionError("unreachable")
 
 
-def _nothing(writer: Writer, opened: Position) -> Change:
+def _nothing(writer: AnySource, opened: Position) -> Change:
     """A change that leaves everything as it is."""
-    match writer:
-        case Place():
-            state = dict(opened.state or writer.tracker.encode(writer.opened_state(opened)))
-            return Change(state=state, embedded=writer.tracker.embedded(state), action="reconcile")
-        case ColumnPlace():
-            before = writer.state_of(opened)
-            after = before or ColumnState()
-            debts = writer.debts(None, after) if before is None else ()
-            return Change(state=encoded(after), embedded=encoded(after), debts=debts, action="reconcile")
-        case UnitPlace():
-            known = encoded_units(writer.state_of(opened) or UnitState(zone=writer.source.timezone))
-            return Change(state=known, embedded=known, action="reconcile")
-        case ReplayPlace():
-            record = opened.state or encode(NO_REPLAY)
-            return Change(state=record, embedded=record, action="reconcile")
+    tracker = writer.tracker
+    if opened.state is not None:
+        writer.state_of(opened)
+        return Change(state=opened.state, embedded=tracker.embedded(opened.state), action="reconcile")
+    state = tracker.encode(tracker.fresh())
+    debts = tracker.follow_ups(None, tracker.fresh())
+    return Change(state=state, embedded=tracker.embedded(state), debts=debts, action="reconcile")
 
 
-def check_all_known(writers: Sequence[Writer], uri: str) -> None:
+def check_all_known(writers: Sequence[AnySource], uri: str) -> None:
     """Stop if the table has positions of sources that are not among ``writers``: they cannot be fenced from here."""
     strangers = sources_of(writers[0].table_store) - {COMMITTER, *(each.key for each in writers)}
     if strangers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from tidegate.core.files.plan import GivenUp
 from tidegate.core.files.state import Covered, FileOutcome, Refused
@@ -15,7 +15,8 @@ from tidegate.protocol.change import DataFile
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position
 from tidegate.reports.run import SourceReport
-from tidegate.runs.bound_source import Place
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.pass_ import Pass
 from tidegate.sink.dead_letters import DeadLetterTarget, DeadLetterWriter
 from tidegate.sink.read_task import GroupResult
 
@@ -33,14 +34,6 @@ def told_once(name: tuple[str, str], error: TidegateError) -> str:
     return str(error).removeprefix(f"{'/'.join(name)}: ")
 
 
-class RowTotals(Protocol):
-    """What a pass that has no files has done."""
-
-    rows: int
-    commits: int
-    table_version: int | None
-
-
 def not_begun(name: tuple[str, str], error: TidegateError | None, seconds: float) -> SourceReport:
     """The report of a source that could not even be opened."""
     told = None if error is None else told_once(name, error)
@@ -55,23 +48,26 @@ def left_out(name: tuple[str, str], seconds: float, emit: Emit) -> SourceReport:
     return report
 
 
-def rows_report(
-    name: tuple[str, str],
-    totals: RowTotals,
-    watermark: str | None,
-    error: TidegateError | None,
-    seconds: float,
-    *,
-    is_first: bool,
-) -> SourceReport:
-    """The report of a pass over a source that has no files; ``is_first``: nothing of it was ever committed."""
+def source_report(done: Pass, error: TidegateError | None, seconds: float) -> SourceReport:
+    """The report of a pass, whatever it walked over."""
+    totals, summary = done.totals, done.source.tracker.summary(done.state)
     return replace(
-        not_begun(name, error, seconds),
-        state="Active" if totals.commits else "Initial" if is_first else "Idle",
-        watermark=watermark,
+        not_begun(done.names, error, seconds),
+        state=summary.state or ("Active" if totals.commits else "Initial" if done.is_first else "Idle"),
+        watermark=summary.watermark,
+        files=totals.files,
+        bytes=totals.bytes,
         rows=totals.rows,
         commits=totals.commits,
+        staged=totals.staged,
+        failed=summary.failed,
+        skipped=tuple(totals.skipped.items()),
         table_version=totals.table_version,
+        bad_records=totals.bad_records,
+        dead_files=totals.dead_files,
+        unknown_fields=dict(totals.unknown_fields.most_common()),
+        work_units=totals.work_units,
+        failed_units=tuple(totals.failed_units),
     )
 
 
@@ -121,30 +117,30 @@ class DeadLetters:
         files = tuple(file for result in results for file in result.letter_files)
         return cls(files, sum(file.record_count for file in files))
 
-    def debts(self, place: Place, opened: Position) -> tuple[dict[str, Any], ...]:
+    def debts(self, place: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
         """What the commit owes to the dead-letter table; checks that it may."""
         if not self.files:
             return ()
-        place.letters.check(self.files)
+        place.tracker.letters.check(self.files)
         _check_not_ahead(place, opened)
-        return (debt(place.letters.uri, self.files),)
+        return (debt(place.tracker.letters.uri, self.files),)
 
 
-def _check_not_ahead(place: Place, opened: Position) -> None:
+def _check_not_ahead(place: FileSource, opened: Position) -> None:
     """Stop where new letters would be taken for known ones: the dead-letter table is ahead of the table.
 
     A rival that moved the source meanwhile is no such case: then the table is ahead, too, and the commit is lost.
     """
-    ahead = place.letters.position(opened)
+    ahead = place.tracker.letters.position(opened)
     if ahead > opened.version and place.positions.position() == opened.version:
         raise StateError(
-            f"{place.key}: dead-letter table {place.letters.uri} is at position {ahead}, and its table at "
+            f"{place.key}: dead-letter table {place.tracker.letters.uri} is at position {ahead}, and its table at "
             f"{opened.version}: one of them was put back from a copy; new letters would be taken for known ones",
             "set error_handling.dlq_path to a new place",
         )
 
 
-def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
+def given_up(place: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
     """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
     letters = letterbox(place, run)
     with contextlib.closing(letters):
@@ -158,7 +154,7 @@ def given_up(place: Place, run: str, files: Sequence[GivenUp]) -> tuple[DeadLett
     return DeadLetters(finished, len(files)), outcomes
 
 
-def letterbox(place: Place, run: str, fingerprint: str = "") -> DeadLetterWriter:
+def letterbox(place: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
     """For letters that are written by the driver."""
     target = place.pipeline.dead_letters
     return DeadLetterWriter(DeadLetterTarget(target, place.pipeline.name, place.source.name, run, fingerprint))
@@ -167,7 +163,7 @@ def letterbox(place: Place, run: str, fingerprint: str = "") -> DeadLetterWriter
 class Limits:
     """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileSource) -> None:
         self._handling = place.pipeline.error_handling
         self._name = f"{place.pipeline.name}/{place.source.name}"
         self._failures = 0

@@ -32,9 +32,7 @@ from tidegate.protocol.staging import Meta, StagedUnit, meta_path, pending_of, s
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import check_changes
-from tidegate.runs.bound_source import Place
-from tidegate.runs.file_trackers import SetTracker
-from tidegate.runs.tracker import SourceState, Step, Tracker
+from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Step
 from tidegate.sink.read_task import outcome_from_json, outcome_to_json
 from tidegate.specs.project import Delivery
 
@@ -86,7 +84,7 @@ def step_of(step: Mapping[str, Any]) -> tuple[Plan, tuple[FileOutcome, ...]]:
         raise StateError(f"a staged step cannot be read ({error!r})", "let the writer plan again") from error
 
 
-def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> Step:
+def after_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]) -> Step:
     """The state once the rows of the step are committed on top of ``state``.
 
     That may be another state than the writer had: a unit before this one may have been rejected, and its files are
@@ -104,7 +102,7 @@ def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) ->
     return tracker.advance(state, replace(plan, listed=files), outcomes)
 
 
-def without_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
+def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
     """The state once it is clear that the step will not be taken: every file that it tells of is unfinished.
 
     The watermark stays below them, and the next plan reads them. None for a step that tells of no file: what whoever
@@ -124,7 +122,7 @@ def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
     return changed
 
 
-def _check_not_finished(tracker: Tracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
+def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
     known = {path for path, _ in state.unfinished()}
     files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
     for file in tracker.sorted(state, files, plan.now).finished:
@@ -143,11 +141,9 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
 THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
-def remembering(place: Place) -> Place:
-    """The same place with a tracker that remembers what pending units finished where its state cannot."""
-    if not isinstance(place.tracker, SetTracker):
-        return place
-    return replace(place, tracker=replace(place.tracker, pending={}))
+def remembering(place: FileSource) -> FileSource:
+    """The same source with a tracker that remembers what pending units finished where its state cannot."""
+    return replace(place, tracker=place.tracker.keeping_pending())
 
 
 def read_unit(site: TableContext, seq: int) -> StagedUnit:
@@ -167,11 +163,10 @@ def read_unit(site: TableContext, seq: int) -> StagedUnit:
     return unit
 
 
-def folded(place: Place, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
+def folded(place: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
     """The state once ``units`` are committed on top of ``state``; ``place`` is one that is ``remembering``."""
     tracker = place.tracker
-    if isinstance(tracker, SetTracker) and tracker.pending is not None:
-        tracker.pending.clear()
+    tracker.forget_pending()
     for unit in units:
         try:
             state = tracker.written(after_step(tracker, state, unit.step))
@@ -185,7 +180,7 @@ def folded(place: Place, state: SourceState, units: Iterable[StagedUnit]) -> Sou
 LISTINGS = 5
 
 
-def delivering(place: Place) -> Place:
+def delivering(place: FileSource) -> FileSource:
     """The place as a run uses it: where delivery is staged, its commits become units."""
     if place.pipeline.delivery is Delivery.DIRECT:
         return place
@@ -203,7 +198,7 @@ class StagedPositions(PositionStore):
 
     staged = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FileSource) -> None:
         self.site = place.positions.site
         self._place = place
 
@@ -254,7 +249,7 @@ class StagedPositions(PositionStore):
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
     def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
-        state = folded(self._place, self._place.opened_state(opened), units)
+        state = folded(self._place, self._place.state_of(opened), units)
         if not units:
             return opened
         letters = opened.letters + sum(unit.letters for unit in units)
@@ -277,7 +272,7 @@ class StagedPositions(PositionStore):
             partition_columns=change.partition_columns,
             letter_files=change.dead_letter_files,
             letters=change.letters,
-            letters_uri=self._place.letters.uri if change.dead_letter_files else None,
+            letters_uri=self._place.tracker.letters.uri if change.dead_letter_files else None,
             action=change.action,
         )
 

@@ -32,10 +32,9 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Signal, StagedUnit
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
-from tidegate.runs.bound_source import Place
+from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.source_report import DeadLetters
 from tidegate.runs.staged import after_step, without_step
-from tidegate.runs.tracker import SourceState
 from tidegate.schema.types import plain_field
 from tidegate.sink.read_task import outcome_from_json
 from tidegate.sink.statistics import delta_statistics, float_columns
@@ -235,14 +234,14 @@ class SourceFold:
     this commit does not fit any more. Without ``open`` nothing more is taken of it in this commit.
     """
 
-    def __init__(self, place: Place, opened: Position, since: int) -> None:
+    def __init__(self, place: FileSource, opened: Position, since: int) -> None:
         self.place, self.opened, self.since = place, opened, since
         self.seq = opened.version
         self.taken: list[StagedUnit] = []
         self.rejected: list[Rejection] = []
         self.open = True
         self.replan = False
-        self._state: SourceState = place.opened_state(opened)
+        self._state: SourceState = place.state_of(opened)
 
     @property
     def moved(self) -> bool:
@@ -310,11 +309,13 @@ class SourceFold:
             check_path(file.path)
         if unit.rows != sum(file.record_count for file in unit.data_files):
             raise StateError(f"the unit tells of {unit.rows} rows, and its files of others", "")
-        if unit.letter_files and unit.letters_uri != self.place.letters.uri:
+        letters = self.place.tracker.letters
+        if unit.letter_files and unit.letters_uri != letters.uri:
             raise StateError(
-                f"its dead letters lie in {unit.letters_uri}, and this configuration has {self.place.letters.uri}", ""
+                f"its dead letters lie in {unit.letters_uri}, and this configuration has {letters.uri}",
+                "",
             )
-        self.place.letters.check(unit.letter_files)
+        letters.check(unit.letter_files)
 
     def _refuse(self, signal: Signal, unit: StagedUnit, reason: str) -> None:
         """The unit is rejected, and its files are unfinished again, where they are known."""

@@ -14,7 +14,7 @@ from tidegate.observe.events import Emit, Notice
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.position import Position
 from tidegate.protocol.table_checks import check_partition_types, check_partitioning, costs_rows
-from tidegate.runs.bound_source import Place
+from tidegate.runs.file_source import FileSource
 from tidegate.schema.inference import Inference, agreeing
 from tidegate.schema.types import field_specs
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
@@ -40,7 +40,7 @@ class TableColumnsPlan:
         return read_task(pipeline, source, self.fields, self.existing, deadline=deadline, run=run)
 
 
-def resolve_columns(place: Place, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
+def resolve_columns(place: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
     """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
     known = known_fields(place, opened.schema())
     if known is not None:
@@ -59,19 +59,19 @@ def resolve_columns(place: Place, opened: Position, plan: Plan, emit: Emit) -> T
     return replace(columns, inferred=found)
 
 
-def declared_columns(place: Place, opened: Position) -> TableColumnsPlan | None:
+def declared_columns(place: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The same without looking at any file: None where columns are inferred."""
     fields = place.pipeline.schema.fields
     return columns_of(place, opened, fields) if fields else None
 
 
-def first_columns(place: Place, opened: Position) -> TableColumnsPlan | None:
+def first_columns(place: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The columns of a table that is not there yet: declared or remembered; None where nobody knows them."""
     fields = known_fields(place, None)
     return None if fields is None else columns_of(place, opened, fields)
 
 
-def columns_of(place: Place, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
+def columns_of(place: FileSource, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
     """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
     pipeline, existing = place.pipeline, opened.schema()
     fields = with_rescued(pipeline, fields)
@@ -105,7 +105,7 @@ def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tupl
     return whole, Partitioning(by, table_schema(fields, None)).columns
 
 
-def known_fields(place: Place, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
+def known_fields(place: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
     """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
     if place.pipeline.schema.fields:
         return place.pipeline.schema.fields
@@ -123,22 +123,22 @@ def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldS
     return field_specs(pa.schema([each for each in existing if each.name not in others]))
 
 
-def read_remembered(place: Place) -> Inference | None:
+def read_remembered(place: FileSource) -> Inference | None:
     """What was inferred and stored beside the table after the first commit; None where nothing was."""
     return InferredSchema(place.table_store, place.pipeline.name).read()
 
 
-def _sampled(place: Place, plan: Plan) -> Inference:
+def _sampled(place: FileSource, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
     return agreeing(sample(place, spread(slices), SAMPLED_LINES))
 
 
-def sample(place: Place, slices: Sequence[FileSlice], lines: int) -> Inference:
+def sample(place: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
     """What the first ``lines`` of each of these files say, with what is in the way of it."""
     by = place.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
     schema = place.pipeline.schema
-    return Sampler(place.source_store, place.source, lines).infer(
+    return Sampler(place.tracker.store, place.source, lines).infer(
         slices,
         forbidden=keys,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,

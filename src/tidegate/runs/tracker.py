@@ -1,108 +1,86 @@
-"""The port between the walk and the ways to remember what was read.
+"""The port of trackers: one kind of watermark each, and everything that commands ask about it.
 
-A tracker knows one kind of state: what to look for with it, what to read next, what follows once that is
-committed, and how it is written down. A pass, a plan and a status go through this and through nothing else.
+A tracker knows what its state remembers, what to read next and what follows from what was read. Passes and commands go
+through this port and know no kind. A new kind is a tracker and one line in ``runs.bind``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.edit import Sorted
-from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.plan import Plan
-from tidegate.core.files.planner import Sizing
-from tidegate.core.files.state import FileOutcome, Unfinished, WatermarkState
-from tidegate.protocol.change import State
+from tidegate.protocol.dead_letters import DeadLetterTable
+from tidegate.reports.run import FailedFile, FailedUnit
+from tidegate.runs.bound_source import AnySource, StateKind
+from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.specs.project import PipelineSpec
 
-
-class SourceState(Protocol):
-    """What every state has, whatever else it remembers."""
-
-    @property
-    def watermark(self) -> WatermarkState: ...
-    @property
-    def value(self) -> str | None: ...
-    @property
-    def last_committed_file(self) -> str | None: ...
-    @property
-    def last_update_ts(self) -> int: ...
-    def unfinished(self) -> Iterator[tuple[str, Unfinished]]: ...
-
-
-class Step(Protocol):
-    """The state that follows from outcomes; without ``changed`` there is nothing to commit.
-
-    ``advanced`` and ``sealed`` are for telling; with ``full`` it is better to plan again before reading on.
-    """
-
-    @property
-    def state(self) -> SourceState: ...
-    @property
-    def advanced(self) -> tuple[tuple[str, str | None, str], ...]: ...
-    @property
-    def sealed(self) -> tuple[str, ...]: ...
-    @property
-    def changed(self) -> bool: ...
-    @property
-    def full(self) -> bool: ...
+TrackingWord = Literal["watermark", "set", "columns", "units"]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a state says to people beyond what every state has."""
+    """What a state says to people: status, reports, ``watermark show`` and metrics take theirs from here.
 
-    tracking: Literal["watermark", "set"]
+    ``state`` is None where only the work of a run tells whether a source is active or idle. ``watermark`` is one line,
+    ``value`` the whole. ``files`` are those that are not finished; ``state_files`` is how many files the state names.
+    """
+
+    tracking: TrackingWord
+    state: str | None = None
+    watermark: str | None = None
+    value: str | None = None
+    updated: datetime | None = None
     partitions: Mapping[str, str] = field(default_factory=dict)
     sealed: Mapping[str, object] = field(default_factory=dict)
     sealed_directories: int = 0
+    files: Mapping[str, object] = field(default_factory=dict)
+    state_files: int = 0
+    in_progress: int = 0
+    failed: tuple[FailedFile, ...] = ()
     remembered: int = 0
-    files: int = 0
+    last_committed_file: str | None = None
+    failed_units: tuple[FailedUnit, ...] = ()
+    retired: Mapping[str, str] = field(default_factory=dict)
 
 
-class Tracker(Protocol):
-    """One way to remember what was read of one source. It is only ever given states and steps of its own kind."""
+class Tracker(StateKind, Protocol):
+    """One kind of watermark of one source. It is only ever given states of its own kind."""
 
     @property
-    def kind(self) -> str:
-        """What the identity of a position calls it: a state of another kind is never taken for its own."""
+    def reads(self) -> str:
+        """What a pipeline with such a source does, for messages: ``is followed by columns``."""
 
-    def decode(self, recorded: State | None) -> Any:
-        """The recorded state, a fresh one where nothing is; ``StateError`` when it is not one of this kind."""
+    @property
+    def source(self) -> Any:
+        """The source, as it was configured."""
 
-    def discover(self, state: Any, now: datetime, *, limit: int, polls: int) -> PathListing:
-        """What is there that the state does not know as read; reads only, and fails as a whole."""
+    @property
+    def retries(self) -> Retries:
+        """How often a pass begins again where another run was first."""
 
-    def plan(self, state: Any, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
-        """What to read of it; decides without asking anyone."""
+    @property
+    def keeps_position(self) -> bool:
+        """Whether the next poll may go on from the position that the last one reached, if nothing was committed."""
 
-    def advance(self, state: Any, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
-        """What follows once the rows of ``outcomes`` are committed."""
+    @property
+    def letters(self) -> DeadLetterTable | None:
+        """The dead-letter table; None where a source has no bad records."""
 
-    def sorted(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
-        """Listed files by whether they are finished."""
+    @property
+    def not_compared(self) -> str | None:
+        """Why the rows of the table are not compared with the source; None where they are."""
 
-    def idle(self, state: Any, any_files: bool) -> Any:
-        """The state after a poll that found nothing to read."""
+    def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
+        """The record of replays of the source in the table of ``pipeline``; None where replays keep none."""
 
-    def written(self, step: Any) -> Any:
-        """The state of a step, once everything that it refers to is written; comes before the document."""
+    def for_run(self, source: Any) -> Any:
+        """The bound source as runs use it."""
 
-    def encode(self, state: Any) -> dict[str, object]:
-        """The complete state as JSON."""
+    def walk(self, run: Pass) -> Walk:
+        """What a pass does with the source."""
 
-    def embedded(self, encoded: State) -> State:
-        """The part of it that goes into the log, from which a lost document is replaced."""
-
-    def check(self, state: Any) -> None:
-        """``StateError`` when something that the state refers to is missing or damaged."""
-
-    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
-        """The state without what is missing or damaged, made anew from the files that were ``read``."""
-
-    def told(self, state: Any) -> Summary:
-        """What to show of it."""
+    def summary(self, state: Any) -> Summary:
+        """What a state says to people."""

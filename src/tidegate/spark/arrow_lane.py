@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.25
 _Slots = Sequence[Sequence[FileGroup]]
 
 
-class SparkArrowLane:
+class SparkEngine:
     """Runs units on Spark; starts the session when the first wave needs it.
 
     ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it

@@ -123,8 +123,13 @@ def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
     chosen = tuple(pipelines)
     sources: list[ColumnSource | UnitSource] = []
     for each in chosen:
-        sources += [*each.column_sources, *each.unit_sources]
-    places = [each.sink.table.uri for each in chosen if each.column_sources or each.unit_sources]
+        sources += each.of(ColumnSource)
+        sources += each.of(UnitSource)
+    places = [
+        each.sink.table.uri
+        for each in chosen
+        if any(isinstance(source, ColumnSource | UnitSource) for source in each.sources)
+    ]
     places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
     return (*packages_of(sources), *on_s3)

@@ -309,6 +309,11 @@ class ColumnSource:
                 return f"python:{function}"
 
     @property
+    def takes_turns(self) -> bool:
+        """Runs race: whoever loses a commit has only asked twice."""
+        return False
+
+    @property
     def former_uri(self) -> str | None:
         """What :attr:`uri` was in earlier releases, where positions may still have it; None where it is the same."""
         match self.read:

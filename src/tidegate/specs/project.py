@@ -11,14 +11,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
-from tidegate.specs.columns import ColumnSource, CsvOptions, Load, StateSpec
+from tidegate.specs.columns import CsvOptions, Load, StateSpec
 from tidegate.specs.locations import Location
-from tidegate.specs.units import UnitSource
 
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
 SHOWN_QUERY = 80
+
+
+class SourceSpec(Protocol):
+    """What every source has, of whichever kind."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the pipeline."""
+
+    @property
+    def uri(self) -> str:
+        """What it is, without anything secret: for identities and messages."""
+
+    @property
+    def poll_interval_secs(self) -> int:
+        """Seconds between two polls of a continuous run."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether runs of it wait for each other unless the configuration says otherwise."""
+
+
+SourceT = TypeVar("SourceT", bound=SourceSpec)
 
 
 class LateFiles(StrEnum):
@@ -110,6 +133,16 @@ class PathSource:
     csv: CsvOptions = field(default_factory=CsvOptions)
     follow_links: bool = False
     apart: tuple[str, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The prefix that holds the files."""
+        return self.location.uri
+
+    @property
+    def takes_turns(self) -> bool:
+        """Runs race: whoever loses a commit has only read files twice."""
+        return False
 
 
 class ParquetCodec(StrEnum):
@@ -279,15 +312,10 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """Sources, schema and sink under one name.
-
-    ``sources`` are prefixes of files, ``column_sources`` are followed by the values of columns and ``unit_sources`` by
-    time ranges crossed with units; a pipeline has sources of one of these kinds. ``on_conflict`` is None where the kind
-    of the sources decides it.
-    """
+    """Sources, schema and sink under one name. ``on_conflict`` is None where the kind of the sources decides it."""
 
     name: str
-    sources: tuple[PathSource, ...]
+    sources: tuple[SourceSpec, ...]
     schema: SchemaSpec
     sink: SinkSpec
     max_concurrent_files: int | None = None
@@ -295,14 +323,18 @@ class PipelineSpec:
     delivery: Delivery = Delivery.DIRECT
     staging: StagingSpec = field(default_factory=StagingSpec)
     transform: TransformSpec | None = None
-    column_sources: tuple[ColumnSource, ...] = ()
-    unit_sources: tuple[UnitSource, ...] = ()
     on_conflict: OnConflict | None = None
 
     @property
     def conflict(self) -> OnConflict:
         """What a run does beside another one: as given, else it waits where two would ask a server for the same."""
-        return self.on_conflict or (OnConflict.WAIT if self.unit_sources else OnConflict.RACE)
+        return self.on_conflict or (
+            OnConflict.WAIT if any(each.takes_turns for each in self.sources) else OnConflict.RACE
+        )
+
+    def of(self, kind: type[SourceT]) -> tuple[SourceT, ...]:
+        """The sources of one kind."""
+        return tuple(each for each in self.sources if isinstance(each, kind))
 
     @property
     def dead_letters(self) -> Location:
@@ -321,11 +353,6 @@ class PipelineSpec:
         inactivity = self.sink.inactivity_timeout_secs or CONTINUOUS_INACTIVITY_SECS
         sink = replace(self.sink, rollover_timeout_secs=rollover, inactivity_timeout_secs=inactivity)
         return replace(self, sink=sink)
-
-
-def every_source(pipeline: PipelineSpec) -> tuple[PathSource | ColumnSource | UnitSource, ...]:
-    """The sources of a pipeline, of whichever kind."""
-    return (*pipeline.sources, *pipeline.column_sources, *pipeline.unit_sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,11 @@ class UnitSource:
                 return ""
 
     @property
+    def takes_turns(self) -> bool:
+        """Two runs at once would ask a server for the same."""
+        return True
+
+    @property
     def rows(self) -> ColumnSource:
         """The same source for what writes rows and knows nothing of work units."""
         read = self.read

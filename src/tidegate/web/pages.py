@@ -21,7 +21,7 @@ from tidegate.observe.logs import fanout
 from tidegate.observe.metrics import BUCKETS, LEGACY_PREFIX, PREFIX, Durations, Family, Labels, Metrics, Series
 from tidegate.observe.wording import count
 from tidegate.reports.run import SourceStatus
-from tidegate.specs.project import PipelineSpec, ProjectSpec, every_source
+from tidegate.specs.project import PipelineSpec, ProjectSpec
 from tidegate.web.server import Answer, Pages, serving, text
 
 Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -92,7 +92,7 @@ def watched(
             interval(pipeline) if interval else float(source.poll_interval_secs + project.poll_jitter_secs)
         )
         for pipeline in pipelines
-        for source in every_source(pipeline)
+        for source in pipeline.sources
     }
     metrics, health = Metrics(intervals), Health(intervals)
     pages: Pages = {

@@ -315,7 +315,7 @@ def test_sources_that_were_made_in_python_get_a_connection(loaded: Loaded) -> No
     reads = {"a": JdbcRead("jdbc:x:y", table="t"), "b": HttpRead("http://h"), "c": FunctionRead("a:b")}
     sources = tuple(ColumnSource(name, read) for name, read in reads.items())
     sink = SinkSpec(Location("file:///lake"))
-    project = ProjectSpec("code", (PipelineSpec("p", (), SchemaSpec(infer=True), sink, column_sources=sources),))
+    project = ProjectSpec("code", (PipelineSpec("p", sources, SchemaSpec(infer=True), sink),))
     shown = yaml.safe_load(show(project))
     assert sorted(shown["connections"]) == ["p.a", "p.b"]
     assert shown["pipelines"]["p"]["sources"]["a"]["connection"] == "p.a"

@@ -33,7 +33,7 @@ from tidegate.specs.columns import (
     WatermarkMode,
 )
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import ProjectSpec, TransformSpec
+from tidegate.specs.project import PathSource, ProjectSpec, TransformSpec
 
 Load_ = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -63,15 +63,13 @@ def database(source: str = "table: t", *, connection: str = "") -> str:
 def only(project: ProjectSpec) -> ColumnSource:
     """The only source of the only pipeline."""
     (pipeline,) = project.pipelines
-    (source,) = pipeline.column_sources
-    assert pipeline.sources == ()
+    (source,) = pipeline.sources
     return source
 
 
 def test_the_example_of_a_database_loads_word_for_word() -> None:
     project = load(EXAMPLES / "database.yml", env={"SHOP_PASSWORD": "hunter2", "SHOP_PORT": "5433"})
     orders, lines = project.pipelines
-    assert orders.sources == lines.sources == ()
     shop = JdbcRead(
         "jdbc:postgresql://127.0.0.1:5433/shop",
         "shop",
@@ -79,15 +77,15 @@ def test_the_example_of_a_database_loads_word_for_word() -> None:
         password=Secret("hunter2"),
         table="public.orders",
     )
-    assert orders.column_sources == (
+    assert orders.sources == (
         ColumnSource("default", shop, ("created_at", "modified_at"), look_back=LookBack(closing_day=10)),
     )
     assert orders.sink.load == Load(LoadType.MERGE_UPSERT, merge_keys=("order_id",))
     query = "select * from order_lines where deleted = false"
-    assert lines.column_sources == (
+    assert lines.sources == (
         ColumnSource("default", replace(shop, table=None, query=query), ("line_id",), look_back=LookBack()),
     )
-    assert lines.column_sources[0].look_back.is_off
+    assert lines.sources[0].look_back.is_off
     assert lines.sink.load == Load()
     assert orders.sink.table == Location(f"file://{EXAMPLES}/lake/orders")
     assert project.notices == ()
@@ -97,7 +95,7 @@ def test_the_example_of_a_window_loads_word_for_word() -> None:
     project = load(EXAMPLES / "window.yml", env={})
     (pipeline,) = project.pipelines
     read = TableRead(TableFormat.DELTA, Location(f"file://{EXAMPLES}/lake/orders"))
-    assert pipeline.column_sources == (
+    assert pipeline.sources == (
         ColumnSource(
             "default",
             read,
@@ -125,7 +123,7 @@ def test_what_show_prints_of_an_example_loads_to_the_same(name: str) -> None:
 
 def test_a_source_without_type_and_connection_is_one_of_files(loaded: Load_) -> None:
     (pipeline,) = loaded("source: {path: in}\nsink: {path: lake}\n").pipelines
-    assert (len(pipeline.sources), pipeline.column_sources) == (1, ())
+    assert [type(each) for each in pipeline.sources] == [PathSource]
     same = loaded("source: {type: files, path: in}\nsink: {path: lake}\n")
     assert same.pipelines == (pipeline,)
 

@@ -36,7 +36,7 @@ def file(source: str = "path: /x", connection: str = "", columns: str = "[at]") 
 
 
 def read(project: ProjectSpec) -> HttpRead:
-    found = project.pipelines[0].column_sources[0].read
+    found = project.pipelines[0].sources[0].read
     assert isinstance(found, HttpRead)
     return found
 
@@ -98,7 +98,7 @@ pipelines:
 """
     project = loaded(text, env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"})
     assert read(project).pagination == Pagination(PaginationKind.CURSOR, "after", next="paging.next")
-    assert project.pipelines[0].column_sources[0].watermark_columns == ()
+    assert project.pipelines[0].sources[0].watermark_columns == ()
     again = load(show(project), env={})
     assert (again.pipelines, again.notices) == (project.pipelines, ())
 

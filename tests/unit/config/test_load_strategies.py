@@ -247,7 +247,7 @@ pipelines:
 """
     (line,) = problems(text)
     assert words in line
-    assert len(loaded(text.replace(sink, f"load_type: merge_upsert, {MERGE}")).pipelines[0].column_sources) == 2
+    assert len(loaded(text.replace(sink, f"load_type: merge_upsert, {MERGE}")).pipelines[0].sources) == 2
 
 
 def test_pipelines_of_one_table_count_together(problems: Problems) -> None:

@@ -242,7 +242,7 @@ def test_the_file_that_is_mangled_is_good() -> None:
     project = load(GOOD, env=ENV, base=Path("/srv"))
     assert [len(pipeline.sources) for pipeline in project.pipelines] == [2, 1]
     others = load(COLUMNS, env=ENV, base=Path("/srv"))
-    assert [len(pipeline.column_sources) for pipeline in others.pipelines] == [1, 1, 1]
+    assert [len(pipeline.sources) for pipeline in others.pipelines] == [1, 1, 1]
     units = load(UNITS, env=ENV, base=Path("/srv"))
-    assert [len(pipeline.unit_sources) for pipeline in units.pipelines] == [0, 1, 1, 1]
+    assert [len(pipeline.sources) for pipeline in units.pipelines] == [1, 1, 1, 1]
     assert units.notices == ()

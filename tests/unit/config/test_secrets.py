@@ -101,7 +101,7 @@ def error(text: str, tmp_path: Path) -> str:
 
 def test_secrets_of_connections_arrive_and_do_not_show(tmp_path: Path) -> None:
     made = load(WITH_CONNECTIONS, env={"SECRET": CANARY}, base=tmp_path)
-    reads = [pipeline.column_sources[0].read for pipeline in made.pipelines]
+    reads = [pipeline.sources[0].read for pipeline in made.pipelines]
     assert isinstance(reads[0], JdbcRead)
     assert isinstance(reads[1], HttpRead)
     assert (reads[0].password, reads[0].properties["sslkey"]) == (Secret(CANARY), CANARY)

@@ -488,5 +488,5 @@ def test_a_parameter_that_is_a_secret_variable_holds_no_secret(loaded: Load) -> 
         "params": f"{{{SINCE}, access_token: '{{{{token}}}}'}}",
         "secondary_input": "[{path: keys, format: json, fields: [token], category: authentication}]",
     }
-    (found,) = loaded(file(source)).pipelines[0].unit_sources
+    (found,) = loaded(file(source)).pipelines[0].sources
     assert found.read.params == {"access_token": "{{token}}"}  # type: ignore[union-attr]

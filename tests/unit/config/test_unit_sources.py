@@ -73,8 +73,7 @@ def file(source: str, sink: str = "", more: str = "") -> str:
 def only(project: ProjectSpec) -> UnitSource:
     """The source of the pipeline ``p``."""
     pipeline = project.pipeline("p")
-    (source,) = pipeline.unit_sources
-    assert pipeline.sources == pipeline.column_sources == ()
+    (source,) = pipeline.sources
     return source
 
 
@@ -94,9 +93,9 @@ def test_the_example_of_an_api_loads_word_for_word() -> None:
         pagination=Pagination(PaginationKind.CURSOR, "after", next="paging.next"),
         rate_limit=RateLimit(20, 1.0),
     )
-    assert surveys.column_sources == (ColumnSource("default", server),)
+    assert surveys.sources == (ColumnSource("default", server),)
     assert surveys.sink.load.type is LoadType.OVERWRITE
-    (source,) = responses.unit_sources
+    (source,) = responses.sources
     assert source == UnitSource(
         "default",
         HttpRead(
@@ -128,13 +127,9 @@ def test_the_example_of_an_api_loads_word_for_word() -> None:
     assert responses.sink.table == Location(f"file://{EXAMPLES}/lake/responses")
     assert project.notices == ()
     again = load(show(project), env={})
-    assert [pipeline.unit_sources for pipeline in again.pipelines] == [
+    assert [pipeline.of(UnitSource) for pipeline in again.pipelines] == [
         (),
-        (
-            load(EXAMPLES / "api.yml", env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"})
-            .pipelines[1]
-            .unit_sources[0],
-        ),
+        (load(EXAMPLES / "api.yml", env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"}).pipelines[1].sources[0],),
     ]
 
 

@@ -59,7 +59,7 @@ def row(number: int) -> dict[str, Any]:
     }
 
 
-class Place:
+class FileSource:
     """A source and a table in a temporary directory."""
 
     def __init__(self, root: Path) -> None:
@@ -95,11 +95,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> FileSource:
+    return FileSource(tmp_path)
 
 
-def read(place: Place, format: str, data: bytes, **changes: Any) -> tuple[GroupResult, FileOutcome]:
+def read(place: FileSource, format: str, data: bytes, **changes: Any) -> tuple[GroupResult, FileOutcome]:
     each = place.put(f"a{ENDINGS[format]}", data)
     result = read_unit(place.task(format, **changes), FileGroup(0, (each,)))
     return result, result.outcomes[0]
@@ -111,7 +111,7 @@ def refusal(outcome: FileOutcome) -> str:
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_every_format_gives_the_same_rows(place: Place, format: str) -> None:
+def test_every_format_gives_the_same_rows(place: FileSource, format: str) -> None:
     rows = [row(number) for number in range(300)]
     result, outcome = read(place, format, written(format, rows))
     assert isinstance(outcome, Covered), outcome
@@ -121,7 +121,7 @@ def test_every_format_gives_the_same_rows(place: Place, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_reading_goes_on_in_the_middle(place: Place, format: str) -> None:
+def test_reading_goes_on_in_the_middle(place: FileSource, format: str) -> None:
     data = written(format, [row(number) for number in range(300)], row_group=70)
     each = place.put(f"a{ENDINGS[format]}", data)
     for start in (1, 69, 70, 71, 299, 300):
@@ -135,7 +135,7 @@ def test_reading_goes_on_in_the_middle(place: Place, format: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", EVERY)
-def test_a_large_file_is_left_in_the_middle_and_continued(place: Place, format: str) -> None:
+def test_a_large_file_is_left_in_the_middle_and_continued(place: FileSource, format: str) -> None:
     rows = [{"id": number, "text": os.urandom(300).hex()} for number in range(20_000)]
     each = place.put(f"a{ENDINGS[format]}", written(format, rows, row_group=4000))
     small = WriterSettings(file_size=1024 * 1024, row_group_size=512 * 1024)
@@ -158,7 +158,7 @@ def test_a_large_file_is_left_in_the_middle_and_continued(place: Place, format: 
 
 @pytest.mark.parametrize("format", EVERY)
 def test_a_bad_record_is_kept_with_its_number_and_read_again_when_the_schema_takes_it(
-    place: Place, format: str
+    place: FileSource, format: str
 ) -> None:
     rows = [{"id": number, "share": 0.5 if number == 3 else float(number), "text": "x"} for number in range(6)]
     fields = (IDS[0], FieldSpec("share", "int64"), IDS[1])
@@ -177,7 +177,7 @@ def test_a_bad_record_is_kept_with_its_number_and_read_again_when_the_schema_tak
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_a_bad_record_refuses_its_file_where_that_is_wanted(place: Place, format: str) -> None:
+def test_a_bad_record_refuses_its_file_where_that_is_wanted(place: FileSource, format: str) -> None:
     rows = [{"id": number, "share": 2.0 if number != 3 else 0.5} for number in range(6)]
     fields = (IDS[0], FieldSpec("share", "int64"))
     result, outcome = read(place, format, written(format, rows), fields=fields, letters=None)
@@ -187,7 +187,7 @@ def test_a_bad_record_refuses_its_file_where_that_is_wanted(place: Place, format
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_a_file_that_was_rewritten_or_removed_is_not_read(place: Place, format: str) -> None:
+def test_a_file_that_was_rewritten_or_removed_is_not_read(place: FileSource, format: str) -> None:
     each = place.put(f"a{ENDINGS[format]}", written(format, [row(1)]))
     place.put(each.path, written(format, [row(number) for number in range(9)]))
     gone = FileSlice(f"gone{ENDINGS[format]}", 5)
@@ -200,7 +200,7 @@ def test_a_file_that_was_rewritten_or_removed_is_not_read(place: Place, format: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", EVERY)
-def test_a_file_that_is_rewritten_while_it_is_read_is_noticed(place: Place, format: str) -> None:
+def test_a_file_that_is_rewritten_while_it_is_read_is_noticed(place: FileSource, format: str) -> None:
     rows = [{"id": number, "text": os.urandom(100).hex()} for number in range(40_000)]
     each = place.put(f"a{ENDINGS[format]}", written(format, rows, row_group=10_000))
     store = open_store(Location(place.source.as_uri()))
@@ -217,7 +217,7 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_noticed(place: Place, form
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_partition_columns_come_from_the_path(place: Place, format: str) -> None:
+def test_partition_columns_come_from_the_path(place: FileSource, format: str) -> None:
     slices = tuple(
         place.put(f"country={country}/a{ENDINGS[format]}", written(format, [row(number)]))
         for number, country in enumerate(("de", "fr"))
@@ -232,7 +232,7 @@ def test_partition_columns_come_from_the_path(place: Place, format: str) -> None
 
 
 @pytest.mark.parametrize("format", EVERY)
-def test_what_the_schema_does_not_have_is_counted(place: Place, format: str) -> None:
+def test_what_the_schema_does_not_have_is_counted(place: FileSource, format: str) -> None:
     rows = [{"id": number, "extra": number, "text": "x"} for number in range(7)]
     result, _ = read(place, format, written(format, rows), fields=IDS)
     assert result.unknown_fields == {"extra": 7}
@@ -240,7 +240,7 @@ def test_what_the_schema_does_not_have_is_counted(place: Place, format: str) -> 
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "avro"])
-def test_columns_may_be_absent_or_in_another_order(place: Place, format: str) -> None:
+def test_columns_may_be_absent_or_in_another_order(place: FileSource, format: str) -> None:
     slices = tuple(
         place.put(f"{number}{ENDINGS[format]}", written(format, rows))
         for number, rows in enumerate(([{"text": "a", "id": 1}], [{"id": 2}], [{"text": "b"}], [{"other": 1}]))
@@ -255,14 +255,14 @@ def test_columns_may_be_absent_or_in_another_order(place: Place, format: str) ->
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_text_formats_may_be_compressed(place: Place, format: str) -> None:
+def test_text_formats_may_be_compressed(place: FileSource, format: str) -> None:
     each = place.put(f"a{ENDINGS[format]}.gz", written(format, [row(1), row(2)], gzip=True))
     result = read_unit(place.task(format), FileGroup(0, (each,)))
     assert place.rows(result) == [row(1), row(2)]
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_a_file_without_a_byte_holds_no_record(place: Place, format: str) -> None:
+def test_a_file_without_a_byte_holds_no_record(place: FileSource, format: str) -> None:
     _, outcome = read(place, format, b"")
     assert isinstance(outcome, Covered), outcome
     assert (outcome.end, outcome.rows, outcome.eof) == (0, 0, True)
@@ -270,7 +270,7 @@ def test_a_file_without_a_byte_holds_no_record(place: Place, format: str) -> Non
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_a_file_that_is_cut_is_refused(place: Place, format: str, kept: float) -> None:
+def test_a_file_that_is_cut_is_refused(place: FileSource, format: str, kept: float) -> None:
     data = written(format, [row(number) for number in range(3000)], row_group=500)
     result, outcome = read(place, format, data[: int(len(data) * kept)])
     assert "not a whole" in refusal(outcome)
@@ -278,27 +278,27 @@ def test_a_file_that_is_cut_is_refused(place: Place, format: str, kept: float) -
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
-def test_a_file_that_is_something_else_is_refused(place: Place, format: str) -> None:
+def test_a_file_that_is_something_else_is_refused(place: FileSource, format: str) -> None:
     _, outcome = read(place, format, b'{"id": 1}\n' * 100)
     assert "not a whole" in refusal(outcome)
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
-def test_a_file_whose_types_never_fit_is_refused_whole(place: Place, format: str) -> None:
+def test_a_file_whose_types_never_fit_is_refused_whole(place: FileSource, format: str) -> None:
     rows = [{"id": 1, "text": b"bytes"}]
     _, outcome = read(place, format, written(format, rows), fields=IDS)
     assert "column 'text' is binary, which is never string" in refusal(outcome)
 
 
 @pytest.mark.parametrize("format", ["parquet", "avro"])
-def test_a_file_without_rows_is_covered(place: Place, format: str) -> None:
+def test_a_file_without_rows_is_covered(place: FileSource, format: str) -> None:
     schema = pa.schema([("id", pa.int64())]) if format == "parquet" else None
     _, outcome = read(place, format, written(format, [], schema=schema), fields=IDS)
     assert isinstance(outcome, Covered), outcome
     assert (outcome.end, outcome.eof) == (0, True)
 
 
-def test_a_number_without_end_survives_beside_a_bad_record(place: Place) -> None:
+def test_a_number_without_end_survives_beside_a_bad_record(place: FileSource) -> None:
     rows = [{"id": 1, "share": float("nan")}, {"id": None, "share": 1.0}, {"id": 3, "share": float("inf")}]
     fields = (IDS[0], FieldSpec("share", "float64"))
     for format in ("parquet", "avro"):
@@ -335,7 +335,7 @@ PARQUET_CASES: list[tuple[Any, pa.DataType, str, Any]] = [
 
 @pytest.mark.parametrize(("value", "type", "declared", "expected"), PARQUET_CASES)
 def test_parquet_types_are_cast_exactly(
-    place: Place, value: Any, type: pa.DataType, declared: str, expected: Any
+    place: FileSource, value: Any, type: pa.DataType, declared: str, expected: Any
 ) -> None:
     if pa.types.is_timestamp(type) and type.tz:
         value = value.replace(tzinfo=UTC)
@@ -359,7 +359,7 @@ def test_parquet_types_are_cast_exactly(
     ],
 )
 def test_parquet_values_that_would_be_bent_are_bad_records(
-    place: Place, value: Any, type: pa.DataType, declared: str, reason: str
+    place: FileSource, value: Any, type: pa.DataType, declared: str, reason: str
 ) -> None:
     data = written("parquet", [{"v": None}, {"v": value}], schema=pa.schema([("v", type)]))
     result, outcome = read(place, "parquet", data, fields=(FieldSpec("v", declared),))
@@ -371,7 +371,7 @@ def test_parquet_values_that_would_be_bent_are_bad_records(
     assert set(json.loads(letter.text or "")) == {"v"}
 
 
-def test_nested_parquet_is_fitted_at_any_depth(place: Place) -> None:
+def test_nested_parquet_is_fitted_at_any_depth(place: FileSource) -> None:
     user = FieldSpec("user", "struct", fields=(FieldSpec("id", "int64", nullable=False), FieldSpec("name", "string")))
     tags = FieldSpec("tags", "list", items=FieldSpec("element", "int64"))
     marks = FieldSpec("marks", "map", keys=FieldSpec("key", "string"), values=FieldSpec("value", "int64"))
@@ -411,12 +411,12 @@ def avro(fields: list[Any], records: list[dict[str, Any]], codec: str = "null") 
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2"])
-def test_avro_codecs(place: Place, codec: str) -> None:
+def test_avro_codecs(place: FileSource, codec: str) -> None:
     result, _ = read(place, "avro", written("avro", [row(1), row(2)], codec=codec))
     assert place.rows(result) == [row(1), row(2)]
 
 
-def test_avro_unions_logical_types_and_names(place: Place) -> None:
+def test_avro_unions_logical_types_and_names(place: FileSource) -> None:
     point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
     fields = [
         {"name": "id", "type": ["int", "long"]},
@@ -459,7 +459,7 @@ def test_avro_unions_logical_types_and_names(place: Place) -> None:
     assert [each["any"] for each in place.rows(result)] == ['"x"', "5", None]
 
 
-def test_an_avro_file_that_is_not_of_records_is_refused(place: Place) -> None:
+def test_an_avro_file_that_is_not_of_records_is_refused(place: FileSource) -> None:
     out = io.BytesIO()
     fastavro.writer(out, "long", [1, 2])
     _, outcome = read(place, "avro", out.getvalue(), fields=IDS)
@@ -469,29 +469,31 @@ def test_an_avro_file_that_is_not_of_records_is_refused(place: Place) -> None:
 # --- CSV
 
 
-def csv_rows(place: Place, text: bytes, fields: tuple[FieldSpec, ...] = IDS, **options: Any) -> list[dict[str, Any]]:
+def csv_rows(
+    place: FileSource, text: bytes, fields: tuple[FieldSpec, ...] = IDS, **options: Any
+) -> list[dict[str, Any]]:
     result, outcome = read(place, "csv", text, fields=fields, csv=CsvOptions(**options))
     assert isinstance(outcome, Covered), outcome
     return place.rows(result)
 
 
-def test_csv_files_without_a_header(place: Place) -> None:
+def test_csv_files_without_a_header(place: FileSource) -> None:
     assert csv_rows(place, b"1,a\n2,b", header=False) == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
     named = csv_rows(place, b"a,x,1\n", header=False, columns=("text", "other", "id"))
     assert named == [{"id": 1, "text": "a"}]
 
 
-def test_csv_header_only_and_lines_before_it(place: Place) -> None:
+def test_csv_header_only_and_lines_before_it(place: FileSource) -> None:
     assert csv_rows(place, b"id,text\n") == []
     assert csv_rows(place, b'\xef\xbb\xbfReport "x\n\n"id","text"\r\n1,a\r\n', skip_rows=1) == [{"id": 1, "text": "a"}]
 
 
-def test_csv_nulls_and_empty_texts(place: Place) -> None:
+def test_csv_nulls_and_empty_texts(place: FileSource) -> None:
     rows = csv_rows(place, b'id,text\n1,\n2,""\n3,NA\n4,"NA"\n', null_values=("", "NA"))
     assert [each["text"] for each in rows] == [None, "", None, "NA"]
 
 
-def test_csv_dialects(place: Place) -> None:
+def test_csv_dialects(place: FileSource) -> None:
     expected = [{"id": 1, "text": "a;'b"}]
     assert csv_rows(place, b"id;text\n1;'a;\\'b'\n", delimiter=";", quote="'", escape="\\") == expected
     assert csv_rows(place, b'id|text\n1|"a\n', delimiter="|", quote=None) == [{"id": 1, "text": '"a'}]
@@ -499,7 +501,7 @@ def test_csv_dialects(place: Place) -> None:
     assert place.rows(read_unit(place.task("csv", IDS), FileGroup(0, (each,)))) == [{"id": 1, "text": "a,b"}]
 
 
-def test_csv_blank_lines_count_as_records_without_a_row(place: Place) -> None:
+def test_csv_blank_lines_count_as_records_without_a_row(place: FileSource) -> None:
     result, outcome = read(place, "csv", b"id,text\n1,a\n\r\n\n2,b\nx,c\n", fields=IDS, metadata_columns=())
     assert isinstance(outcome, Covered), outcome
     assert (outcome.end, outcome.rows, outcome.bad) == (5, 2, 1)
@@ -522,7 +524,7 @@ def test_csv_blank_lines_count_as_records_without_a_row(place: Place) -> None:
     ],
 )
 @pytest.mark.parametrize("neighbours", [0, 2, 600])
-def test_a_bad_csv_record_is_kept_with_its_header(place: Place, line: bytes, reason: str, neighbours: int) -> None:
+def test_a_bad_csv_record_is_kept_with_its_header(place: FileSource, line: bytes, reason: str, neighbours: int) -> None:
     good = b"".join(b"%d,x\n" % number for number in range(neighbours))
     result, outcome = read(place, "csv", b"id,text\n" + good + line + b"\n" + good, fields=IDS)
     assert isinstance(outcome, Covered), outcome
@@ -534,7 +536,7 @@ def test_a_bad_csv_record_is_kept_with_its_header(place: Place, line: bytes, rea
     assert [told for _, told in reread(place.task("csv", IDS), [letter]).bad] == [letter.reason]
 
 
-def test_a_csv_letter_is_read_again_when_the_dialect_is_right(place: Place) -> None:
+def test_a_csv_letter_is_read_again_when_the_dialect_is_right(place: FileSource) -> None:
     result, _ = read(place, "csv", b"id;text\n1;a\n", fields=(FieldSpec("id", "int64"), IDS[1]))
     assert "has none of the declared columns" in refusal(result.outcomes[0])
     result, _ = read(place, "csv", b"id,text\nnone,a\n", fields=IDS)
@@ -561,7 +563,7 @@ def test_a_csv_letter_is_read_again_when_the_dialect_is_right(place: Place) -> N
         (b'"{""a"": 1}"', "json", '{"a":1}'),
     ],
 )
-def test_csv_cells(place: Place, cell: bytes, type: str, expected: Any) -> None:
+def test_csv_cells(place: FileSource, cell: bytes, type: str, expected: Any) -> None:
     (found,) = csv_rows(place, b"v\n" + cell + b"\n", (FieldSpec("v", type),))
     assert found["v"] == pytest.approx(expected) if type == "float32" else found["v"] == expected
 
@@ -580,27 +582,27 @@ def test_csv_cells(place: Place, cell: bytes, type: str, expected: Any) -> None:
         (b"1_000", "decimal(5,1)"),
     ],
 )
-def test_csv_cells_that_say_something_else(place: Place, cell: bytes, type: str) -> None:
+def test_csv_cells_that_say_something_else(place: FileSource, cell: bytes, type: str) -> None:
     result, outcome = read(place, "csv", b"v\n" + cell + b"\n", fields=(FieldSpec("v", type),))
     assert isinstance(outcome, Covered), outcome
     assert (outcome.rows, outcome.bad) == (0, 1)
     assert len(place.kept(result)) == 1
 
 
-def test_csv_cells_hold_json_for_nested_columns(place: Place) -> None:
+def test_csv_cells_hold_json_for_nested_columns(place: FileSource) -> None:
     tags = FieldSpec("tags", "list", items=FieldSpec("element", "int64"))
     rows = csv_rows(place, b'id,tags\n1,"[1, 2]"\n2,\n', (IDS[0], tags))
     assert rows == [{"id": 1, "tags": [1, 2]}, {"id": 2, "tags": None}]
 
 
-def test_lenient_numbers_are_bent(place: Place) -> None:
+def test_lenient_numbers_are_bent(place: FileSource) -> None:
     for format in ("csv", "parquet", "avro"):
         data = written(format, [{"v": 1.7}])
         result, _ = read(place, format, data, fields=(FieldSpec("v", "int64"),), numbers=Numbers.LENIENT)
         assert place.rows(result) == [{"v": 1}]
 
 
-def test_a_csv_header_with_a_column_twice_is_refused(place: Place) -> None:
+def test_a_csv_header_with_a_column_twice_is_refused(place: FileSource) -> None:
     _, outcome = read(place, "csv", b"id,text,id\n1,a,2\n", fields=IDS)
     assert "has column 'id' twice" in refusal(outcome)
 
@@ -608,7 +610,7 @@ def test_a_csv_header_with_a_column_twice_is_refused(place: Place) -> None:
 # --- JSON arrays
 
 
-def test_a_bad_element_is_kept_and_the_others_are_read(place: Place) -> None:
+def test_a_bad_element_is_kept_and_the_others_are_read(place: FileSource) -> None:
     text = b'[\n  {"id": 1, "text": "a"},\n  {"id": },\n  7,\n  {"id": 2,\n   "text": "b"},\n]'
     result, outcome = read(place, "json", text, fields=IDS)
     assert isinstance(outcome, Covered), outcome
@@ -618,13 +620,13 @@ def test_a_bad_element_is_kept_and_the_others_are_read(place: Place) -> None:
 
 
 @pytest.mark.parametrize("text", [b'[{"id": 1}', b'[{"id": 1}] []', b"nothing", b'{"id": 1}\n{"id": 2}\n'])
-def test_what_is_no_array_is_refused(place: Place, text: bytes) -> None:
+def test_what_is_no_array_is_refused(place: FileSource, text: bytes) -> None:
     result, outcome = read(place, "json", text, fields=IDS)
     assert refusal(outcome)
     assert place.rows(result) == []
 
 
-def test_small_arrays_are_decoded_together_and_refused_apart(place: Place) -> None:
+def test_small_arrays_are_decoded_together_and_refused_apart(place: FileSource) -> None:
     slices = [place.put(f"{number}.json", written("json", [{"id": number}], indent=2)) for number in range(5)]
     slices.append(place.put("5.json", b'[{"id": 5}'))
     result = read_unit(place.task("json", IDS), FileGroup(0, tuple(slices)))

@@ -35,7 +35,7 @@ FIELDS = (
 )
 
 
-class Place:
+class FileSource:
     """A source and a table in a temporary directory."""
 
     def __init__(self, root: Path) -> None:
@@ -76,8 +76,8 @@ def record(number: int, text: str = "x") -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> FileSource:
+    return FileSource(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def _no_failpoints() -> Iterator[None]:
     failpoints.arm("")
 
 
-def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: Place) -> None:
+def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: FileSource) -> None:
     slices = (place.records("a.ndjson.gz", 0, 100), place.records("b.ndjson", 100, 50), place.records("c.gz", 150, 0))
     result = read_unit(place.task(), FileGroup(7, slices))
     assert result.number == 7
@@ -102,7 +102,7 @@ def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: Place) ->
     assert result.data_files[0].size == (place.table / result.data_files[0].path).stat().st_size
 
 
-def test_results_and_tasks_travel(place: Place) -> None:
+def test_results_and_tasks_travel(place: FileSource) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
     slices = (place.records("a", 0, 5), place.put("bad", ["{"]), FileSlice("gone", 5))
     result = read_unit(pickle.loads(pickle.dumps(task)), FileGroup(0, slices))
@@ -110,7 +110,7 @@ def test_results_and_tasks_travel(place: Place) -> None:
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Changed]
 
 
-def test_a_bad_record_refuses_its_file_and_the_others_go_on(place: Place) -> None:
+def test_a_bad_record_refuses_its_file_and_the_others_go_on(place: FileSource) -> None:
     lines = [record(1), "", record(2), '{"id": 1.5}', record(4)]
     slices = (place.records("a", 10, 3), place.put("b", lines), place.records("c", 20, 3))
     result = read_unit(place.task(), FileGroup(0, slices))
@@ -122,7 +122,7 @@ def test_a_bad_record_refuses_its_file_and_the_others_go_on(place: Place) -> Non
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "plain"])
-def test_a_damaged_file_is_refused_by_name(place: Place, damage: str) -> None:
+def test_a_damaged_file_is_refused_by_name(place: FileSource, damage: str) -> None:
     good = place.records("a.gz", 0, 3000)
     data = (place.source / "a.gz").read_bytes()
     broken = {
@@ -139,7 +139,7 @@ def test_a_damaged_file_is_refused_by_name(place: Place, damage: str) -> None:
     assert place.ids(result) == list(range(3000))
 
 
-def test_small_files_share_a_block_but_not_their_fate(place: Place) -> None:
+def test_small_files_share_a_block_but_not_their_fate(place: FileSource) -> None:
     lines = {
         "date=1/a": [record(0), record(1)],
         "date=1/b": [record(2), "oops", record(3), "oops again"],
@@ -176,7 +176,7 @@ def test_small_files_share_a_block_but_not_their_fate(place: Place) -> None:
     }
 
 
-def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: Place) -> None:
+def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: FileSource) -> None:
     slices = (
         place.records("a.gz", 0, 5),
         place.records("b.gz", 5, 45_000, "x" * 100),
@@ -188,7 +188,7 @@ def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: Place) 
 
 
 @pytest.mark.slow
-def test_a_refused_large_file_leaves_nothing_behind(place: Place) -> None:
+def test_a_refused_large_file_leaves_nothing_behind(place: FileSource) -> None:
     task = place.task(held_bytes=100_000, writer=WriterSettings(file_size=200_000, row_group_size=50_000))
     text = os.urandom(50).hex()
     large = place.put("b.gz", [*(record(number, f"{text}{number}") for number in range(100_000)), "oops"])
@@ -199,21 +199,21 @@ def test_a_refused_large_file_leaves_nothing_behind(place: Place) -> None:
     assert place.parquet_files() == {file.path for file in result.data_files}
 
 
-def test_a_missing_or_changed_file_is_reported_as_changed(place: Place) -> None:
+def test_a_missing_or_changed_file_is_reported_as_changed(place: FileSource) -> None:
     slices = (FileSlice("gone", 10), replace(place.records("a", 0, 3), size=1), place.records("b", 0, 3))
     result = read_unit(place.task(), FileGroup(0, slices))
     assert result.outcomes[:2] == (Changed("gone"), Changed("a"))
     assert place.ids(result) == [0, 1, 2]
 
 
-def test_the_first_committed_lines_are_skipped_exactly(place: Place) -> None:
+def test_the_first_committed_lines_are_skipped_exactly(place: FileSource) -> None:
     whole = place.put("a.gz", [record(0), "", *(record(number) for number in range(2, 500))])
     result = read_unit(place.task(), FileGroup(0, (replace(whole, start_record=300),)))
     assert place.ids(result) == list(range(300, 500))
     assert result.outcomes == (Covered("a.gz", whole.size, None, 300, 500, True, rows=200),)
 
 
-def test_a_unit_stops_after_the_file_that_filled_the_batch(place: Place) -> None:
+def test_a_unit_stops_after_the_file_that_filled_the_batch(place: FileSource) -> None:
     task = place.task(commit_batch_files=2, writer=WriterSettings(file_size=80_000))
     slices = tuple(
         place.put(f"f{file}", [record(file * 4000 + number, os.urandom(20).hex()) for number in range(4000)])
@@ -226,7 +226,7 @@ def test_a_unit_stops_after_the_file_that_filled_the_batch(place: Place) -> None
     assert place.ids(result) == list(range(4000 * sum(reached)))
 
 
-def test_a_passed_deadline_still_reads_one_file(place: Place) -> None:
+def test_a_passed_deadline_still_reads_one_file(place: FileSource) -> None:
     slices = (place.records("a", 0, 10), place.records("b", 10, 10))
     result = read_unit(place.task(deadline=time.time() - 1), FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, NotReached]
@@ -234,7 +234,7 @@ def test_a_passed_deadline_still_reads_one_file(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> None:
+def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: FileSource) -> None:
     task = place.task(
         held_bytes=1_000_000,
         whole_files=False,
@@ -256,7 +256,7 @@ def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> 
     assert len(ends) > 2
 
 
-def test_rows_go_to_the_partition_of_their_column(place: Place) -> None:
+def test_rows_go_to_the_partition_of_their_column(place: FileSource) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
     result = read_unit(task, FileGroup(0, (place.records("a", 0, 56),)))
     assert len(result.data_files) == 28
@@ -267,7 +267,7 @@ def test_rows_go_to_the_partition_of_their_column(place: Place) -> None:
         assert "date" not in json.loads(file.stats or "")["minValues"]
 
 
-def test_rows_go_to_the_partition_of_their_source_path(place: Place) -> None:
+def test_rows_go_to_the_partition_of_their_source_path(place: FileSource) -> None:
     slices = (
         place.records("date=2024-01-28/a", 0, 2),
         place.records("date=2024-01-29/a", 2, 2),
@@ -278,7 +278,7 @@ def test_rows_go_to_the_partition_of_their_source_path(place: Place) -> None:
     assert found == {"2024-01-28": 2, "2024-01-29": 2, None: 2}
 
 
-def test_a_record_field_named_like_a_path_partition_is_refused(place: Place) -> None:
+def test_a_record_field_named_like_a_path_partition_is_refused(place: FileSource) -> None:
     bad = place.put("date=2024-01-28/a", ['{"id":1,"date":"2024-01-30"}'])
     result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, (bad,)))
     refused = result.outcomes[0]
@@ -286,12 +286,12 @@ def test_a_record_field_named_like_a_path_partition_is_refused(place: Place) -> 
     assert "'date' has the name of a partition column" in refused.reason
 
 
-def test_unknown_fields_are_reported(place: Place) -> None:
+def test_unknown_fields_are_reported(place: FileSource) -> None:
     result = read_unit(place.task(), FileGroup(0, (place.put("a", ['{"id":1,"more":2}'] * 3),)))
     assert result.unknown_fields == {"more": 3}
 
 
-def test_metadata_columns_say_where_a_row_came_from(place: Place) -> None:
+def test_metadata_columns_say_where_a_row_came_from(place: FileSource) -> None:
     pipeline = PipelineSpec(
         "p",
         (source := PathSource("s", Location(place.source.as_uri())),),
@@ -306,7 +306,7 @@ def test_metadata_columns_say_where_a_row_came_from(place: Place) -> None:
     assert len({row["_ingested_at"] for row in rows}) == 1
 
 
-def test_narrower_declarations_are_written_as_the_table_has_them(place: Place) -> None:
+def test_narrower_declarations_are_written_as_the_table_has_them(place: FileSource) -> None:
     fields = (FieldSpec("id", "int32"), FieldSpec("u", "struct", fields=(FieldSpec("v", "float32"),)))
     pipeline = PipelineSpec(
         "p",
@@ -323,7 +323,7 @@ def test_narrower_declarations_are_written_as_the_table_has_them(place: Place) -
 
 
 @pytest.mark.parametrize("point", ["sink.rows.before", "sink.upload.before", "sink.upload.after", "sink.unit.after"])
-def test_a_failure_anywhere_fails_the_unit(place: Place, point: str) -> None:
+def test_a_failure_anywhere_fails_the_unit(place: FileSource, point: str) -> None:
     failpoints.arm(f"{point}=raise")
     with pytest.raises(InjectedFailure):
         read_unit(place.task(), FileGroup(0, (place.records("a", 0, 3),)))

@@ -19,7 +19,7 @@ from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import ReadTask
 from tidegate.spark import arrow_lane
-from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.arrow_lane import SparkEngine
 from tidegate.spark.tasks import worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
@@ -68,8 +68,8 @@ def task(tmp_path: Path) -> ReadTask:
     return ReadTask(Location((tmp_path / "data").as_uri()), Location((tmp_path / "table").as_uri()), fields, schema)
 
 
-def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkArrowLane:
-    made = SparkArrowLane(SparkSpec(), stop=stop)
+def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkEngine:
+    made = SparkEngine(SparkSpec(), stop=stop)
     made._session = cluster  # type: ignore[assignment]  # as much of a session as is used
     return made
 

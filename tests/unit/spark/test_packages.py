@@ -26,7 +26,7 @@ def test_drivers_of_known_databases_are_found_by_the_address_and_fetched_once() 
 
 def test_sources_of_work_units_need_the_same() -> None:
     units = UnitSource("answers", JdbcRead("jdbc:postgresql://h/d", query="select 1"))
-    pipeline = PipelineSpec("p", (), SchemaSpec(), SinkSpec(Location("s3://b/t")), unit_sources=(units,))
+    pipeline = PipelineSpec("p", (units,), SchemaSpec(), SinkSpec(Location("s3://b/t")))
     assert packages_for([pipeline]) == (POSTGRESQL, S3)
 
 

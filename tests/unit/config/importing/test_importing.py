@@ -86,7 +86,7 @@ def pipeline_of(report: PropertiesImport, **env: str) -> PipelineSpec:
 
 
 def source_of(report: PropertiesImport, **env: str) -> UnitSource:
-    (source,) = pipeline_of(report, **env).unit_sources
+    (source,) = pipeline_of(report, **env).sources
     return source
 
 
@@ -182,7 +182,7 @@ def test_a_database_that_is_not_named_is_for_a_person_to_say() -> None:
     assert reasons(report) == {
         "ms.source.uri": "does not say which database it is; set J_URL, such as jdbc:mysql://host/database"
     }
-    (source,) = pipeline_of(report, J_URL="jdbc:mysql://h/d").column_sources
+    (source,) = pipeline_of(report, J_URL="jdbc:mysql://h/d").sources
     assert source.read == JdbcRead("jdbc:mysql://h/d", "j", query="select 1")
     assert pipeline_of(report, J_URL="jdbc:mysql://h/d").sink.load.type is LoadType.OVERWRITE
 

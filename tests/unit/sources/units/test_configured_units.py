@@ -43,7 +43,7 @@ def done(
     path = folder / "made.yml"
     path.write_text(CONFIG.format(url=api.url, source=indented, units=units))
     (pipeline,) = load(path, env={}).pipelines
-    (of,) = pipeline.unit_sources
+    (of,) = pipeline.sources
     found = read_units(of)
     works = tuple(
         UnitWork(

@@ -1,0 +1,116 @@
+"""From the configuration to bound sources: the only place that tells kinds of sources apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.observe.events import Emit, ignore
+from tidegate.protocol.dead_letters import DeadLetterTable
+from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.path_segments import RememberedPaths
+from tidegate.protocol.position import Pace
+from tidegate.protocol.store import PositionStore, open_delta
+from tidegate.protocol.work_areas import WorkRemover
+from tidegate.runs.bound_source import AnySource, BoundSource
+from tidegate.runs.files import PathTracker, SetTracker
+from tidegate.runs.tracker import Tracker
+from tidegate.specs.columns import ColumnSource
+from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
+from tidegate.specs.units import UnitSource
+from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import kept_apart, open_store, tables_of
+
+SLOTS_PER_CORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a tracker may be made of."""
+
+    project: ProjectSpec
+    pipeline: PipelineSpec
+    source: Any
+    table_store: ObjectStore
+    pace: Pace
+    emit: Emit
+
+    @property
+    def key(self) -> SourceKey:
+        """Whose position it will be."""
+        return SourceKey(self.pipeline.name, self.source.name)
+
+
+def _files(binding: Binding) -> Tracker:
+    pipeline, table_store = binding.pipeline, binding.table_store
+    source = kept_apart(binding.source, tables_of(binding.project))
+    letter_store = open_store(pipeline.dead_letters)
+    letters = DeadLetterTable(
+        letter_store,
+        open_delta(pipeline.dead_letters, letter_store),
+        binding.pace,
+        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
+        emit=binding.emit,
+    )
+    store = open_store(source.location)
+    match source.tracking:
+        case Tracking.WATERMARK:
+            return PathTracker(binding.key, source, store, table_store, letters)
+        case Tracking.SET:
+            remembered = RememberedPaths(table_store, binding.key)
+            return SetTracker(binding.key, source, store, table_store, letters, remembered)
+
+
+def _columns(binding: Binding) -> Tracker:
+    from tidegate.protocol.providers.registry import provider_of
+    from tidegate.runs.columns import ColumnTracker
+
+    return ColumnTracker(binding.key, binding.source, provider_of(binding.project.state))
+
+
+def _units(binding: Binding) -> Tracker:
+    from tidegate.runs.units import UnitTracker
+
+    return UnitTracker(binding.key, binding.source)
+
+
+TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
+    PathSource: _files,
+    ColumnSource: _columns,
+    UnitSource: _units,
+}
+"""Who makes the tracker of a source, by the type of its spec."""
+
+
+def bind(
+    project: ProjectSpec,
+    pipeline: PipelineSpec,
+    source: SourceSpec,
+    parallelism: int = 1,
+    emit: Emit = ignore,
+    pace: Pace | None = None,
+) -> AnySource:
+    """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
+    table_store = open_store(pipeline.sink.table)
+    pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
+    tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))
+    positions = PositionStore(
+        SourceKey(pipeline.name, source.name),
+        tracker.identity,
+        pipeline.sink.table,
+        table_store,
+        checkpoint_every=pipeline.sink.delta_checkpoint_interval,
+        search_commits=project.recovery_max_commits,
+        evolution=pipeline.schema.evolution,
+        properties=pipeline.sink.table_properties,
+        mirror_legacy=tracker.mirror_legacy,
+        payers={WORK: WorkRemover(table_store).pay},
+        pace=pace,
+        emit=emit,
+    )
+    positions = positions.paying(tracker.payers(positions))
+    limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
+    slots = min(limits) if limits and min(limits) < parallelism else parallelism * SLOTS_PER_CORE
+    return BoundSource(pipeline, tracker.source, table_store, positions, tracker, parallelism, slots)

@@ -1,0 +1,124 @@
+"""The tracker of column sources: the greatest value read per watermark column, and a provider's copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns
+from tidegate.errors import StateError
+from tidegate.protocol.change import State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.providers.copy import KIND as COPY
+from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
+from tidegate.protocol.store import PositionStore
+from tidegate.runs.bound_source import AnySource, named_position
+from tidegate.runs.column_source import ColumnBound, shown_values
+from tidegate.runs.column_walk import ColumnWalk
+from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.replay_record import replay_source
+from tidegate.runs.tracker import Summary
+from tidegate.specs.columns import ColumnSource, WatermarkMode
+from tidegate.specs.project import PipelineSpec
+
+if TYPE_CHECKING:
+    from tidegate.protocol.providers.base import BaseMetadataProvider
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTracker:
+    """The watermark of one column source; ``provider`` has a copy of it, if there is one."""
+
+    key: SourceKey
+    source: ColumnSource
+    provider: BaseMetadataProvider | None
+
+    kind: ClassVar[str] = "column"
+    reads: ClassVar[str] = "is followed by columns"
+    keeps_position: ClassVar[bool] = False
+    mirror_legacy: ClassVar[bool] = False
+    letters: ClassVar[None] = None
+    not_compared: ClassVar[str | None] = (
+        "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
+    )
+    retries: ClassVar[Retries] = Retries(5)
+
+    @property
+    def identity(self) -> Identity:
+        """What is read and, of a lexicographic cursor, its columns in order: in another order its values mean
+        nothing.
+        """
+        source = self.source
+        is_cursor = source.mode is WatermarkMode.TUPLE
+        cursor = f"tuple: {', '.join(source.watermark_columns)}" if is_cursor else None
+        return Identity(self.kind, source.uri, cursor, source.notes, source.former_uri)
+
+    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
+        """The provider's copy."""
+        return {COPY: ProviderCopy(self.provider, positions.position).pay}
+
+    def decode(self, recorded: State | None) -> ColumnState | None:
+        return None if recorded is None else decode_columns(recorded)
+
+    def fresh(self) -> ColumnState:
+        return ColumnState()
+
+    def encode(self, state: ColumnState) -> dict[str, object]:
+        return encode_columns(state)
+
+    def embedded(self, encoded: State) -> State:
+        return encoded
+
+    def follow_ups(self, before: ColumnState | None, after: ColumnState) -> tuple[Mapping[str, Any], ...]:
+        """The provider is told the new watermark."""
+        if self.provider is None:
+            return ()
+        return (debt(str(self.key), after.text(), None if before is None else before.text()),)
+
+    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
+        """Stop where the provider's copy is not the log's."""
+        with named_position(position):
+            state = self.decode(position.state)
+        text = None if state is None else state.text()
+        has_moved = lambda: positions.position() > position.version  # noqa: E731
+        check_copy(self.provider, str(self.key), text, moved=has_moved, read_only=read_only)
+
+    def replays(self, source: ColumnBound, pipeline: PipelineSpec) -> AnySource:
+        """Replays are a source of their own beside the production one."""
+        return replay_source(source, pipeline)
+
+    def for_run(self, source: ColumnBound) -> ColumnBound:
+        """Runs commit by themselves."""
+        return source
+
+    def walk(self, run: Pass) -> ColumnWalk:
+        """Fix the bounds, read, load."""
+        return ColumnWalk(run)
+
+    def summary(self, state: ColumnState | None) -> Summary:
+        if state is None:
+            return Summary("columns")
+        return Summary(
+            "columns",
+            watermark=column_watermark_text(state),
+            value=state.text(),
+            updated=state.updated,
+            partitions={name: "null" if value is None else value for name, value in shown_values(state.values).items()},
+        )
+
+    def has_same_copy(self, state: ColumnState | None) -> bool:
+        """Whether the provider, if there is one, has this watermark; what it has may be no watermark at all."""
+        if self.provider is None:
+            return True
+        found = self.provider.get_watermark(str(self.key))
+        try:
+            return is_same(found, None if state is None else state.text())
+        except StateError:
+            return False
+
+    def moving_both(self, source: ColumnBound) -> ColumnBound:
+        """The source for a person who moves the watermark: whatever the provider has is replaced."""
+        pay = ProviderCopy(self.provider, source.positions.position, overwrite=True).pay
+        return replace(source, positions=source.positions.paying({COPY: pay}))

@@ -1,0 +1,368 @@
+"""The walk over a file source: discover, plan, read and commit, wave after wave, until nothing new is left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, NotReached, Refused
+from tidegate.errors import TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.protocol import notes
+from tidegate.protocol.change import Change, Coverage
+from tidegate.protocol.position import Position
+from tidegate.runs.engine import deadline_in, deal, raise_failures
+from tidegate.runs.file_source import FileSource, SourceState, Step, discover_files, plan_files
+from tidegate.runs.frames import FrameCommit, as_read
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.source_report import DeadLetters, Limits, given_up
+from tidegate.runs.staged import step_json
+from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
+from tidegate.schema.inference import Inference
+from tidegate.sink.parquet_file import uuid7
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.uploads import UploadCounts
+
+ADDS_PER_COMMIT = 10_000
+ROUNDS_FOR_CHANGED_FILES = 3
+
+
+class FileWalk:
+    """One pass over a file source. ``plan``, ``advance``, ``task``, ``rest`` and ``count`` are what other walks over
+    files replace.
+    """
+
+    def __init__(self, run: Pass) -> None:
+        self.run = run
+        self.source: FileSource = run.source
+        self.tracker = self.source.tracker
+        self.names = run.names
+        self.run_id = uuid7()
+        self._shown = None if run.since is None else type(run.since.state.watermark).__name__
+        self._stalled = False
+        self._limits = Limits(self.source)
+        self._frames: FrameCommit | None = None
+        self._inferred: Inference | None = None
+
+    def go(self, position: Position) -> Position:
+        """Plan and carry out until nothing is left; the position reached."""
+        changed_rounds = 0
+        while not self.run.stop.is_set():
+            plan = self.plan(position, self.run.clock())
+            if plan.given_up:
+                position = self._give_up(position, plan)
+                continue
+            if not plan.units:
+                return self.rest(position, plan)
+            before = position.version
+            position, again, changed = self._carry_out(position, plan)
+            changed_rounds += changed
+            if changed and changed_rounds < ROUNDS_FOR_CHANGED_FILES:
+                continue
+            if position.version == before or (plan.complete and not again):
+                break
+        return position
+
+    def plan(self, position: Position, now: datetime) -> Plan:
+        """What to read on top of ``position``."""
+        started = time.monotonic()
+        run = self.run
+        listing = discover_files(self.source, run.state, now, run.polls)
+        plan = plan_files(self.source, run.state, position.version, listing, now)
+        self._tell_plan(plan, time.monotonic() - started)
+        failpoint("runs.planned")
+        return plan
+
+    def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
+        """The state that follows once the rows of ``outcomes`` are committed."""
+        return self.tracker.advance(self.run.state, plan, outcomes)
+
+    def task(self, columns: TableColumnsPlan) -> ReadTask:
+        """What every task of a wave is told."""
+        seconds = self.source.source.interval_secs
+        deadline = None if self._stalled else deadline_in(seconds)
+        return columns.task(self.source.pipeline, self.source.source, deadline, self.run_id)
+
+    def rest(self, position: Position, plan: Plan) -> Position:
+        """Nothing is to be read: fix the cold start, or show in the mirror that somebody looked."""
+        run, tracker = self.run, self.tracker
+        if plan.opens is not None:
+            if position.first_run and position.table_version < 0:
+                fixed = self.source.positions.put_cold_start(tracker.encode(plan.opens))
+                run.state = tracker.decode(fixed)
+            else:
+                position = self.commit(position, tracker.advance(run.state, plan, ()), plan, (), None)
+        elif not run.totals.commits and not run.totals.staged:
+            before = run.state
+            run.state = before if plan.waits else tracker.idle(before, plan.any_files)
+            self._tell_state(before)
+            position = run.idle(position, tracker.encode(run.state))
+        return position
+
+    def count(self, change: Change, results: Sequence[GroupResult]) -> None:
+        """Count what a commit brought."""
+        totals = self.run.totals
+        totals.files += sum(1 for each in change.coverage if each.eof)
+        totals.bytes += sum(each.size for each in change.coverage if each.eof)
+        totals.bad_records += sum(each.bad for each in change.coverage if not each.given_up)
+        self._tell_letters(change, results)
+        for result in results:
+            totals.unknown_fields.update(dict(sorted(result.unknown_fields.items())))
+
+    def commit(
+        self,
+        position: Position,
+        step: Step,
+        plan: Plan | None,
+        results: Sequence[GroupResult],
+        columns: TableColumnsPlan | None,
+        letters: DeadLetters | None = None,
+    ) -> Position:
+        """Commit results with the state that follows from them."""
+        written = self.tracker.written(step)
+        state = self.tracker.encode(written)
+        letters = letters or DeadLetters.of(results)
+        outcomes = [outcome for result in results for outcome in result.outcomes]
+        staged = self.source.positions.staged
+        before = self.run.state
+        change = Change(
+            state=state,
+            embedded=self.tracker.embedded(state),
+            coverage=coverage_of(results),
+            data_files=tuple(file for result in results for file in result.data_files),
+            rows=sum(result.rows for result in results),
+            schema=None if columns is None else columns.table,
+            partition_columns=() if columns is None else columns.partition_columns,
+            dead_letter_files=letters.files,
+            debts=(*self._schema_debts(), *letters.debts(self.source, position)),
+            letters=letters.count,
+            action=self.run.action,
+            step=step_json(before, plan, outcomes) if plan and staged else None,
+            run=self.run_id,
+            ranges=_ranges(results) if staged else {},
+        )
+        frames = self._frames if columns is not None else None
+        try:
+            change = change if frames is None or columns is None else frames.change(change, position, columns)
+            after = self.run.commit(position, change, written)
+        except TidegateError:
+            if frames is not None:
+                frames.drop()
+            raise
+        self._inferred = None
+        self.count(change, results)
+        self._tell_step(before, step)
+        return after
+
+    def _tell_plan(self, plan: Plan, seconds: float) -> None:
+        emit = self.run.emit
+        emit(events.Listed(*self.names, plan.files, plan.bytes, plan.list_requests, plan.listed_keys, seconds))
+        for each in plan.skipped:
+            example = each.examples[0] if each.examples else ""
+            emit(events.FileFiltered(*self.names, each.reason.value, each.count, example))
+        self.run.totals.skipped = {each.reason.value: each.count for each in plan.skipped}
+        for note in plan.notes:
+            self.run.notice(note)
+        if plan.late:
+            emit(events.LateFilesFound(*self.names, len(plan.late), plan.late[0]))
+        if plan.units:
+            emit(events.PlanMade(*self.names, len(plan.units), plan.files, plan.bytes))
+
+    def _give_up(self, position: Position, plan: Plan) -> Position:
+        """Files that are not read on become dead letters, and the watermark passes them."""
+        letters, outcomes = given_up(self.source, self.run_id, plan.given_up)
+        step = self.advance(plan, outcomes)
+        after = self.commit(position, step, plan, (GroupResult(0, outcomes),), None, letters)
+        totals = self.run.totals
+        totals.dead_files += letters.count
+        totals.files -= letters.count
+        totals.bytes -= sum(each.slice.size for each in plan.given_up)
+        return after
+
+    def _carry_out(self, position: Position, plan: Plan) -> tuple[Position, bool, bool]:
+        """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
+        run, source = self.run, self.source
+        columns = resolve_columns(source, as_read(source, position), plan, run.emit)
+        self._inferred = columns.inferred
+        left: tuple[FileGroup, ...] = plan.units
+        changed = False
+        while left and not run.stop.is_set():
+            self._frames = FrameCommit.of(source, run.engine, position, run.clock())
+            results = self._wave(columns, first_files(left, source.source.max_islands))
+            outcomes = [outcome for result in results for outcome in result.outcomes]
+            self._tell_outcomes(outcomes, left)
+            self._limits.check(outcomes)
+            changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
+            for group in [results] if self._frames else in_commits(results):
+                position, full = self._settle(position, plan, columns, group)
+                if full:
+                    return position, any(isinstance(outcome, Covered) for outcome in outcomes), changed
+            raise_failures(results)
+            left = self._left(left, outcomes)
+        return position, self._some_are_given_up(), changed
+
+    def _some_are_given_up(self) -> bool:
+        """Whether a file has failed for the last time: the next plan makes it a dead letter."""
+        failed = (each for _, each in self.run.state.unfinished() if isinstance(each, Failed))
+        return any(each.attempts >= self.source.source.max_attempts for each in failed)
+
+    def _left(self, units: tuple[FileGroup, ...], outcomes: Sequence[FileOutcome]) -> tuple[FileGroup, ...]:
+        left = left_of(units, outcomes)
+        if left == units and self._stalled:
+            raise TidegateError(
+                f"{'/'.join(self.names)}: two waves in a row read nothing of {len(units)} units",
+                "look at the tasks' log; nothing was committed",
+            )
+        self._stalled = left == units
+        return left
+
+    def _wave(self, columns: TableColumnsPlan, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
+        run = self.run
+        run.engine.prepare()
+        slots = deal(units, self.source.slots)
+        files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
+        run.emit(events.WaveStarted(*self.names, len(slots), files, size))
+        task = self.task(columns) if self._frames is None else self._frames.task(self.task(columns))
+        progressed = lambda done: run.emit(events.WaveProgressed(*self.names, done, len(slots)))  # noqa: E731
+        started = time.monotonic()
+        results = run.engine.execute(task, slots, progressed)
+        run.emit(_wave_finished(*self.names, results, time.monotonic() - started))
+        failpoint("runs.read")
+        return results
+
+    def _settle(
+        self, position: Position, plan: Plan, columns: TableColumnsPlan, results: Sequence[GroupResult]
+    ) -> tuple[Position, bool]:
+        """Commit one group of results with the state that follows from them."""
+        outcomes = [outcome for result in results for outcome in result.outcomes]
+        step = self.advance(plan, outcomes)
+        if step.changed:
+            position = self.commit(position, step, plan, results, columns)
+        self._limits.keep(outcomes)
+        return position, step.full
+
+    def _schema_debts(self) -> tuple[dict[str, Any], ...]:
+        """Inferred columns are remembered after the first commit that was written with them."""
+        return () if self._inferred is None else (notes.debt(self._inferred),)
+
+    def _tell_letters(self, change: Change, results: Sequence[GroupResult]) -> None:
+        if not change.letters:
+            return
+        bad = [each for each in change.coverage if each.bad and not each.given_up]
+        records = sum(each.bad for each in bad)
+        example = (bad or list(change.coverage))[0].file
+        kinds: Counter[str] = Counter()
+        for result in results:
+            kinds.update(result.bad_kinds)
+        letters = self.tracker.letters.uri
+        self.run.emit(events.DeadLetters(*self.names, records, change.letters - records, example, letters, dict(kinds)))
+
+    def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[FileGroup]) -> None:
+        attempts = {each.path: each.attempts for unit in units for each in unit.slices}
+        for outcome in outcomes:
+            match outcome:
+                case Refused(path=path, reason=reason):
+                    tried = attempts.get(path, 0) + 1
+                    again = tried < self.source.source.max_attempts
+                    self.run.emit(events.FileRefused(*self.names, path, reason, tried, again))
+                case Changed(path=path):
+                    self.run.emit(events.FileChanged(*self.names, path))
+                case _:
+                    pass
+
+    def _tell_step(self, before: SourceState, step: Step) -> None:
+        for partition, old, new in step.advanced:
+            self.run.emit(events.PartitionAdvanced(*self.names, partition, old, new))
+        for partition in step.sealed:
+            self.run.emit(events.PartitionSealed(*self.names, partition))
+        self._tell_state(before)
+
+    def _tell_state(self, before: SourceState) -> None:
+        state = self.run.state
+        old, new = self._shown or type(before.watermark).__name__, type(state.watermark).__name__
+        self._shown = new
+        if old != new:
+            self.run.emit(events.WatermarkStateChanged(*self.names, old, new, state.value))
+
+
+def in_commits(results: Iterable[GroupResult]) -> Iterator[tuple[GroupResult, ...]]:
+    """Whole results in the order of their units, together as long as a commit does not grow too large."""
+    group: list[GroupResult] = []
+    adds = 0
+    for result in sorted(results, key=lambda result: result.number):
+        if group and adds + len(result.data_files) > ADDS_PER_COMMIT:
+            yield tuple(group)
+            group, adds = [], 0
+        group.append(result)
+        adds += len(result.data_files)
+    if group:
+        yield tuple(group)
+
+
+def first_files(units: Sequence[FileGroup], files: int) -> tuple[FileGroup, ...]:
+    """The first units with at most ``files`` files together, at least one: what may fail at once is bounded."""
+    total = accumulate(unit.files for unit in units)
+    return tuple(unit for unit, so_far in zip(units, total, strict=True) if so_far <= files) or tuple(units[:1])
+
+
+def coverage_of(results: Iterable[GroupResult]) -> tuple[Coverage, ...]:
+    """The record ranges that these results hold."""
+    return tuple(
+        Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
+        for result in results
+        for each in result.outcomes
+        if isinstance(each, Covered)
+    )
+
+
+def left_of(units: Sequence[FileGroup], outcomes: Iterable[FileOutcome]) -> tuple[FileGroup, ...]:
+    """The units that are still to be read: files that were not reached, and the rest of those read in part."""
+    by_path = {outcome.path: outcome for outcome in outcomes}
+    left = (
+        FileGroup(unit.number, tuple(rest for each in unit.slices if (rest := _rest(each, by_path.get(each.path)))))
+        for unit in units
+    )
+    return tuple(unit for unit in left if unit.slices)
+
+
+def _rest(each: FileSlice, outcome: FileOutcome | None) -> FileSlice | None:
+    match outcome:
+        case None | NotReached():
+            return each
+        case Covered(eof=False, end=end):
+            return replace(each, start_record=end, rounds=each.rounds + 1)
+        case _:
+            return None
+
+
+def _ranges(results: Sequence[GroupResult]) -> dict[str, tuple[Coverage, ...]]:
+    """By data file, what its task covered; only metas of staged files tell it."""
+    covered = [(result, coverage_of([result])) for result in results]
+    return {file.path: ranges for result, ranges in covered for file in result.data_files}
+
+
+def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], seconds: float) -> events.WaveFinished:
+    """What the tasks of a wave brought, added up for whoever listens."""
+    files = [file for result in results for file in result.data_files]
+    uploads = sum((result.uploads for result in results), UploadCounts())
+    return events.WaveFinished(
+        pipeline,
+        source,
+        units=len(results),
+        failed_units=sum(result.failure is not None for result in results),
+        data_files=len(files),
+        bytes_written=sum(file.size for file in files),
+        write_seconds=tuple(file.write_seconds for file in files),
+        uploads=uploads.files,
+        multipart_uploads=uploads.multipart,
+        most_uploads=uploads.most_files,
+        most_parts=uploads.most_parts,
+        seconds=seconds,
+    )

@@ -1,0 +1,262 @@
+"""Trackers of file sources: by a watermark per partition, and by the set of all paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, ClassVar
+
+from tidegate.core.files import codec
+from tidegate.core.files.advance import Advance, advance, idle
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.edit import Sorted, sorted_by_state
+from tidegate.core.files.path_set import SetAdvance, SetState, advance_set, decode_set, encode_set, idle_set
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.planner import Sizing, plan_paths, plan_set
+from tidegate.core.files.state import Failed, FileOutcome, PathState, RecordsRead
+from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError
+from tidegate.protocol.change import State
+from tidegate.protocol.dead_letters import KIND as LETTERS
+from tidegate.protocol.dead_letters import DeadLetterTable
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.notes import KIND as SCHEMA
+from tidegate.protocol.notes import InferredSchema
+from tidegate.protocol.path_segments import Known, RememberedPaths
+from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.store import PositionStore
+from tidegate.reports.run import FailedFile
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.file_walk import FileWalk
+from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.staged import delivering
+from tidegate.runs.tracker import Summary
+from tidegate.sources.file_discovery import discover as discover_paths
+from tidegate.sources.file_discovery import discover_all
+from tidegate.specs.project import PathSource, PipelineSpec
+from tidegate.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class FileTrackerBase:
+    """What both trackers of files have in common: one prefix of files, read by one walk."""
+
+    key: SourceKey
+    source: PathSource
+    store: ObjectStore
+    table_store: ObjectStore
+    letters: DeadLetterTable
+
+    kind: ClassVar[str]
+    reads: ClassVar[str] = "reads files"
+    keeps_position: ClassVar[bool] = True
+    not_compared: ClassVar[str | None] = None
+    retries: ClassVar[Retries] = Retries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
+
+    @property
+    def identity(self) -> Identity:
+        """The prefix and the pattern."""
+        return Identity(self.kind, self.source.location.uri, self.source.pattern)
+
+    @property
+    def mirror_legacy(self) -> bool:
+        """As the configuration says."""
+        return self.source.mirror_legacy
+
+    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
+        """Dead letters, and the schema that was inferred."""
+        return {LETTERS: self.letters.pay, SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
+
+    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
+        """A moved watermark alone owes nothing."""
+        return ()
+
+    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
+        """No copy of the state is kept elsewhere."""
+
+    def replays(self, source: FileSource, pipeline: PipelineSpec) -> None:
+        """A replay of files is one commit of the source itself."""
+
+    def for_run(self, source: FileSource) -> FileSource:
+        """Where delivery is staged, commits of runs become units."""
+        return delivering(source)
+
+    def walk(self, run: Pass) -> FileWalk:
+        """Discover, plan, read, commit."""
+        return FileWalk(run)
+
+    def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
+        unfinished = list(state.unfinished())
+        updated = datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
+        return Summary(
+            state=type(state.watermark).__name__,
+            watermark=state.value,
+            value=state.value,
+            updated=updated,
+            files=encoded["source_state"]["files"],
+            state_files=len(state.files),
+            in_progress=sum(1 for _, each in unfinished if isinstance(each, RecordsRead)),
+            failed=tuple(
+                FailedFile(path, each.reason, each.attempts) for path, each in unfinished if isinstance(each, Failed)
+            ),
+            last_committed_file=state.last_committed_file,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PathTracker(FileTrackerBase):
+    """The greatest finished name of each partition is remembered."""
+
+    kind: ClassVar[str] = "path"
+
+    def decode(self, recorded: State | None) -> PathState:
+        return PathState() if recorded is None else codec.decode(recorded)
+
+    def fresh(self) -> PathState:
+        return PathState()
+
+    def encode(self, state: PathState) -> dict[str, object]:
+        return codec.encode(state)
+
+    def embedded(self, encoded: State) -> State:
+        return codec.embedded(encoded)
+
+    def discover(self, state: PathState, now: datetime, *, limit: int, polls: int) -> PathListing:
+        return discover_paths(self.store, self.source, state, now, limit=limit, poll_count=polls)
+
+    def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+        return plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
+
+    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+        return advance(
+            self.source,
+            state,
+            plan.listed,
+            outcomes,
+            plan.now,
+            complete=plan.complete,
+            directories=plan.directories,
+        )
+
+    def sorted(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        return sorted_by_state(self.source, state, files, now)
+
+    def idle(self, state: PathState, any_files: bool) -> PathState:
+        return idle(state, any_files)
+
+    def written(self, step: Advance) -> PathState:
+        return step.state
+
+    def check(self, state: PathState) -> None:
+        """A state of watermarks refers to nothing."""
+
+    def rebuilt(self, state: PathState, read: Iterable[SourceFile]) -> PathState:
+        return state
+
+    def keeping_pending(self) -> PathTracker:
+        """Watermarks remember what pending units finished."""
+        return self
+
+    def forget_pending(self) -> None:
+        """Nothing was remembered."""
+
+    def summary(self, state: PathState) -> Summary:
+        encoded: dict[str, Any] = codec.encode(state)
+        return self._summary(
+            state,
+            encoded,
+            tracking="watermark",
+            partitions=dict(state.partition_watermarks),
+            sealed=encoded["sealed"],
+            sealed_directories=sum(seal.directories or 0 for seal in state.sealed.values()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetTracker(FileTrackerBase):
+    """Every path that was read is remembered, in segments below the table.
+
+    With ``pending``, commits are left to somebody else, who also writes the segments: until then the files of a step
+    are kept there, by path, and are not read again.
+    """
+
+    kind: ClassVar[str] = "path-set"
+    remembered: RememberedPaths
+    pending: dict[str, SourceFile] | None = None
+
+    def decode(self, recorded: State | None) -> SetState:
+        return SetState() if recorded is None else decode_set(recorded)
+
+    def fresh(self) -> SetState:
+        return SetState()
+
+    def encode(self, state: SetState) -> dict[str, object]:
+        return encode_set(state)
+
+    def embedded(self, encoded: State) -> State:
+        return encoded
+
+    def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
+        return discover_all(self.store, self.source, state, partial(self._look_up, state), limit=limit)
+
+    def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+        return plan_set(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
+
+    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> SetAdvance:
+        return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
+
+    def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        known = self._look_up(state, files)
+        finished = tuple(file for file, what in zip(files, known, strict=True) if what is not Known.NEW)
+        return Sorted(finished, tuple(file for file, what in zip(files, known, strict=True) if what is Known.NEW))
+
+    def _look_up(self, state: SetState, files: Sequence[SourceFile]) -> list[Known]:
+        known = self.remembered.look_up(state.segments, files)
+        if not self.pending:
+            return known
+        return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
+
+    def idle(self, state: SetState, any_files: bool) -> SetState:
+        return idle_set(state, any_files)
+
+    def written(self, step: SetAdvance) -> SetState:
+        if self.pending is None:
+            return self.remembered.including(step.state, step.finished)
+        self.pending.update((file.path, file) for file in step.finished)
+        return step.state
+
+    def check(self, state: SetState) -> None:
+        self.remembered.check(state.segments)
+
+    def rebuilt(self, state: SetState, read: Iterable[SourceFile]) -> SetState:
+        files = {file.path: file for file in read}
+        if len(files) != state.remembered:
+            raise StateError(
+                f"{self.key}: the documents name {len(files):,} finished files, and the set had"
+                f" {state.remembered:,}; nothing was written",
+                "put the missing segments back from a backup, or write into a new table_uri to read everything anew",
+            )
+        return self.remembered.including(replace(state, segments=()), files.values())
+
+    def keeping_pending(self) -> SetTracker:
+        """Segments are written by the committer: until then finished paths are kept here."""
+        return replace(self, pending={})
+
+    def forget_pending(self) -> None:
+        """Begin anew with what is pending."""
+        if self.pending is not None:
+            self.pending.clear()
+
+    def summary(self, state: SetState) -> Summary:
+        return self._summary(state, encode_set(state), tracking="set", remembered=state.remembered)
+
+
+def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
+    """What is known of a listed file that may wait for its commit as ``read``."""
+    if read is None:
+        return None
+    same = read.size == listed.size and (None in (read.etag, listed.etag) or read.etag == listed.etag)
+    return Known.PENDING if same else Known.REWRITTEN

@@ -1,0 +1,174 @@
+"""One pass over one source, of whichever kind: open, walk, commit, until the walk ends.
+
+A walk reads and proposes; the pass commits, counts and begins again where another run was first. Results count only
+once they are committed: what was read on top of a position that is lost is forgotten.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.protocol.change import Change, State
+from tidegate.protocol.notes import Attempts
+from tidegate.protocol.position import Position, utc_now
+from tidegate.reports.run import FailedUnit
+from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.engine import Engine
+from tidegate.runs.presence import attempts_before
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
+"""Seconds before a pass that lost begins again, so that two do not ask for the same again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a pass begins again, and after which errors.
+
+    ``in_a_row``: a commit in between starts the count anew, and after each loss the source is left to the winner for a
+    while.
+    """
+
+    tries: int
+    errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged)
+    in_a_row: bool = False
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a pass has done so far."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    commits: int = 0
+    staged: int = 0
+    table_version: int | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
+    unknown_fields: Counter[str] = field(default_factory=Counter)
+    bad_records: int = 0
+    dead_files: int = 0
+    work_units: int = 0
+    failed_units: list[FailedUnit] = field(default_factory=list)
+
+
+class Walk(Protocol):
+    """What one pass does with one kind of source; kept over all attempts of the pass."""
+
+    def go(self, position: Position) -> Position:
+        """Read and commit from ``position`` on until nothing is left; the position reached."""
+
+
+class Pass:
+    """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was.
+
+    ``since`` is the pass before it over the same source. ``shared`` is what trackers of one run share, by name.
+    ``unsaved`` is a state that could not be committed for want of a table.
+    """
+
+    def __init__(
+        self,
+        source: AnySource,
+        engine: Engine,
+        *,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+        polls: int = 0,
+        since: Pass | None = None,
+        shared: dict[str, Any] | None = None,
+        accept_new_partitions: bool = False,
+        action: str = "run",
+    ) -> None:
+        self.totals = Totals()
+        self.source = source.at_poll(polls)
+        self.state: Any = source.tracker.decode(None)
+        self.position: Position | None = None if since is None else since.position
+        self.is_first = False
+        self.before: Attempts | None = None
+        self.unsaved: State | None = None
+        self.engine = engine
+        self.emit = emit
+        self.stop = stop or threading.Event()
+        self.clock = clock
+        self.polls = polls
+        self.since = since
+        self.shared = {} if shared is None else shared
+        self.accept_new_partitions = accept_new_partitions
+        self.action = action
+        self.names = source.names
+        self._retries: Retries = source.tracker.retries
+        self._losses = 0
+        self._began = 0.0
+
+    def run(self, walk: Walk | None = None) -> None:
+        """Raises what stopped it; everything committed until then stays. The walk is the tracker's unless given."""
+        chosen: Walk = walk or self.source.tracker.walk(self)
+        while True:
+            self._began = time.monotonic()
+            try:
+                self.position = self._from(chosen, self._open())
+                return
+            except self._retries.errors as error:
+                self._losses += 1
+                if self._losses == self._retries.tries or self.stop.is_set():
+                    raise
+                if self._retries.in_a_row and isinstance(error, CommitLost):
+                    self._back_off()
+
+    def _open(self) -> Position:
+        """The position; where the tracker allows it, the one that the pass before ended at, if it is still current."""
+        before, self.position = self.position, None
+        if before is not None and self.source.tracker.keeps_position and self.source.positions.is_current(before):
+            return replace(before, warnings=())
+        return self.source.open()
+
+    def _from(self, walk: Walk, position: Position) -> Position:
+        for warning in position.warnings:
+            self.notice(warning)
+        self.emit(events.PollStarted(*self.names, position.version, position.table_version))
+        self.begin_at(position)
+        return walk.go(position)
+
+    def begin_at(self, position: Position) -> None:
+        """Go on from the state of ``position``."""
+        self.is_first, self.before = position.first_run, attempts_before(self.source, position)
+        self.state = self.source.state_of(position)
+        self._note_version(position)
+
+    def commit(self, position: Position, change: Change, state: Any) -> Position:
+        """Make ``change`` visible, together with ``state``; the position after it."""
+        failpoint("runs.commit.before")
+        after = self.source.positions.commit(position, change)
+        failpoint("runs.commit.after")
+        self.state = state
+        self.totals.commits += change.step is None
+        self.totals.staged += change.step is not None
+        self.totals.rows += after.rows if change.step is None else change.rows
+        self._note_version(after)
+        if self._retries.in_a_row:
+            self._losses, self._began = 0, time.monotonic()
+        return after
+
+    def idle(self, position: Position, state: State) -> Position:
+        """Nothing was found: the mirror shows that somebody looked."""
+        return self.source.positions.idle(position, state)
+
+    def notice(self, text: str) -> None:
+        """Tell a person something about this source."""
+        self.emit(events.Notice(*self.names, text))
+
+    def _note_version(self, position: Position) -> None:
+        self.totals.table_version = position.table_version if position.table_version >= 0 else None
+
+    def _back_off(self) -> None:
+        """Leave the source to whoever won, longer after each loss in a row, measured by what this pass did in vain."""
+        wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
+        self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))

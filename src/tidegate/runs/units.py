@@ -1,0 +1,92 @@
+"""The tracker of work units: which time ranges were read of each unit, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tidegate.core.units.state import UnitState, decode_units, encode_units, unit_watermark_text
+from tidegate.protocol.change import State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.store import PositionStore
+from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.tracker import Summary
+from tidegate.runs.unit_source import UnitBound, coverage_text, failed_units
+from tidegate.runs.unit_walk import UnitWalk
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.units import UnitSource
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTracker:
+    """What was read of one source of work units."""
+
+    key: SourceKey
+    source: UnitSource
+
+    kind: ClassVar[str] = "unit"
+    reads: ClassVar[str] = "has work units"
+    keeps_position: ClassVar[bool] = False
+    mirror_legacy: ClassVar[bool] = False
+    letters: ClassVar[None] = None
+    not_compared: ClassVar[str | None] = (
+        "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
+    )
+    retries: ClassVar[Retries] = Retries(50, in_a_row=True)
+    """Each loss is to another run that has committed work units of the same plan, so that fewer are left."""
+
+    @property
+    def identity(self) -> Identity:
+        """What is read."""
+        rows = self.source.rows
+        return Identity(self.kind, self.source.uri, None, rows.notes, rows.former_uri)
+
+    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
+        """Nothing is owed that others do not owe."""
+        return {}
+
+    def decode(self, recorded: State | None) -> UnitState | None:
+        return None if recorded is None else decode_units(recorded)
+
+    def fresh(self) -> UnitState:
+        return UnitState(zone=self.source.timezone)
+
+    def encode(self, state: UnitState) -> dict[str, object]:
+        return encode_units(state)
+
+    def embedded(self, encoded: State) -> State:
+        return encoded
+
+    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
+        """Nothing is owed."""
+        return ()
+
+    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
+        """No copy of the state is kept elsewhere."""
+
+    def replays(self, source: UnitBound, pipeline: PipelineSpec) -> None:
+        """Work units are read again by runs."""
+
+    def for_run(self, source: UnitBound) -> UnitBound:
+        """Runs commit by themselves."""
+        return source
+
+    def walk(self, run: Pass) -> UnitWalk:
+        """Wave after wave."""
+        return UnitWalk(run)
+
+    def summary(self, state: UnitState | None) -> Summary:
+        if state is None:
+            return Summary("units")
+        text = unit_watermark_text(state)
+        return Summary(
+            "units",
+            watermark=text,
+            value=text,
+            updated=state.updated,
+            partitions={unit: coverage_text(entry.coverage, state.zone) for unit, entry in state.entries.items()},
+            failed_units=failed_units(state),
+            retired=dict(state.retired),
+        )
