@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from support.lake import Lake
 from tidegate import Adoption, adopt, load
 from tidegate.cli.main import cli
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
 SCHEMA = pa.schema(

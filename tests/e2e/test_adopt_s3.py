@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import adopt, load, recover
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
 

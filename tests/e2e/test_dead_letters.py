@@ -23,7 +23,7 @@ from tidegate.failpoints import arm
 from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

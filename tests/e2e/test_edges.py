@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from support.lake import FIELDS, Lake
 from tidegate.core.files.plan import FileGroup
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
 

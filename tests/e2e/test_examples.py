@@ -11,7 +11,7 @@ import pytest
 from tidegate import load
 from tidegate.commands.commit import Committing
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

@@ -22,7 +22,7 @@ from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
 MOMENT = datetime(2026, 1, 28, 12, tzinfo=UTC)

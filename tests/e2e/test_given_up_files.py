@@ -14,7 +14,7 @@ from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import DeadLetterSelection, retry
 from tidegate.reports.correction import SourceComparison
 from tidegate.reports.ledger import IngestedFile
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
 BAD = f"{DAY}/2.ndjson.gz"

@@ -28,7 +28,7 @@ from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
 from tidegate.protocol.path_segments import Known
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sources.file_discovery import discover, discover_all
 from tidegate.sources.units.fetch import address_of, listed

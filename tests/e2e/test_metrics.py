@@ -21,7 +21,7 @@ from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.web.pages import watched
 from tidegate.web.server import serving

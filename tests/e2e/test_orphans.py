@@ -29,7 +29,7 @@ from tidegate.protocol.ledger import entries
 from tidegate.protocol.position import utc_now
 from tidegate.protocol.store import PositionStore
 from tidegate.runs.comparison import scratch
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.orphans import TableScan
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling

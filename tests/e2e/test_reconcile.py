@@ -22,8 +22,8 @@ from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.ledger import entries
-from tidegate.runs.engine import InProcessEngine
 from tidegate.runs.file_source import watermarks_of
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
 from tidegate.sink.parquet_file import uuid7

@@ -15,7 +15,7 @@ from support.lake import FIELDS, assert_same
 from support.reconciling import clean, compare, ingest
 from tidegate import load
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.parquet_file import uuid7
 from tidegate.storage.stores import open_store

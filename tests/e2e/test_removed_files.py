@@ -14,7 +14,7 @@ from tidegate.commands.dead_letters import DeadLetterSelection, retry
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
 HALF = f"{DAY}/2.ndjson"

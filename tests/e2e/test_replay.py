@@ -23,7 +23,8 @@ from tidegate.protocol.position import utc_now
 from tidegate.protocol.table_rows import query
 from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.engine import Engine, InProcessEngine
+from tidegate.runs.engine import Engine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.storage.stores import open_store

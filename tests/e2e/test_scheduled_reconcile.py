@@ -13,7 +13,7 @@ from support.lake import Lake
 from tidegate import ConfigError
 from tidegate.observe.events import Event, Notice, SourceReconciled
 from tidegate.observe.logs import sentence
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.project import ReconcileSpec
 

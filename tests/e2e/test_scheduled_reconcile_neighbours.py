@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.lake import Lake
 from tidegate.observe.events import Event, Notice, SourceFinished
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.specs.project import ReconcileSpec

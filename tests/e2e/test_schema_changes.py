@@ -20,7 +20,7 @@ from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableE
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.reports.schema import SchemaInference, TableRewrite
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
 NARROW = [{"name": "id", "type": "int32", "nullable": False}, *FIELDS[1:]]

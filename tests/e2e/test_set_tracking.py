@@ -14,7 +14,7 @@ from tidegate.core.reasons import Reason
 from tidegate.errors import StateError
 from tidegate.observe.events import LateFilesFound, WatermarkStateChanged
 from tidegate.runs import file_source
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
 RANDOM = random.Random(5)

@@ -32,7 +32,7 @@ from tidegate.observe.events import CommitContested
 from tidegate.protocol.position import Pace
 from tidegate.runs import file_source
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.storage.local import LocalStore
 

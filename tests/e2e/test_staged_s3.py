@@ -14,7 +14,7 @@ import pytest
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import commit, load
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
 

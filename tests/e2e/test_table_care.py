@@ -19,7 +19,7 @@ from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import TableCared, TableCareFailed
 from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Overtaken, Rewrite, commit_rewrite
 from tidegate.runs import maintenance
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.maintenance import bins, merged
 from tidegate.storage.stores import open_store

@@ -16,7 +16,7 @@ import pytest
 from support.lake import FIELDS, Lake
 from tidegate import api
 from tidegate.observe import events
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
 DAY = "date=2026-01-28"

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tidegate import load
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
 

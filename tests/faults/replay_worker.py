@@ -9,7 +9,7 @@ from tidegate import TidegateError, load
 from tidegate.commands.replay import Replay
 from tidegate.core.files.edit import Selection
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 
 
 def replay(config: Path, pattern: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from tidegate import failpoints, load
 from tidegate.failpoints import InjectedFailure
 from tidegate.protocol.position import Pace, utc_now
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop, stops_on_signals
 
 FINE, FAILED, SURVIVED, LOST, CRASHED, TOLD_TO_STOP = 0, 1, 40, 41, 42, 43

@@ -23,7 +23,8 @@ from tidegate.protocol.table import Add, CommitNote
 from tidegate.protocol.table_rows import query
 from tidegate.reports.correction import ColumnReplayReport
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import InProcessEngine, WaitingFrame
+from tidegate.runs.engine import WaitingFrame
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.row_task import Batch
 from tidegate.specs.columns import LoadType

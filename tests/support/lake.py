@@ -13,7 +13,7 @@ from typing import Any
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

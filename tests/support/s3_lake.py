@@ -15,7 +15,7 @@ from tidegate import RunReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.table_rows import query
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
+from tidegate.api.opening import Config, load, sources_of
 from tidegate.reports.run import ColumnSourcePlan, SourcePlan, SourceStatus
 from tidegate.reports.units import UnitSourcePlan
-from tidegate.specs.project import OnConflict
-
-if TYPE_CHECKING:
-    from tidegate.runs.column_source import ColumnBound
-    from tidegate.runs.file_source import FileSource
-    from tidegate.runs.unit_source import UnitBound
-
-AnyPlan = TypeVar("AnyPlan", bound=SourcePlan | ColumnSourcePlan | UnitSourcePlan)
 
 
 def plan(
@@ -28,31 +18,11 @@ def plan(
 
     ``accept_new_partitions`` plans work units although their partitions are others than those that were read.
     """
-    from tidegate.commands.status import planned
+    from tidegate.commands.status import plan_of
 
     moment = now or datetime.now(UTC)
-    project = load(config, pipeline=pipeline)
-    plans: list[SourcePlan | ColumnSourcePlan | UnitSourcePlan] = []
-    plans += [_noted(place, planned(place, moment)) for place in open_places(project, pipeline)]
-    if columns := open_column_places(project, pipeline):
-        from tidegate.commands.status import planned_columns
-
-        plans += [_noted(place, planned_columns(place, moment)) for place in columns]
-    if units := open_unit_places(project, pipeline):
-        from tidegate.commands.unit_status import planned_units
-
-        plans += [
-            _noted(place, planned_units(place, moment, accept_new_partitions=accept_new_partitions)) for place in units
-        ]
-    return tuple(plans)
-
-
-def _noted(place: FileSource | ColumnBound | UnitBound, found: AnyPlan) -> AnyPlan:
-    """With what failed before there was a position."""
-    from tidegate.runs.presence import attempts_note
-
-    position = found.plan.version if isinstance(found, SourcePlan) else found.position
-    return found if position else replace(found, notes=(*found.notes, *attempts_note(place)))
+    sources = sources_of(load(config, pipeline=pipeline), pipeline)
+    return tuple(plan_of(each, moment, accept_new_partitions=accept_new_partitions) for each in sources)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -60,34 +30,7 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     from tidegate.commands.status import status_of
 
     now = datetime.now(UTC)
-    project = load(config, pipeline=pipeline)
-    files = open_places(project, pipeline)
-    statuses = [status_of(place, now) for place in files]
-    if columns := open_column_places(project, pipeline):
-        from tidegate.commands.status import column_status
-
-        statuses += [column_status(place, now) for place in columns]
-    if units := open_unit_places(project, pipeline):
-        from tidegate.commands.unit_status import unit_status
-
-        statuses += [unit_status(place, now) for place in units]
-    places: list[FileSource | ColumnBound | UnitBound] = [*files, *columns, *units]
-    return tuple(_at_work(place, known, now) for place, known in zip(places, statuses, strict=True))
-
-
-def _at_work(place: FileSource | ColumnBound | UnitBound, known: SourceStatus, now: datetime) -> SourceStatus:
-    """With who is at work on the source, where runs of it say so, and with what failed before there was a position."""
-    if known.error is not None:
-        return known
-    from tidegate.runs.presence import attempts_note
-
-    if not known.version:
-        known = replace(known, notes=(*known.notes, *attempts_note(place)))
-    if place.pipeline.conflict is OnConflict.RACE:
-        return known
-    from tidegate.runs.presence import who_is_at_work
-
-    return replace(known, notes=(*known.notes, *who_is_at_work(place.table_store, place.key, now)))
+    return tuple(status_of(each, now) for each in sources_of(load(config, pipeline=pipeline), pipeline))
 
 
 def serve(

@@ -17,6 +17,7 @@ from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SparkS
 from tidegate.specs.units import UnitSource
 
 if TYPE_CHECKING:
+    from tidegate.runs.bound_source import AnySource
     from tidegate.runs.column_source import ColumnBound
     from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
@@ -60,6 +61,22 @@ def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, 
         allowed = f"allowed: {', '.join(known)}"
         raise ConfigError((sentence(f"{project.origin}: no pipeline {name!r}", allowed, nearest(name or "", known)),))
     return chosen
+
+
+def sources_of(
+    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
+) -> tuple[AnySource, ...]:
+    """The sources of the pipeline that is named, or of all, bound to their tables; an unknown name raises."""
+    from tidegate.runs.bind import bind
+    from tidegate.runs.bound_source import sources_named
+
+    width = parallelism_of(project.spark)
+    found = [
+        bind(project, pipeline, each, width, emit)
+        for pipeline in pipelines_of(project, name)
+        for each in pipeline.sources
+    ]
+    return sources_named(found, source)
 
 
 def open_column_places(

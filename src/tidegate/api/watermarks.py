@@ -10,12 +10,9 @@ from tidegate.api.opening import (
     agreed,
     column_place_named,
     load,
-    open_column_places,
     open_places,
-    open_unit_places,
-    other_places,
-    places_of,
     refuse_units,
+    sources_of,
 )
 from tidegate.errors import TidegateError
 from tidegate.reports.correction import WatermarkMove
@@ -25,18 +22,9 @@ from tidegate.reports.run import WatermarkView
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
     """The recorded state of a pipeline's sources, in full."""
-    project = load(config, pipeline=pipeline)
-    if units := open_unit_places(project, pipeline, source):
-        from tidegate.commands.unit_status import unit_watermark
-
-        return tuple(unit_watermark(place) for place in units)
-    if columns := open_column_places(project, pipeline, source):
-        from tidegate.commands.status import column_watermark
-
-        return tuple(column_watermark(place) for place in columns)
     from tidegate.commands.status import watermark_of
 
-    return tuple(watermark_of(place) for place in places_of(config, pipeline, source))
+    return tuple(map(watermark_of, sources_of(load(config, pipeline=pipeline), pipeline, source)))
 
 
 def watermark_history(
@@ -45,9 +33,8 @@ def watermark_history(
     """The positions of a pipeline's sources, newest first, with the watermark that each left; ``limit`` 0: all."""
     from tidegate.commands.files import history_of
 
-    project = load(config, pipeline=pipeline)
-    places = other_places(project, pipeline, source) or places_of(project, pipeline, source)
-    return tuple(history_of(place, limit) for place in places)
+    sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(history_of(each, limit) for each in sources)
 
 
 def set_watermark(

@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tidegate.commands.status import kind_of as kind_of_status
 from tidegate.commands.status import status_of
-from tidegate.commands.unit_status import kind_of
 from tidegate.core.columns.planner import AHEAD_REMEDY, stored_ahead
 from tidegate.core.columns.predicates import untested
 from tidegate.core.columns.state import column_watermark_text
@@ -32,6 +30,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import Check
 from tidegate.runs.bound_source import AnySource
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.unit_reports import type_of
 from tidegate.runs.unit_source import UnitBound
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import scope_of
@@ -59,9 +58,9 @@ def _source(place: UnitBound) -> list[Check]:
     def look() -> Iterator[Check]:
         read = source.read.http if isinstance(source.read, FileRead) else source.read
         if isinstance(read, HttpRead | JdbcRead):
-            yield answers(name, kind_of(place), ColumnSource(source.name, read))
+            yield answers(name, type_of(place), ColumnSource(source.name, read))
         else:
-            yield Check(name, "ok", f"{kind_of(place)}: {source.uri}; the run tells whether it can be read")
+            yield Check(name, "ok", f"{type_of(place)}: {source.uri}; the run tells whether it can be read")
         if isinstance(read, JdbcRead):
             yield driver_check(name, read, packages_of([source]))
             yield from tested_check(name, read)
@@ -133,7 +132,7 @@ def _source_column_examining(place: AnySource) -> list[Check]:
 
 def _reached(name: str, place: AnySource) -> Check:
     """Whether somebody listens at the source, or its folder can be listed."""
-    read, kind = place.source.read, kind_of_status(place)
+    read, kind = place.source.read, place.tracker.type_name
     if isinstance(read, TableRead):
         empty = next(iter(open_store(read.location).list(scope=Scope())), None) is None
         if empty:

@@ -1,352 +1,99 @@
-"""Plan, status and health: what would be read and where every source stands. Changes nothing, starts no Spark."""
+"""Plan, status and watermarks: what would be read, and where every source stands. Changes nothing, starts no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text
-from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import Failed, RecordsRead
-from tidegate.errors import ObjectMissing, StateError, TidegateError
-from tidegate.protocol.mirror import Recorded, read_recorded
-from tidegate.protocol.position import Position
-from tidegate.protocol.staging import Signal, signals_of
-from tidegate.reports.run import ColumnSourcePlan, FailedFile, SourcePlan, SourceStatus, WatermarkView
-from tidegate.runs.column_source import ColumnBound, shown_values
-from tidegate.runs.file_source import FileSource, SourceState, discover_files, plan_files
-from tidegate.runs.staged import delivering, folded, read_unit, remembering
-from tidegate.runs.tracker import Summary
-from tidegate.sources.reader import explained
-from tidegate.specs.columns import HttpRead, JdbcRead, TableRead
-from tidegate.specs.project import Delivery
+from tidegate.errors import TidegateError
+from tidegate.protocol.mirror import Recorded
+from tidegate.reports.run import SourceStatus, WatermarkView
+from tidegate.runs.bound_source import AnySource
+from tidegate.runs.presence import attempts_note, who_is_at_work
+from tidegate.runs.tracker import AnyPlan, Backlog, Summary
+from tidegate.specs.project import OnConflict
 
 
-def with_pending(
-    place: FileSource, state: SourceState, known: SourceStatus, waiting: Sequence[Signal], now: datetime
-) -> tuple[FileSource, SourceState, SourceStatus]:
-    """The status with what waits for the committer, and the place and state on top of it.
+def plan_of(source: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+    """What a run would read, and why it would not read the rest; with what failed before there was a position."""
+    plan: AnyPlan = source.tracker.plan_of(source, now, accept_new_partitions=accept_new_partitions)
+    return plan if plan.position else replace(plan, notes=(*plan.notes, *attempts_note(source)))
 
-    Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
-    """
-    oldest = min(signal.since for signal in waiting)
-    known = replace(known, pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
+
+def status_of(source: AnySource, now: datetime) -> SourceStatus:
+    """Where a source stands by its mirror or documents, what waits above that, and who is at work on it."""
+    recorded: Recorded | None = None
+    summary: Summary = source.tracker.summary(source.tracker.decode(None))
     try:
-        units = [read_unit(place.positions.site, signal.seq) for signal in waiting]
-        known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
-        if [signal.seq for signal in waiting] != list(range(known.version + 1, known.version + 1 + len(waiting))):
-            raise StateError("they do not follow the position that was read", "look again")
-        there = remembering(place)
-        return there, folded(there, state, units), known
-    except (StateError, ObjectMissing) as error:
-        note = f"the backlog is told without the staged units: {error.problem}"
-        return place, state, replace(known, notes=(*known.notes, note))
-
-
-NO_LOOK = "how much is new is told by the run: the source was not asked"
-
-
-def planned_columns(place: ColumnBound, now: datetime) -> ColumnSourcePlan:
-    """What the next pass would ask for, by the same steps, with nothing written."""
-    opened = place.open(read_only=True)
-    state = place.state_of(opened)
-    pipeline, source = place.pipeline, place.source
-    plan = plan_columns(pipeline.name, source, pipeline.sink.load, state, opened.version, now)
-    return ColumnSourcePlan(
-        pipeline=pipeline.name,
-        source=source.name,
-        table_uri=pipeline.sink.table.uri,
-        kind=kind_of(place),
-        source_uri=source.uri,
-        load_type=pipeline.sink.load.type.value,
-        position=opened.version,
-        stored=shown_values(plan.stored),
-        effective=shown_values(plan.effective),
-        predicate=explained(source, plan.reads),
-        full=plan.full,
-        cap=_cap(place),
-        window=plan.window,
-        notes=(*opened.warnings, *plan.notes),
-    )
-
-
-def kind_of(place: ColumnBound) -> str:
-    """What kind of source it is, in the word of the configuration."""
-    match place.source.read:
-        case JdbcRead():
-            return "jdbc"
-        case TableRead(format=kind):
-            return kind.value
-        case HttpRead():
-            return "http"
-        case _:
-            return "python"
-
-
-def _cap(place: ColumnBound) -> str:
-    """How the upper bound comes about."""
-    source = place.source
-    if not source.watermark_columns:
-        return "none: without watermark_columns everything is read each time"
-    if place.pipeline.sink.load.type.reads_everything:
-        return "none: the table is replaced by what the source holds"
-    lag = f", and not younger than {source.safety_lag} before the run" if source.safety_lag else ""
-    match source.read:
-        case JdbcRead() | TableRead() if _asked_first(source.read):
-            return f"the greatest value when the run begins, asked first{lag}"
-        case HttpRead(watermark=params) if params.to_param is not None:
-            return f"the moment when the run begins, sent as {params.to_param!r}{lag}"
-        case _:
-            return f"the greatest value of what is read{lag}"
-
-
-def _asked_first(read: JdbcRead | TableRead) -> bool:
-    return isinstance(read, JdbcRead) or read.format.is_pushed_down
-
-
-def column_status(place: ColumnBound, now: datetime) -> SourceStatus:
-    """Where a source stands by its mirror or documents; the source itself is not asked."""
-    try:
-        recorded = place.recorded()
-        return _status(place, recorded, _state(place, recorded), None, now)
+        recorded = source.recorded()
+        state = source.tracker.known_state(source, recorded)
+        summary = source.tracker.summary(state)
+        backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
     except TidegateError as error:
-        return _status(place, None, None, str(error), now)
-
-
-def _state(place: ColumnBound, recorded: Recorded | None) -> ColumnState | None:
-    return None if recorded is None else place.tracker.decode(recorded.state)
+        return replace(_status(source, recorded, summary, Backlog(), now), state="Unknown", error=str(error))
+    known = _status(source, recorded, summary, backlog, now)
+    notes = () if known.version else attempts_note(source)
+    if source.pipeline.conflict is not OnConflict.RACE:
+        notes = (*notes, *who_is_at_work(source.table_store, source.key, now))
+    return replace(known, notes=(*known.notes, *notes))
 
 
 def _status(
-    place: ColumnBound, recorded: Recorded | None, state: ColumnState | None, error: str | None, now: datetime
+    source: AnySource, recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime
 ) -> SourceStatus:
-    updated = None if state is None else state.updated
-    name = "Initial" if recorded is None else "Active"
+    active = summary.state or ("Idle" if backlog.behind is False else "Active")
     return SourceStatus(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        table_uri=place.pipeline.sink.table.uri,
-        state="Unknown" if error else name,
-        watermark=column_watermark_text(state),
+        *source.names,
+        table_uri=source.table_uri,
+        state="Initial" if recorded is None else active,
+        watermark=summary.watermark,
         version=0 if recorded is None else recorded.version,
         table_version=None if recorded is None or recorded.table_version < 0 else recorded.table_version,
-        updated=updated,
-        lag_seconds=None if updated is None else (now - updated).total_seconds(),
-        backlog_files=0,
-        backlog_bytes=0,
-        backlog_complete=False,
-        in_progress=0,
+        updated=summary.updated,
+        lag_seconds=_lag(recorded, summary, backlog, now),
+        backlog_files=backlog.files,
+        backlog_bytes=backlog.bytes,
+        backlog_complete=backlog.complete,
+        in_progress=summary.in_progress,
+        failed=summary.failed,
+        open_partitions=summary.open_partitions,
+        sealed=summary.sealed_directories,
         shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
-        notes=() if error else (NO_LOOK, *ahead_notes(place, state, now)),
-        error=error,
-        tracking="columns",
+        open_letters=0 if recorded is None else recorded.letters,
+        notes=backlog.notes,
+        tracking=summary.tracking,
+        remembered=summary.remembered,
+        pending_units=backlog.pending_units,
+        pending_files=backlog.pending_files,
+        pending_seconds=backlog.pending_seconds,
+        state_files=summary.state_files,
+        work_units=backlog.work_units,
     )
 
 
-def ahead_notes(place: ColumnBound, state: ColumnState | None, now: datetime) -> tuple[str, ...]:
-    """What is to be said of a watermark that lies ahead: no run goes on from there."""
-    if state is None or place.pipeline.sink.load.type.reads_everything:
-        return ()
-    return tuple(f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(place.source, state.values, now))
+def _lag(recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime) -> float | None:
+    """Seconds since the state changed last; none behind a source that has nothing new."""
+    if backlog.behind is False:
+        return None if recorded is None else 0.0
+    return None if summary.updated is None else (now - summary.updated).total_seconds()
 
 
-def column_watermark(place: ColumnBound) -> WatermarkView:
-    """The recorded watermark of a source, in full."""
-    recorded = place.recorded()
-    state = _state(place, recorded)
-    values = {} if state is None else shown_values(state.values)
-    return WatermarkView(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        version=0 if recorded is None else recorded.version,
-        state="Initial" if recorded is None else "Active",
-        value=None if state is None else state.text(),
-        partitions={column: "null" if value is None else value for column, value in values.items()},
-        files={},
-        sealed={},
-        last_committed_file=None,
-        updated=None if state is None else state.updated,
-        tracking="columns",
-    )
-
-
-BACKLOG_LIMIT = 10_000
-ARROW, DATAFRAME = "arrow", "dataframe"
-
-
-def planned(place: FileSource, now: datetime) -> SourcePlan:
-    """The plan of the next pass, by the same steps, with nothing written."""
-    place = _delivering(place)
-    opened = place.positions.open(read_only=True)
-    state = place.state_of(opened)
-    listing = discover_files(place, state, now)
-    plan = plan_files(place, state, opened.version, listing, now)
-    waiting = _units_above(place, 0 if opened.parent is None else opened.parent.version)
-    lane, why = _lane(place, opened)
-    notes = (*opened.warnings, *why, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
-    return SourcePlan(
-        place.pipeline.name,
-        place.source.name,
-        plan,
-        place.pipeline.sink.table.uri,
-        lane=lane,
-        notes=notes,
-        pending_units=len(waiting),
-    )
-
-
-def _delivering(place: FileSource) -> FileSource:
-    """The place as a run uses it; what only staged sources need is not loaded for others."""
-    if place.pipeline.delivery is Delivery.DIRECT:
-        return place
-    return delivering(place)
-
-
-def _units_above(place: FileSource, version: int) -> tuple[Signal, ...]:
-    """The staged units that wait above a committed position."""
-    return tuple(signal for signal in signals_of(place.table_store, place.key) if signal.seq > version)
-
-
-def _pending_notes(place: FileSource, units: int) -> tuple[str, ...]:
-    if not units:
-        return ()
-    if place.pipeline.delivery is Delivery.STAGED:
-        return (f"on top of staged units that wait for `tidegate commit`: {units:,}",)
-    return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
-
-
-def _lane(place: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
-    """Which lane a run would take, and why, or why it could not."""
-    if place.pipeline.transform is None and not opened.needs_frames:
-        return ARROW, ()
-    from tidegate.runs.frames import frame_reasons
-
-    try:
-        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(place, opened))}",)
-    except TidegateError as error:
-        return DATAFRAME, (f"a run would stop: {error}",)
-
-
-def _obstacles(place: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
-    """Why a run would stop before it read anything, as far as that can be told from here."""
-    if not plan.units or opened.schema_json is None:
-        return ()
-    from tidegate.runs.frames import as_read
-    from tidegate.runs.table_columns import declared_columns
-
-    try:
-        declared_columns(place, as_read(place, opened))
-    except TidegateError as error:
-        return (f"a run would stop: {error}",)
-    return ()
-
-
-def status_of(place: FileSource, now: datetime) -> SourceStatus:
-    """Where a source stands by its mirror or documents, and what waits above its watermark."""
-    blank = SourceStatus(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        table_uri=place.pipeline.sink.table.uri,
-        state="Unknown",
-        watermark=None,
-        version=0,
-        table_version=None,
-        updated=None,
-        lag_seconds=None,
-        backlog_files=0,
-        backlog_bytes=0,
-        backlog_complete=False,
-        in_progress=0,
-    )
-    try:
-        recorded = read_recorded(place.table_store, place.key)
-        known = _recorded_status(place, blank, recorded)
-        return _with_backlog(place, known, recorded, now)
-    except TidegateError as error:
-        return replace(blank, error=str(error))
-
-
-def _state_looking(place: FileSource, recorded: Recorded | None) -> SourceState:
-    state: SourceState = place.tracker.decode(None if recorded is None else recorded.state)
-    return state
-
-
-def _recorded_status(place: FileSource, blank: SourceStatus, recorded: Recorded | None) -> SourceStatus:
-    state = _state_looking(place, recorded)
-    told: Summary = place.tracker.summary(state)
-    blank = replace(blank, tracking=told.tracking)
-    if recorded is None:
-        return replace(blank, state="Initial")
-    return replace(
-        blank,
-        state=type(state.watermark).__name__,
-        watermark=state.value,
-        version=recorded.version,
-        table_version=recorded.table_version if recorded.table_version >= 0 else None,
-        updated=_moment(state),
-        in_progress=sum(1 for _, each in state.unfinished() if isinstance(each, RecordsRead)),
-        failed=failed_files(state),
-        open_partitions=len(told.partitions),
-        sealed=told.sealed_directories,
-        remembered=told.remembered,
-        state_files=told.state_files,
-        open_letters=recorded.letters,
-        shown_from="mirror" if recorded.shown_by == "mirror" else "document",
-    )
-
-
-def _with_backlog(place: FileSource, known: SourceStatus, recorded: Recorded | None, now: datetime) -> SourceStatus:
-    state = _state_looking(place, recorded)
-    waiting = _units_above(place, known.version)
-    if waiting:
-        place, state, known = with_pending(place, state, known, waiting, now)
-    listing = discover_files(place, state, now, limit=BACKLOG_LIMIT)
-    plan = plan_files(place, state, known.version, listing, now)
-    lag = (now - known.updated).total_seconds() if known.updated and plan.files else None
-    return replace(
-        known,
-        backlog_files=plan.files,
-        backlog_bytes=plan.bytes,
-        backlog_complete=plan.complete,
-        lag_seconds=lag if plan.files else (None if recorded is None else 0.0),
-        notes=(*known.notes, *plan.notes),
-    )
-
-
-def failed_files(state: SourceState) -> tuple[FailedFile, ...]:
-    """The files that could not be read."""
-    return tuple(
-        FailedFile(path, each.reason, each.attempts) for path, each in state.unfinished() if isinstance(each, Failed)
-    )
-
-
-def watermark_of(place: FileSource) -> WatermarkView:
+def watermark_of(source: AnySource) -> WatermarkView:
     """The recorded state of a source, in full."""
-    recorded = read_recorded(place.table_store, place.key)
-    state = _state_looking(place, recorded)
-    told: Summary = place.tracker.summary(state)
+    recorded = source.recorded()
+    summary: Summary = source.tracker.summary(source.tracker.known_state(source, recorded))
     return WatermarkView(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        *source.names,
         version=0 if recorded is None else recorded.version,
-        state=type(state.watermark).__name__,
-        value=state.value,
-        partitions=told.partitions,
-        files=_mapping(_mapping(place.tracker.encode(state)["source_state"])["files"]),
-        sealed=told.sealed,
-        last_committed_file=state.last_committed_file,
-        updated=_moment(state),
-        tracking=told.tracking,
-        remembered=told.remembered,
+        state=summary.state or ("Initial" if recorded is None else "Active"),
+        value=summary.value,
+        partitions=summary.partitions,
+        files=summary.files,
+        sealed=summary.sealed,
+        last_committed_file=summary.last_committed_file,
+        updated=summary.updated,
+        tracking=summary.tracking,
+        remembered=summary.remembered,
+        failed_units=summary.failed_units,
+        retired=summary.retired,
     )
-
-
-def _mapping(value: object) -> dict[str, object]:
-    assert isinstance(value, dict)
-    return value
-
-
-def _moment(state: SourceState) -> datetime | None:
-    return datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tidegate.commands.unit_status import OPEN_REASONS, Looked, look, spans, starting_at
 from tidegate.config.problems import nearest
 from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
@@ -21,6 +20,7 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.runs.unit_reports import OPEN_REASONS, Looked, look, spans, starting_at
 from tidegate.runs.unit_source import UnitBound, maybe_utc, utc
 from tidegate.specs.units import Replace
 

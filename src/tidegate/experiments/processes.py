@@ -37,7 +37,7 @@ from tidegate.experiments.rounds import (
 from tidegate.experiments.workers import Workers, kill_session
 from tidegate.failpoints import VARIABLE
 from tidegate.protocol.maintenance import append_foreign_rows, compact_as_stranger
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location, Options
 

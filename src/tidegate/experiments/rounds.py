@@ -39,7 +39,7 @@ from tidegate.protocol.position import Pace, utc_now
 from tidegate.protocol.table_rows import query
 from tidegate.reports.chaos import PlaceFailures
 from tidegate.reports.run import RunReport
-from tidegate.runs.engine import InProcessEngine
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.specs.project import (

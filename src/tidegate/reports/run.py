@@ -99,6 +99,11 @@ class SourcePlan(Report):
     notes: tuple[str, ...] = ()
     pending_units: int = 0
 
+    @property
+    def position(self) -> int:
+        """The position that the plan was made on."""
+        return self.plan.version
+
 
 @dataclass(frozen=True, slots=True)
 class SourceReport(Report):

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
 from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns
 from tidegate.errors import StateError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.providers.copy import KIND as COPY
 from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
 from tidegate.protocol.store import PositionStore
+from tidegate.reports.run import ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, named_position
 from tidegate.runs.column_source import ColumnBound, shown_values
-from tidegate.runs.column_walk import ColumnWalk
-from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.pass_ import Pass, Retries, Walk
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Summary
-from tidegate.specs.columns import ColumnSource, WatermarkMode
+from tidegate.runs.tracker import Backlog, Summary
+from tidegate.sources.reader import explained
+from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, WatermarkMode
 from tidegate.specs.project import PipelineSpec
+
+NO_LOOK = "how much is new is told by the run: the source was not asked"
 
 if TYPE_CHECKING:
     from tidegate.protocol.providers.base import BaseMetadataProvider
@@ -93,8 +99,10 @@ class ColumnTracker:
         """Runs commit by themselves."""
         return source
 
-    def walk(self, run: Pass) -> ColumnWalk:
+    def walk(self, run: Pass) -> Walk:
         """Fix the bounds, read, load."""
+        from tidegate.runs.column_walk import ColumnWalk
+
         return ColumnWalk(run)
 
     def summary(self, state: ColumnState | None) -> Summary:
@@ -107,6 +115,51 @@ class ColumnTracker:
             updated=state.updated,
             partitions={name: "null" if value is None else value for name, value in shown_values(state.values).items()},
         )
+
+    def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
+        """What the next pass would ask for, by the same steps, with nothing written."""
+        opened = source.open(read_only=True)
+        pipeline, read = source.pipeline, source.source
+        plan = plan_columns(pipeline.name, read, pipeline.sink.load, source.state_of(opened), opened.version, now)
+        return ColumnSourcePlan(
+            *source.names,
+            table_uri=source.table_uri,
+            kind=self.type_name,
+            source_uri=read.uri,
+            load_type=pipeline.sink.load.type.value,
+            position=opened.version,
+            stored=shown_values(plan.stored),
+            effective=shown_values(plan.effective),
+            predicate=explained(read, plan.reads),
+            full=plan.full,
+            cap=_cap(source),
+            window=plan.window,
+            notes=(*opened.warnings, *plan.notes),
+        )
+
+    def known_state(self, source: ColumnBound, recorded: Recorded | None) -> ColumnState | None:
+        """The recorded watermark."""
+        return None if recorded is None else self.decode(recorded.state)
+
+    def backlog(self, source: ColumnBound, state: ColumnState | None, version: int, now: datetime) -> Backlog:
+        """Unknown: the source itself is not asked."""
+        if state is None or source.pipeline.sink.load.type.reads_everything:
+            return Backlog(notes=(NO_LOOK,))
+        ahead = (f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(self.source, state.values, now))
+        return Backlog(notes=(NO_LOOK, *ahead))
+
+    @property
+    def type_name(self) -> str:
+        """What kind of source it is, in the word of the configuration."""
+        match self.source.read:
+            case JdbcRead():
+                return "jdbc"
+            case TableRead(format=kind):
+                return kind.value
+            case HttpRead():
+                return "http"
+            case _:
+                return "python"
 
     def has_same_copy(self, state: ColumnState | None) -> bool:
         """Whether the provider, if there is one, has this watermark; what it has may be no watermark at all."""
@@ -122,3 +175,24 @@ class ColumnTracker:
         """The source for a person who moves the watermark: whatever the provider has is replaced."""
         pay = ProviderCopy(self.provider, source.positions.position, overwrite=True).pay
         return replace(source, positions=source.positions.paying({COPY: pay}))
+
+
+def _cap(source: ColumnBound) -> str:
+    """How the upper bound comes about."""
+    read = source.source
+    if not read.watermark_columns:
+        return "none: without watermark_columns everything is read each time"
+    if source.pipeline.sink.load.type.reads_everything:
+        return "none: the table is replaced by what the source holds"
+    lag = f", and not younger than {read.safety_lag} before the run" if read.safety_lag else ""
+    match read.read:
+        case JdbcRead() | TableRead() if _asked_first(read.read):
+            return f"the greatest value when the run begins, asked first{lag}"
+        case HttpRead(watermark=params) if params.to_param is not None:
+            return f"the moment when the run begins, sent as {params.to_param!r}{lag}"
+        case _:
+            return f"the greatest value of what is read{lag}"
+
+
+def _asked_first(read: JdbcRead | TableRead) -> bool:
+    return isinstance(read, JdbcRead) or read.format.is_pushed_down

@@ -1,4 +1,4 @@
-"""Who executes reads and writes: the port, the engine inside this process, and how files are dealt to tasks."""
+"""The port of engines, which execute what walks decide, and how files are dealt to tasks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
-from tidegate.errors import EnvironmentProblem
 from tidegate.protocol.change import Frame
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.row_task import WorkRows
-from tidegate.sink.task import read_units
 from tidegate.sources.reader import Reader
-from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
+from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec
 from tidegate.specs.units import UnitSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.sink.row_task import Batch, RowsWritten, RowTask
+    from tidegate.sink.read_task import GroupResult, ReadTask
+    from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
     from tidegate.sink.unit_task import ReplacedUnit
+    from tidegate.sources.units.work import UnitWave, WaveResult
 
 
 class WaitingFrame(Frame, Protocol):
@@ -81,73 +78,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what the engine holds."""
-
-
-class InProcessEngine:
-    """Executes everything in this process, without Spark: files, work units, and Arrow tables as column sources.
-
-    It appends. Merges, replaced rows, transforms and databases need Spark, and it says so.
-    """
-
-    def prepare(self) -> None:
-        """Nothing to get ready."""
-
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        """Read every group here, one after the other."""
-        results: list[GroupResult] = []
-        for number, slot in enumerate(slots):
-            results.extend(read_units(task, slot))
-            progress(number + 1)
-        return tuple(results)
-
-    def frame(self, rows: WorkRows) -> WaitingFrame:
-        """Not without Spark."""
-        raise _needs_spark(rows.pipeline.name, "only Spark can write this table")
-
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-        """The reader of a source that Arrow can read."""
-        from tidegate.runs.arrow_reader import open_arrow_reader
-
-        return open_arrow_reader(source)
-
-    def count(self, frame: pa.Table) -> int:
-        """How many rows a table has."""
-        return int(frame.num_rows)
-
-    def columns(self, frame: pa.Table) -> pa.Schema:
-        """The columns of a table."""
-        return frame.schema
-
-    def write_rows(self, frame: pa.Table, task: RowTask) -> RowsWritten:
-        """Write the rows of a table."""
-        from tidegate.sink.row_task import write_batches
-
-        return write_batches(task, frame.to_batches())
-
-    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
-        """Not without Spark."""
-        raise _needs_spark(batch.pipeline.name, f"load_type {batch.pipeline.sink.load.type} is Spark's")
-
-    def carry_out(self, wave: UnitWave) -> WaveResult:
-        """Read and write the work units here; databases and functions need Spark."""
-        from tidegate.sink.unit_task import carry_out_here
-
-        if isinstance(wave.source.read, JdbcRead | FunctionRead):
-            raise _needs_spark(wave.pipeline.name, "databases and Python functions are read by Spark")
-        return carry_out_here(wave)
-
-    def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
-        """Not without Spark."""
-        raise _needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:
-    return EnvironmentProblem(f"{pipeline}: {why}", "use `tidegate run`")
 
 
 def raise_failures(results: Iterable[GroupResult]) -> None:

@@ -22,20 +22,19 @@ from tidegate.protocol.change import State
 from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import KIND as SCHEMA
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.path_segments import Known, RememberedPaths
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.run import FailedFile
+from tidegate.reports.run import FailedFile, SourcePlan
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_walk import FileWalk
-from tidegate.runs.pass_ import Pass, Retries
-from tidegate.runs.staged import delivering
-from tidegate.runs.tracker import Summary
+from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.tracker import Backlog, Summary
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all
-from tidegate.specs.project import PathSource, PipelineSpec
+from tidegate.specs.project import Delivery, PathSource, PipelineSpec
 from tidegate.storage.port import ObjectStore
 
 
@@ -81,11 +80,33 @@ class FileTrackerBase:
 
     def for_run(self, source: FileSource) -> FileSource:
         """Where delivery is staged, commits of runs become units."""
+        if source.pipeline.delivery is Delivery.DIRECT:
+            return source
+        from tidegate.runs.staged import delivering
+
         return delivering(source)
 
-    def walk(self, run: Pass) -> FileWalk:
+    def walk(self, run: Pass) -> Walk:
         """Discover, plan, read, commit."""
+        from tidegate.runs.file_walk import FileWalk
+
         return FileWalk(run)
+
+    def plan_of(self, source: FileSource, now: datetime, *, accept_new_partitions: bool = False) -> SourcePlan:
+        """The plan of the next pass, with nothing written."""
+        from tidegate.runs.file_reports import plan_of
+
+        return plan_of(source, now)
+
+    def known_state(self, source: FileSource, recorded: Recorded | None) -> Any:
+        """The recorded state."""
+        return source.tracker.decode(None if recorded is None else recorded.state)
+
+    def backlog(self, source: FileSource, state: Any, version: int, now: datetime) -> Backlog:
+        """What waits above the watermark."""
+        from tidegate.runs.file_reports import backlog_of
+
+        return backlog_of(source, state, version, now)
 
     def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
         unfinished = list(state.unfinished())
@@ -170,6 +191,7 @@ class PathTracker(FileTrackerBase):
             encoded,
             tracking="watermark",
             partitions=dict(state.partition_watermarks),
+            open_partitions=len(state.partition_watermarks),
             sealed=encoded["sealed"],
             sealed_directories=sum(seal.directories or 0 for seal in state.sealed.values()),
         )

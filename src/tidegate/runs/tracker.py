@@ -12,7 +12,9 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.reports.run import FailedFile, FailedUnit
+from tidegate.protocol.mirror import Recorded
+from tidegate.reports.run import ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
+from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import AnySource, StateKind
 from tidegate.runs.pass_ import Pass, Retries, Walk
 from tidegate.specs.project import PipelineSpec
@@ -34,6 +36,7 @@ class Summary:
     value: str | None = None
     updated: datetime | None = None
     partitions: Mapping[str, str] = field(default_factory=dict)
+    open_partitions: int = 0
     sealed: Mapping[str, object] = field(default_factory=dict)
     sealed_directories: int = 0
     files: Mapping[str, object] = field(default_factory=dict)
@@ -44,6 +47,27 @@ class Summary:
     last_committed_file: str | None = None
     failed_units: tuple[FailedUnit, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits above a state; ``behind`` is None where only a run can tell.
+
+    Without ``complete`` there may be more. ``pending_units`` are staged and wait for their commit.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    complete: bool = False
+    behind: bool | None = None
+    notes: tuple[str, ...] = ()
+    work_units: WorkProgress | None = None
+    pending_units: int = 0
+    pending_files: int = 0
+    pending_seconds: float | None = None
+
+
+AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 
 
 class Tracker(StateKind, Protocol):
@@ -84,3 +108,12 @@ class Tracker(StateKind, Protocol):
 
     def summary(self, state: Any) -> Summary:
         """What a state says to people."""
+
+    def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+        """What the next pass would do, by the same steps, with nothing written."""
+
+    def known_state(self, source: Any, recorded: Recorded | None) -> Any:
+        """The state to show: the recorded one, or what is known without one."""
+
+    def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
+        """What waits above ``state``, as far as that is told without a run."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 
 from tidegate.core.units.state import UnitState, decode_units, encode_units, unit_watermark_text
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.mirror import Recorded
+from tidegate.protocol.notes import read_attempts
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
-from tidegate.runs.pass_ import Pass, Retries
-from tidegate.runs.tracker import Summary
-from tidegate.runs.unit_source import UnitBound, coverage_text, failed_units
-from tidegate.runs.unit_walk import UnitWalk
+from tidegate.reports.units import UnitSourcePlan
+from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.tracker import Backlog, Summary
+from tidegate.runs.unit_source import UnitBound, attempted, coverage_text, failed_units
 from tidegate.specs.project import PipelineSpec
 from tidegate.specs.units import UnitSource
 
@@ -73,8 +76,10 @@ class UnitTracker:
         """Runs commit by themselves."""
         return source
 
-    def walk(self, run: Pass) -> UnitWalk:
+    def walk(self, run: Pass) -> Walk:
         """Wave after wave."""
+        from tidegate.runs.unit_walk import UnitWalk
+
         return UnitWalk(run)
 
     def summary(self, state: UnitState | None) -> Summary:
@@ -90,3 +95,21 @@ class UnitTracker:
             failed_units=failed_units(state),
             retired=dict(state.retired),
         )
+
+    def plan_of(self, source: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
+        """What the next run would read, and why it would not read the rest."""
+        from tidegate.runs.unit_reports import plan_of
+
+        return plan_of(source, now, accept_new_partitions=accept_new_partitions)
+
+    def known_state(self, source: UnitBound, recorded: Recorded | None) -> UnitState | None:
+        """The recorded coverage or, where there is none, what is known of failures."""
+        if recorded is not None:
+            return self.decode(recorded.state)
+        return attempted(source, read_attempts(source.table_store, source.key, self.identity))
+
+    def backlog(self, source: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
+        """What a run would do now; servers are not asked."""
+        from tidegate.runs.unit_reports import backlog_of
+
+        return backlog_of(source, state, version, now)

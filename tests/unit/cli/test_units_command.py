@@ -18,7 +18,7 @@ from tidegate.cli.plan_view import render_plan
 from tidegate.cli.status_view import render_status
 from tidegate.cli.unit_view import render_unit, render_units
 from tidegate.cli.watermark_view import render_watermarks
-from tidegate.commands.unit_status import planned_units, unit_status, unit_watermark
+from tidegate.commands.status import plan_of, status_of, watermark_of
 from tidegate.commands.units import viewed
 from tidegate.specs.project import ProjectSpec
 from unit.cli.standin import UNITS, StandIn
@@ -95,7 +95,7 @@ def lake_of(folder: Path, *units: str) -> UnitLake:
 
 
 def test_the_plan_is_a_grid_of_partitions_and_units(tmp_path: Path) -> None:
-    plan = planned_units(lake_of(tmp_path, "a", "b", "c").place, day("2020-03-02"))
+    plan = plan_of(lake_of(tmp_path, "a", "b", "c").place, day("2020-03-02"))
     shown = list(plain(render_plan((plan,))))
     grid = [line.split() for line in shown if line.startswith("  2020") and " to " in line]
     assert [row[-3:] for row in grid] == [[".", "F", "x"], ["N", "F", "x"], ["F", "F", "x"]]
@@ -109,7 +109,7 @@ def test_the_plan_is_a_grid_of_partitions_and_units(tmp_path: Path) -> None:
 
 def test_many_units_are_counted_by_partition(tmp_path: Path) -> None:
     units = tuple(f"u{number}" for number in range(200))
-    plan = planned_units(lake_of(tmp_path, "b", *units).place, day("2020-03-02"))
+    plan = plan_of(lake_of(tmp_path, "b", *units).place, day("2020-03-02"))
     shown = "\n".join(plain(render_plan((plan,))))
     lines = [line.split() for line in shown.splitlines() if " to " in line and line.startswith("  2020")]
     assert lines == [
@@ -120,7 +120,7 @@ def test_many_units_are_counted_by_partition(tmp_path: Path) -> None:
 
 
 def test_wide_names_do_not_make_a_grid(tmp_path: Path) -> None:
-    plan = planned_units(lake_of(tmp_path, "a" * 40, "b" * 40).place, day("2020-03-02"))
+    plan = plan_of(lake_of(tmp_path, "a" * 40, "b" * 40).place, day("2020-03-02"))
     assert not any(
         "aaaa  " in line for line in plain(render_plan((plan,), width=80)) if line.startswith("  partition ")
     )
@@ -130,16 +130,16 @@ def test_wide_names_do_not_make_a_grid(tmp_path: Path) -> None:
 def test_partitions_that_look_alike_are_one_row(tmp_path: Path) -> None:
     lake = UnitLake(project_of(tmp_path, monthly("a")))
     lake.run(day("2022-01-10"))
-    shown = "\n".join(plain(render_plan((planned_units(lake.place, day("2022-01-12")),))))
+    shown = "\n".join(plain(render_plan((plan_of(lake.place, day("2022-01-12")),))))
     assert "2020-01-01 to 2022-01-01 (24)" in shown
 
 
 def test_status_and_watermark_show_work_units(tmp_path: Path) -> None:
     place = lake_of(tmp_path, "a", "b", "c").place
-    status = "\n".join(plain(render_status((unit_status(place, day("2020-03-02")),), "t.yml")))
+    status = "\n".join(plain(render_status((status_of(place, day("2020-03-02")),), "t.yml")))
     assert "1 done, 5 open, 3 retired" in status
     assert "2 work units (tidegate units list t.yml -p answers --failed)" in status
-    watermark = "\n".join(plain(render_watermarks((unit_watermark(place),))))
+    watermark = "\n".join(plain(render_watermarks((watermark_of(place),))))
     assert "a     2020-01-01 to 2020-02-21" in watermark
     assert "b from 2020-02-01T00:00:00Z  failed: the server answered 500 (1 attempt)" in watermark
     assert "c             the server answered 404" in watermark
@@ -153,5 +153,5 @@ def test_a_unit_is_shown_with_its_failures(tmp_path: Path) -> None:
 
 def test_a_source_without_units_is_named_for_all(tmp_path: Path) -> None:
     project: ProjectSpec = project_of(tmp_path, monthly())
-    plan = planned_units(UnitLake(project).place, day("2020-02-21"))
+    plan = plan_of(UnitLake(project).place, day("2020-02-21"))
     assert any(line.endswith("(all)") for line in plain(render_plan((plan,))))

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from support.unit_positions import UnitLake, day, monthly, project_of
 from tidegate import api
-from tidegate.commands.unit_status import planned_units, unit_status, unit_watermark
+from tidegate.commands.status import plan_of, status_of, watermark_of
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.specs.locations import Location
@@ -45,7 +45,7 @@ def cells(plan: UnitSourcePlan) -> dict[str, dict[str, str]]:
 
 
 def test_a_first_plan_reads_every_work_unit_whole(tmp_path: Path) -> None:
-    plan = planned_units(lake_of(tmp_path, "a", "b").place, FEBRUARY)
+    plan = plan_of(lake_of(tmp_path, "a", "b").place, FEBRUARY)
     assert (plan.work_units, plan.would_run, plan.reasons) == (4, 4, {"first": 4})
     assert plan.job_cutoff is None
     assert [(each.low, each.high) for each in plan.runs] == [
@@ -62,7 +62,7 @@ def test_every_work_unit_has_one_reason_and_the_counts_agree(tmp_path: Path) -> 
     lake = lake_of(tmp_path, "a", "b", "c")
     lake.run(FEBRUARY, failing=("b",))
     lake.run(day("2020-02-22"), retiring=("c",))
-    plan = planned_units(lake.place, MARCH)
+    plan = plan_of(lake.place, MARCH)
     found = cells(plan)
     assert found["a"] == {
         "2020-01-01T00:00:00Z": "done",
@@ -108,7 +108,7 @@ def test_a_plan_tells_of_rows_of_the_input_that_made_no_unit(tmp_path: Path) -> 
     (tmp_path / "ids.json").write_text('{"id": 1}\n{"id": 1}\n{"id": null}\n')
     made = SecondaryInput(("id",), Location((tmp_path / "ids.json").as_uri()), InputFormat.JSON)
     source = replace(monthly(), unit=UnitWatermark("surveyId"), inputs=(made,))
-    plan = planned_units(UnitLake(project_of(tmp_path, source)).place, FEBRUARY)
+    plan = plan_of(UnitLake(project_of(tmp_path, source)).place, FEBRUARY)
     assert (plan.units, plan.repeated, plan.filtered) == (("1",), 1, 1)
     assert plan.input_version is not None
     assert any("1 row of the secondary input made no unit" in note for note in plan.notes)
@@ -116,19 +116,19 @@ def test_a_plan_tells_of_rows_of_the_input_that_made_no_unit(tmp_path: Path) -> 
 
 def test_units_that_vanished_are_told(tmp_path: Path) -> None:
     lake_of(tmp_path, "a", "b").run(FEBRUARY)
-    plan = planned_units(lake_of(tmp_path, "a").place, MARCH)
+    plan = plan_of(lake_of(tmp_path, "a").place, MARCH)
     assert plan.stale == ("b",)
     assert any("not there any more" in note for note in plan.notes)
 
 
 def test_a_status_counts_done_open_and_failed_work_units(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, "a", "b")
-    first = unit_status(lake.place, FEBRUARY)
+    first = status_of(lake.place, FEBRUARY)
     assert (first.state, first.watermark, first.tracking) == ("Initial", None, "units")
     assert first.work_units is not None
     assert (first.work_units.done, first.work_units.open) == (0, 4)
     lake.run(FEBRUARY, failing=("b",))
-    after = unit_status(lake.place, MARCH)
+    after = status_of(lake.place, MARCH)
     assert after.work_units is not None
     assert (after.state, after.watermark) == ("Active", "2020-02-21")
     assert (after.work_units.done, after.work_units.open, after.work_units.failed) == (1, 5, 2)
@@ -138,26 +138,26 @@ def test_a_status_says_when_the_next_work_unit_may_run(tmp_path: Path) -> None:
     source = replace(monthly("a", grace_days=0), abstinent=Span(5))
     lake = UnitLake(project_of(tmp_path, source))
     lake.run(FEBRUARY)
-    status = unit_status(lake.place, day("2020-02-22"))
+    status = status_of(lake.place, day("2020-02-22"))
     assert status.work_units is not None
     assert (status.state, status.work_units.open) == ("Idle", 0)
     assert status.work_units.next_eligible == "2020-02-27T00:00:00Z"
-    assert unit_status(lake.place, day("2020-02-27")).work_units.open == 1  # type: ignore[union-attr]
+    assert status_of(lake.place, day("2020-02-27")).work_units.open == 1  # type: ignore[union-attr]
 
 
 def test_a_status_shows_what_stops_the_plan(tmp_path: Path) -> None:
     made = SecondaryInput(("id",), Location((tmp_path / "gone").as_uri()), InputFormat.JSON)
     source = replace(monthly(), unit=UnitWatermark("surveyId"), inputs=(made,))
-    status = unit_status(UnitLake(project_of(tmp_path, source)).place, FEBRUARY)
+    status = status_of(UnitLake(project_of(tmp_path, source)).place, FEBRUARY)
     assert status.state == "Unknown"
     assert "gone" in (status.error or "")
 
 
 def test_a_watermark_shows_what_was_read_unit_by_unit(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, "a", "b")
-    assert unit_watermark(lake.place).state == "Initial"
+    assert watermark_of(lake.place).state == "Initial"
     lake.run(FEBRUARY, failing=("b",))
-    view = unit_watermark(lake.place)
+    view = watermark_of(lake.place)
     assert view.partitions == {"a": "2020-01-01 to 2020-02-21"}
     assert [(each.unit, each.start, each.failures) for each in view.failed_units] == [
         ("b", "2020-01-01T00:00:00Z", 1),
@@ -320,7 +320,7 @@ def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) 
     assert "--accept previous --accept doubles` goes on from 2020-02-21" in stopped.remedy
     assert api.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
     assert api.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
-    assert unit_watermark(lake.place).value == "2020-03-02"
+    assert watermark_of(lake.place).value == "2020-03-02"
     assert lake.run(day("2020-03-05"))
 
 
@@ -348,6 +348,6 @@ def test_a_plan_of_many_units_stays_small(tmp_path: Path) -> None:
     units = tuple(f"u{number:05d}" for number in range(20_000))
     lake = lake_of(tmp_path, *units)
     lake.run(FEBRUARY)
-    plan = planned_units(lake.place, MARCH)
+    plan = plan_of(lake.place, MARCH)
     assert (plan.work_units, plan.would_run) == (60_000, 40_000)
     assert (len(plan.runs), len(plan.skipped)) == (2, 1)

@@ -1,4 +1,4 @@
-"""Plan and status of sources of work units: what would run and why, and where they stand."""
+"""What a source of work units shows without touching anything: what would run and why, and how far it is."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from datetime import datetime
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
-from tidegate.core.units.state import Units, UnitState, unit_watermark_text
+from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.mirror import Recorded
-from tidegate.protocol.notes import read_attempts
 from tidegate.protocol.position import Position
-from tidegate.reports.run import SourceStatus, WatermarkView, WorkProgress
+from tidegate.reports.run import WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.runs.presence import attempts_before
-from tidegate.runs.unit_source import UnitBound, attempted, coverage_text, failed_units, maybe_utc, utc
+from tidegate.runs.tracker import Backlog
+from tidegate.runs.unit_source import UnitBound, attempted, maybe_utc, utc
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import HttpRead, JdbcRead
 from tidegate.specs.units import FileRead
@@ -55,7 +54,7 @@ def look(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False
     return Looked(opened, state, units, plan)
 
 
-def planned_units(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
+def plan_of(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
     """What the next run would read, and why it would not read the rest."""
     looked = look(place, now, accept_new_partitions=accept_new_partitions)
     plan, units = looked.plan, looked.units
@@ -63,7 +62,7 @@ def planned_units(place: UnitBound, now: datetime, *, accept_new_partitions: boo
         pipeline=place.pipeline.name,
         source=place.source.name,
         table_uri=place.pipeline.sink.table.uri,
-        kind=kind_of(place),
+        kind=type_of(place),
         source_uri=place.source.uri,
         position=looked.opened.version,
         now=utc(milliseconds(now)),
@@ -87,7 +86,7 @@ def planned_units(place: UnitBound, now: datetime, *, accept_new_partitions: boo
     )
 
 
-def kind_of(place: UnitBound) -> str:
+def type_of(place: UnitBound) -> str:
     """What kind of source it is, in the word of the configuration."""
     match place.source.read:
         case JdbcRead():
@@ -166,27 +165,12 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
 
 
-def unit_status(place: UnitBound, now: datetime) -> SourceStatus:
-    """Where a source stands by its mirror or documents, and what a run would do now; servers are not asked."""
-    recorded: Recorded | None = None
-    state: UnitState | None = None
-    try:
-        recorded = place.recorded()
-        state = _known(place, recorded)
-        units = read_units(place.source)
-        version = 0 if recorded is None else recorded.version
-        plan = plan_units(place.pipeline.name, place.source, state, units, version, now)
-        return _status(place, recorded, state, now, progress_of(plan, state), (*plan.notes, *_obstacles(plan)))
-    except TidegateError as error:
-        return _status(place, recorded, state, now, None, (), str(error))
-
-
-def _known(place: UnitBound, recorded: Recorded | None) -> UnitState | None:
-    """The recorded coverage or, where there is none, what is known of failures."""
-    if recorded is not None:
-        state: UnitState | None = place.tracker.decode(recorded.state)
-        return state
-    return attempted(place, read_attempts(place.table_store, place.key, place.positions.site.identity))
+def backlog_of(place: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
+    """What a run would do now; servers are not asked."""
+    plan = plan_units(place.pipeline.name, place.source, state, read_units(place.source), version, now)
+    progress = progress_of(plan, state)
+    notes = (*plan.notes, *_obstacles(plan))
+    return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
 
 
 def progress_of(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
@@ -205,63 +189,6 @@ def progress_of(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
         retired=retired,
         unfinished=unfinished,
         next_eligible=utc(min(eligible)) if eligible and not plan.count else None,
-    )
-
-
-def _status(
-    place: UnitBound,
-    recorded: Recorded | None,
-    state: UnitState | None,
-    now: datetime,
-    progress: WorkProgress | None,
-    notes: Sequence[str],
-    error: str | None = None,
-) -> SourceStatus:
-    updated = None if state is None else state.updated
-    behind = progress is not None and progress.open > 0
-    lag = (now - updated).total_seconds() if behind and updated is not None else None
-    name = "Initial" if recorded is None else "Active" if behind else "Idle"
-    return SourceStatus(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        table_uri=place.pipeline.sink.table.uri,
-        state="Unknown" if error else name,
-        watermark=None if state is None else unit_watermark_text(state),
-        version=0 if recorded is None else recorded.version,
-        table_version=None if recorded is None or recorded.table_version < 0 else recorded.table_version,
-        updated=updated,
-        lag_seconds=lag if behind or recorded is None or error else 0.0,
-        backlog_files=0,
-        backlog_bytes=0,
-        backlog_complete=error is None,
-        in_progress=0,
-        shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
-        notes=tuple(notes),
-        error=error,
-        tracking="units",
-        work_units=progress,
-    )
-
-
-def unit_watermark(place: UnitBound) -> WatermarkView:
-    """The recorded coverage of a source, unit by unit, in full."""
-    recorded = place.recorded()
-    state = _known(place, recorded)
-    known = state or UnitState(zone=place.source.timezone)
-    return WatermarkView(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        version=0 if recorded is None else recorded.version,
-        state="Initial" if recorded is None else "Active",
-        value=None if state is None else unit_watermark_text(state),
-        partitions={unit: coverage_text(entry.coverage, known.zone) for unit, entry in known.entries.items()},
-        files={},
-        sealed={},
-        last_committed_file=None,
-        updated=known.updated,
-        tracking="units",
-        failed_units=failed_units(known),
-        retired=dict(known.retired),
     )
 
 
