@@ -16,7 +16,6 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.reports.run import ColumnSourcePlan, FailedFile, SourcePlan, SourceStatus, WatermarkView
 from tidegate.runs.bound_source import ColumnPlace, Place, decoded
-from tidegate.runs.staged import delivering, folded, read_unit, remembering
 from tidegate.runs.tracker import SourceState
 from tidegate.sources.reader import explained
 from tidegate.specs.columns import HttpRead, JdbcRead, TableRead, Watermark
@@ -30,6 +29,8 @@ def with_pending(
 
     Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
     """
+    from tidegate.runs.staged import folded, read_unit, remembering
+
     oldest = min(signal.since for signal in waiting)
     known = replace(known, pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
     try:
@@ -205,6 +206,8 @@ def _delivering(place: Place) -> Place:
     """The place as a run uses it; what only staged sources need is not loaded for others."""
     if place.pipeline.delivery is Delivery.DIRECT:
         return place
+    from tidegate.runs.staged import delivering
+
     return delivering(place)
 
 
