@@ -12,7 +12,7 @@ import pytest
 from support.lake import Lake
 from tidegate import ConfigError, api
 from tidegate.cli.pages import plain
-from tidegate.cli.run_view import render_run
+from tidegate.cli.run import render_run
 from tidegate.runs.file_lines import Wanted
 from tidegate.runs.letters import Choice
 

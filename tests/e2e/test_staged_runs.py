@@ -22,7 +22,7 @@ from tidegate import (
     set_watermark,
     status,
 )
-from tidegate.cli.status_view import render_status
+from tidegate.cli.status import render_status
 from tidegate.errors import StateError, StorageUnavailable
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe.events import CommitContested
