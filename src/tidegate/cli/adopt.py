@@ -10,7 +10,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Command, config_argument, confirm_options, json_option, pipeline_option, source_option
+from tidegate.cli.options import Command, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -45,9 +45,7 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
         "tidegate adopt pipelines.yml -p events --yes --quiet-for 3600 --json",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
+@target(source="all")
 @confirm_options
 @click.option(
     "--quiet-for",
@@ -59,8 +57,7 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
 )
 @click.option("--read-skipped", is_flag=True, help="Read files that Blizzard skipped in partitions without an entry.")
 @click.option("--fresh", is_flag=True, help="Blizzard never read this source: start at the beginning.")
-@json_option
-@click.pass_obj
+@with_json
 def adopt(
     invocation: Invocation,
     config: Path,

@@ -11,7 +11,7 @@ import click
 from tidegate import api
 from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, json_option
+from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -47,8 +47,7 @@ _PERIOD = 5.0
 @click.option("--minutes", type=click.FloatRange(0.01), default=10.0, metavar="M", help="Stop after this time.")
 @click.option("-o", "--option", multiple=True, metavar="KEY=VALUE", help="A storage option for URI. May be repeated.")
 @click.option("--keep", is_flag=True, help="Keep the tables and their sources.")
-@json_option
-@click.pass_obj
+@with_json
 def chaos(
     invocation: Invocation,
     uri: str,

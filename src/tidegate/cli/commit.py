@@ -10,7 +10,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Command, config_argument, confirm_options, json_option, mode_of, pipeline_option
+from tidegate.cli.options import Command, confirm_options, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -43,14 +43,12 @@ FILES_SHOWN = 100
         "tidegate commit pipelines.yml -p events --adopt imported/2026 --dry-run",
     ],
 )
-@config_argument
-@pipeline_option()
+@target(pipeline="all")
 @click.option("--once", is_flag=True, help="Commit what waits now, then stop (the default).")
 @click.option("--continuous", is_flag=True, help="Look every staging.poll_interval_secs until Ctrl-C or SIGTERM.")
 @click.option("--adopt", metavar="PREFIX", help="Instead: add Parquet files below PREFIX that the log does not name.")
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def commit(
     invocation: Invocation,
     config: Path,

@@ -11,7 +11,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation, print_json
-from tidegate.cli.options import Group, config_argument, json_option
+from tidegate.cli.options import Group, config_argument, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Style, Table, after_gap, columns, line, page
 from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
@@ -31,8 +31,7 @@ def config() -> None:
 
 @config.command(examples=["tidegate config check pipelines.yml", "tidegate config check pipelines.yml --json"])
 @config_argument
-@json_option
-@click.pass_obj
+@with_json
 def check(invocation: Invocation, config: Path) -> None:
     """Check a file and report all its problems."""
     project = api.load(config)
@@ -76,8 +75,7 @@ def schema() -> None:
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write the configuration to a new file.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a property could not be converted.")
-@json_option
-@click.pass_obj
+@with_json
 def import_properties(invocation: Invocation, file: Path, out: Path | None, strict: bool) -> int:
     """Convert a properties file into a configuration.
 

@@ -10,7 +10,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, json_option
+from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Style, Table, cell, line, page
 from tidegate.observe.wording import duration
 from tidegate.reports import DemoReport, DemoStep
@@ -21,8 +21,7 @@ from tidegate.reports import DemoReport, DemoStep
     examples=["tidegate demo", "tidegate demo /tmp/my-demo", "tidegate demo --json -q"],
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]", required=False)
-@json_option
-@click.pass_obj
+@with_json
 def demo(invocation: Invocation, folder: Path | None) -> int:
     """Try Tidegate on generated files. No set-up, no server.
 

@@ -10,7 +10,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation, print_json
-from tidegate.cli.options import Group, config_argument, confirm_options, json_option, pipeline_option, source_option
+from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -47,7 +47,6 @@ def _choice(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--id", "ids", metavar="ID", multiple=True, help="Only this letter; its first characters will do."
         ),
-        source_option,
     ):
         command = option(command)
     return command
@@ -68,12 +67,10 @@ def dlq() -> None:
         "tidegate dlq list pipelines.yml -p events --file 'date=2026-01-28/*' --json",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
+@target(source="all")
 @_choice
-@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Show at most this many.")
-@json_option
-@click.pass_obj
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=SHOWN, show_default=True, help="Show at most N.")
+@with_json
 def list_(
     invocation: Invocation, /, config: Path, pipeline: str, source: str | None, limit: int, **choice: Any
 ) -> None:
@@ -85,11 +82,9 @@ def list_(
 
 
 @dlq.command(examples=["tidegate dlq show pipelines.yml -p events 3f9a"])
-@config_argument
+@target()
 @click.argument("letter", metavar="ID")
-@pipeline_option(required=True)
-@json_option
-@click.pass_obj
+@with_json
 def show(invocation: Invocation, /, config: Path, letter: str, pipeline: str) -> int:
     """Show one dead letter in full."""
     letters = api.list_letters(config, pipeline, ids=(letter,))
@@ -103,11 +98,9 @@ def show(invocation: Invocation, /, config: Path, letter: str, pipeline: str) ->
         "tidegate dlq retry pipelines.yml -p events --reason fraction",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
+@target(source="all")
 @_choice
-@json_option
-@click.pass_obj
+@with_json
 def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | None, **choice: Any) -> int:
     """Read dead letters again with today's schema.
 
@@ -120,12 +113,10 @@ def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | 
 
 
 @dlq.command(examples=["tidegate dlq discard pipelines.yml -p events --id 3f9a"])
-@config_argument
-@pipeline_option(required=True)
+@target(source="all")
 @_choice
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def discard(
     invocation: Invocation,
     /,

@@ -9,7 +9,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, config_argument, json_option, pipeline_option, source_option
+from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Line, Style, Table, columns, line, page
 from tidegate.observe.wording import count
 from tidegate.reports import Check
@@ -22,8 +22,7 @@ _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
     examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --json"],
 )
 @click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
-@json_option
-@click.pass_obj
+@with_json
 def doctor(invocation: Invocation, config: Path | None) -> int:
     """Check this machine and a configuration.
 
@@ -41,9 +40,7 @@ def doctor(invocation: Invocation, config: Path | None) -> int:
         "tidegate recover pipelines.yml -p events --accept previous --accept doubles",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
+@target(source="all")
 @click.option(
     "--accept",
     type=click.Choice(["identity", "restore", "mirror", "previous", "doubles", "set"]),
@@ -53,8 +50,7 @@ def doctor(invocation: Invocation, config: Path | None) -> int:
     "of a path set is lost; rebuilds it from the documents). Or continue from another state: mirror, previous (an "
     "earlier position; add doubles if rows may be doubled). May be repeated.",
 )
-@json_option
-@click.pass_obj
+@with_json
 def recover(invocation: Invocation, config: Path, pipeline: str, source: str | None, accept: tuple[str, ...]) -> int:
     """Explain why a source is stopped, and let it continue.
 

@@ -10,15 +10,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import (
-    Command,
-    Moment,
-    config_argument,
-    json_option,
-    limit_option,
-    pipeline_option,
-    source_option,
-)
+from tidegate.cli.options import Command, Moment, limit_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -50,9 +42,7 @@ _NUMBERS = (">records", ">rows", ">bad")
         "tidegate files pipelines.yml -p events --export ledger.parquet",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
+@target(source="all")
 @click.option("--match", metavar="GLOB", help="Only files that match (*, ?, [..], **).")
 @click.option("--since", metavar="MOMENT", type=Moment(), help="Committed since: a date, a time, 90m, 12h, 7d.")
 @click.option("--position", metavar="N", type=click.IntRange(min=1), help="Only files of this commit.")
@@ -66,8 +56,7 @@ _NUMBERS = (">records", ">rows", ">bad")
     help="Write the whole ledger to a Parquet file.",
 )
 @click.option("--compact", is_flag=True, help="Gather old documents of the ledger into blocks now.")
-@json_option
-@click.pass_obj
+@with_json
 def files(
     invocation: Invocation,
     config: Path,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from tidegate.cli.invocation import Invocation, print_json
-from tidegate.cli.options import Command, Group, json_option
+from tidegate.cli.options import Command, Group, with_json
 from tidegate.cli.pages import Cell, Facts
 from tidegate.cli.problems import report
 from tidegate.masking import remembering
@@ -101,8 +101,7 @@ def cli() -> None:
 
 
 @cli.command(cls=Command, examples=["tidegate version", "tidegate version --json"])
-@json_option
-@click.pass_obj
+@with_json
 def version(invocation: Invocation) -> None:
     """Show the versions of Tidegate and its libraries."""
     import platform

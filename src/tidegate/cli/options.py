@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import click
 
 from tidegate.cli.invocation import Invocation
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Mode = Literal["once", "continuous"]
 LEVELS = ("debug", "info", "warning", "error")
@@ -159,19 +161,34 @@ class Age(click.ParamType[timedelta]):
 
 
 config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")
-json_option = click.option(
+_json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=_as_json, help="Print the result as JSON."
 )
-source_option = click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all).")
-one_source_option = click.option(
-    "-s", "--source", metavar="SOURCE", help="The source; needed if the pipeline has several."
-)
+_PIPELINES = {
+    "all": click.option("-p", "--pipeline", metavar="NAME", help="Only this pipeline (default: all)."),
+    "one": click.option("-p", "--pipeline", metavar="NAME", required=True, help="The pipeline."),
+}
+_SOURCES = {
+    "all": click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all)."),
+    "one": click.option("-s", "--source", metavar="SOURCE", help="The source; needed if the pipeline has several."),
+}
 
 
-def pipeline_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
-    """``-p NAME``; where it is not required, the default is all pipelines."""
-    text = "The pipeline." if required else "Only this pipeline (default: all)."
-    return click.option("-p", "--pipeline", metavar="NAME", required=required, help=text)
+def target(
+    *, pipeline: Literal["all", "one"] = "one", source: Literal["none", "all", "one"] = "none"
+) -> Callable[[Decorated], Decorated]:
+    """What a command is about: CONFIG, ``-p`` for one pipeline or a choice of all, and ``-s`` likewise."""
+
+    def decorate(command: Decorated) -> Decorated:
+        command = command if source == "none" else _SOURCES[source](command)
+        return config_argument(_PIPELINES[pipeline](command))
+
+    return decorate
+
+
+def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
+    """``--json``, and the invocation as the first argument of the function."""
+    return _json_option(click.pass_obj(command))
 
 
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:

@@ -16,7 +16,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation, width
-from tidegate.cli.options import Command, Moment, config_argument, json_option, pipeline_option
+from tidegate.cli.options import Command, Moment, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -79,16 +79,14 @@ REASONS = {
         "tidegate plan pipelines.yml --json | jq '.plans[].plan.list_requests'",
     ],
 )
-@config_argument
-@pipeline_option()
+@target(pipeline="all")
 @click.option("--at", metavar="MOMENT", type=Moment(), help="Plan as if it were then, with today's files and state.")
 @click.option(
     "--accept-new-partitions",
     is_flag=True,
     help="Plan even if work units are now partitioned differently than when they were read.",
 )
-@json_option
-@click.pass_obj
+@with_json
 def plan(
     invocation: Invocation, config: Path, pipeline: str | None, at: datetime | None, accept_new_partitions: bool
 ) -> None:

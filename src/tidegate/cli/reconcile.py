@@ -11,7 +11,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Age, Command, config_argument, json_option, pipeline_option, source_option
+from tidegate.cli.options import Age, Command, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -51,9 +51,7 @@ _TABLES = columns("table", ">data files", ">orphans", ">size", ">oldest", ">youn
         "tidegate reconcile pipelines.yml --json | jq '.sources[].late'",
     ],
 )
-@config_argument
-@pipeline_option()
-@source_option
+@target(pipeline="all", source="all")
 @click.option("--ingest", is_flag=True, help="Read the late files, each exactly once.")
 @click.option("--clean", is_flag=True, help="Remove orphaned data files of the tables.")
 @click.option(
@@ -64,8 +62,7 @@ _TABLES = columns("table", ">data files", ">orphans", ">size", ">oldest", ">youn
     help="Age from which a data file is an orphan, such as 36h or 7d (default: 24h).",
 )
 @click.option("--force", is_flag=True, help="With --clean: allow an age below 24h.")
-@json_option
-@click.pass_obj
+@with_json
 def reconcile(
     invocation: Invocation,
     config: Path,

@@ -13,15 +13,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import (
-    Command,
-    Decorated,
-    config_argument,
-    confirm_options,
-    json_option,
-    one_source_option,
-    pipeline_option,
-)
+from tidegate.cli.options import Command, Decorated, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -56,7 +48,14 @@ _RANGE = (
     click.option("--skip-gap", is_flag=True, help="With --save-watermark: even if no run read the rows below --start."),
     click.option("--allow-overlap", is_flag=True, help="Even if the next run would append these rows again."),
     click.option("--into", metavar="TABLE_URI", help="Write into another table."),
-    click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Chunks to read at once."),
+    click.option(
+        "--workers",
+        metavar="N",
+        type=click.IntRange(1, 64),
+        default=1,
+        show_default=True,
+        help="Chunks to read at once.",
+    ),
     click.option("--fresh", is_flag=True, help="Start over instead of continuing an unfinished replay."),
 )
 
@@ -76,16 +75,13 @@ def _range_options(command: Decorated) -> Decorated:
         "tidegate replay t.yml -p orders --start 2026-01-01 --end 2026-04-01",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @click.option("--files", metavar="PATTERN", help="Files that match this pattern (*, ?, [..], **).")
 @click.option("--partition", metavar="DIR", help="Instead: all files below this directory of the source.")
 @click.option("--drop-missing", is_flag=True, help="Also remove the rows of files that are gone.")
 @_range_options
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def replay(
     invocation: Invocation,
     /,

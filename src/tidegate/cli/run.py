@@ -12,7 +12,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, config_argument, json_option, mode_of, pipeline_option
+from tidegate.cli.options import Command, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -48,8 +48,7 @@ UNITS_SHOWN = 10
         "tidegate run pipelines.yml --json --log-format json 2>> run.log",
     ],
 )
-@config_argument
-@pipeline_option()
+@target(pipeline="all")
 @click.option("--once", is_flag=True, help="Read what is new, then stop (the default).")
 @click.option("--continuous", is_flag=True, help="Keep polling until Ctrl-C or SIGTERM.")
 @click.option(
@@ -57,8 +56,7 @@ UNITS_SHOWN = 10
     is_flag=True,
     help="Run even if work units are now partitioned differently. What was read stays read.",
 )
-@json_option
-@click.pass_obj
+@with_json
 def run(
     invocation: Invocation,
     config: Path,

@@ -9,7 +9,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, config_argument, confirm_options, json_option, pipeline_option
+from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -51,8 +51,7 @@ def schema() -> None:
         "tidegate schema infer pipelines.yml -p events --update --yes",
     ]
 )
-@config_argument
-@pipeline_option(required=True)
+@target()
 @click.option("-s", "--source", metavar="SOURCE", help="The source to sample (default: the first).")
 @click.option(
     "--sample",
@@ -63,8 +62,7 @@ def schema() -> None:
 )
 @click.option("--update", is_flag=True, help="Add new fields to the remembered schema.")
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def infer(
     invocation: Invocation,
     config: Path,
@@ -90,10 +88,8 @@ def infer(
 
 
 @schema.command(examples=["tidegate schema show pipelines.yml -p events"])
-@config_argument
-@pipeline_option(required=True)
-@json_option
-@click.pass_obj
+@target()
+@with_json
 def show(invocation: Invocation, config: Path, pipeline: str) -> None:
     """Show all known columns side by side.
 
@@ -103,10 +99,8 @@ def show(invocation: Invocation, config: Path, pipeline: str) -> None:
 
 
 @schema.command(examples=["tidegate schema diff pipelines.yml -p events"])
-@config_argument
-@pipeline_option(required=True)
-@json_option
-@click.pass_obj
+@target()
+@with_json
 def diff(invocation: Invocation, config: Path, pipeline: str) -> int:
     """Show how the next run would change the columns of the table.
 
@@ -123,11 +117,9 @@ def diff(invocation: Invocation, config: Path, pipeline: str) -> int:
         "tidegate schema replace pipelines.yml -p events --yes",
     ]
 )
-@config_argument
-@pipeline_option(required=True)
+@target()
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, yes: bool) -> int:
     """Replace the columns of the table and remove its rows.
 

@@ -11,7 +11,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, config_argument, json_option, pipeline_option
+from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -45,10 +45,8 @@ _STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Unknown": Style.WA
         "tidegate status pipelines.yml --json | jq '.sources[] | {source, lag_seconds}'",
     ],
 )
-@config_argument
-@pipeline_option()
-@json_option
-@click.pass_obj
+@target(pipeline="all")
+@with_json
 def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
     """Show state, watermark, lag and backlog of every source.
 
@@ -63,8 +61,7 @@ def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
     cls=Command,
     examples=["tidegate serve pipelines.yml", "tidegate serve pipelines.yml --address 0.0.0.0:9191 --every 60"],
 )
-@config_argument
-@pipeline_option()
+@target(pipeline="all")
 @click.option("--address", metavar="HOST:PORT", help="Where to listen (default: metrics.address in CONFIG).")
 @click.option(
     "--every",

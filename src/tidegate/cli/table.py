@@ -8,7 +8,7 @@ import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, config_argument, confirm_options, json_option, pipeline_option
+from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import Page, Style, line
 from tidegate.cli.schema import render_rewrite, render_rewrite_end
 from tidegate.observe.wording import count, duration, size
@@ -34,14 +34,12 @@ def table() -> None:
         "tidegate table optimize pipelines.yml -p events --target-mb 256",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
+@target()
 @click.option(
     "--target-mb", metavar="N", type=click.IntRange(min=1), help="Size of the new files (default: file_size_mb)."
 )
 @_dry_run_option
-@json_option
-@click.pass_obj
+@with_json
 def optimize(invocation: Invocation, config: Path, pipeline: str, target_mb: int | None, dry_run: bool) -> None:
     """Combine small data files into larger ones.
 
@@ -56,8 +54,7 @@ def optimize(invocation: Invocation, config: Path, pipeline: str, target_mb: int
         "tidegate table vacuum pipelines.yml -p events --retention-hours 48",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
+@target()
 @click.option(
     "--retention-hours",
     metavar="N",
@@ -66,26 +63,23 @@ def optimize(invocation: Invocation, config: Path, pipeline: str, target_mb: int
 )
 @click.option("--force", is_flag=True, help="Allow less than 24 hours. Only safe while nobody uses the table.")
 @_dry_run_option
-@json_option
-@click.pass_obj
+@with_json
 def vacuum(
     invocation: Invocation, config: Path, pipeline: str, retention_hours: int | None, force: bool, dry_run: bool
 ) -> None:
     """Remove data files that left the table long ago.
 
-    Nobody can read or restore older versions of the table that need these files. Keeps files that runs have written but
-    not yet committed, and everything that Tidegate stores.
+    Older versions of the table that need these files can no longer be read or restored. Keeps files that runs have
+    written but not yet committed, and everything that Tidegate stores.
     """
     report = api.vacuum_table(config, pipeline, retention_hours=retention_hours, force=force, dry_run=dry_run)
     invocation.give(report, render_care)
 
 
 @table.command(examples=["tidegate table checkpoint pipelines.yml -p events"])
-@config_argument
-@pipeline_option(required=True)
+@target()
 @_dry_run_option
-@json_option
-@click.pass_obj
+@with_json
 def checkpoint(invocation: Invocation, config: Path, pipeline: str, dry_run: bool) -> None:
     """Write a Delta checkpoint, so that the table loads fast.
 
@@ -100,13 +94,11 @@ def checkpoint(invocation: Invocation, config: Path, pipeline: str, dry_run: boo
         "tidegate table widen pipelines.yml -p events --column user.age --type int64",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
+@target()
 @click.option("--column", metavar="PATH", required=True, help="The column, or a field inside it: user.age.")
 @click.option("--type", "to", metavar="TYPE", required=True, help="The wider type, such as int64 or decimal(18,2).")
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def widen(invocation: Invocation, config: Path, pipeline: str, column: str, to: str, dry_run: bool, yes: bool) -> int:
     """Rewrite the table with a wider type for one column.
 

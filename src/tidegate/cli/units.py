@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tidegate import api
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import (
-    Group,
-    config_argument,
-    confirm_options,
-    json_option,
-    limit_option,
-    one_source_option,
-    pipeline_option,
-    source_option,
-)
+from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -68,15 +60,12 @@ def units() -> None:
         "tidegate units list pipelines.yml -p responses --partition 2026-02-01",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
+@target(source="all")
 @_names_option
 @_partition_option
 @click.option("--failed", is_flag=True, help="Only units that failed or are retired.")
 @limit_option(50)
-@json_option
-@click.pass_obj
+@with_json
 def list_units(
     invocation: Invocation,
     config: Path,
@@ -102,12 +91,9 @@ def list_units(
         "tidegate units show pipelines.yml -p responses --unit id3 --json",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @click.option("--unit", "name", metavar="UNIT", default="", help="The unit; omit it for a source without units.")
-@json_option
-@click.pass_obj
+@with_json
 def show_unit(invocation: Invocation, config: Path, pipeline: str, source: str | None, name: str) -> None:
     """Show one unit, partition by partition.
 
@@ -123,34 +109,18 @@ def show_unit(invocation: Invocation, config: Path, pipeline: str, source: str |
         "tidegate units retry pipelines.yml -p responses --unit id3 --unit id4 --yes",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @_names_option
 @_partition_option
 @click.option("--failed", "everything", is_flag=True, help="Every unit that failed or is retired.")
 @confirm_options
-@json_option
-@click.pass_obj
-def retry_units(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
-    names: tuple[str, ...],
-    partition: str | None,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+@with_json
+def retry_units(invocation: Invocation, /, **given: Any) -> int:
     """Forget that units failed or were retired.
 
     The next run tries them again without waiting. Commits the new state. No row changes.
     """
-    _check(names, partition, everything, "--failed")
-    confirm = Confirmation(invocation, "Try them again?", render_units_move, dry_run, yes)
-    move = api.retry_units(config, pipeline, source, names=names, partition=partition, confirm=confirm)
-    return confirm.give(move, render_move_end)
+    return _move(invocation, api.retry_units, "Try them again?", "--failed", **given)
 
 
 @units.command(
@@ -161,39 +131,38 @@ def retry_units(
         "tidegate units reset pipelines.yml -p responses --all --yes",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @_names_option
 @_partition_option
 @click.option("--all", "everything", is_flag=True, help="Every unit, in every partition.")
 @confirm_options
-@json_option
-@click.pass_obj
-def reset_units(
+@with_json
+def reset_units(invocation: Invocation, /, **given: Any) -> int:
+    """Forget what was read of units.
+
+    The next run reads it again and replaces the rows; until then they stay. Commits the new state. No row changes now.
+    """
+    return _move(invocation, api.reset_units, "Have them read again?", "--all", **given)
+
+
+def _move(
     invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
+    call: Callable[..., UnitsMove],
+    question: str,
+    option: str,
+    *,
     names: tuple[str, ...],
     partition: str | None,
     everything: bool,
     dry_run: bool,
     yes: bool,
+    **where: Any,
 ) -> int:
-    """Forget what was read of units.
-
-    The next run reads it again and replaces the rows; until then they stay. Commits the new state. No row changes now.
-    """
-    _check(names, partition, everything, "--all")
-    confirm = Confirmation(invocation, "Have them read again?", render_units_move, dry_run, yes)
-    move = api.reset_units(config, pipeline, source, names=names, partition=partition, confirm=confirm)
-    return confirm.give(move, render_move_end)
-
-
-def _check(names: tuple[str, ...], partition: str | None, everything: bool, option: str) -> None:
+    """Show which units are meant, ask, and forget; ``option`` is the one that means all of them."""
     if everything == bool(names or partition is not None):
         raise click.UsageError(f"give --unit UNIT, --partition START or both; or {option}")
+    confirm = Confirmation(invocation, question, render_units_move, dry_run, yes)
+    return confirm.give(call(**where, names=names, partition=partition, confirm=confirm), render_move_end)
 
 
 def render_units(lists: Sequence[UnitList]) -> Page:

@@ -11,16 +11,7 @@ import click
 from tidegate import api
 from tidegate.cli.files import action_cell
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import (
-    Group,
-    config_argument,
-    confirm_options,
-    json_option,
-    limit_option,
-    one_source_option,
-    pipeline_option,
-    source_option,
-)
+from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -69,11 +60,8 @@ def watermark() -> None:
         "tidegate watermark show pipelines.yml -p events -s asia --json",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
-@json_option
-@click.pass_obj
+@target(source="all")
+@with_json
 def show(invocation: Invocation, config: Path, pipeline: str, source: str | None) -> None:
     """Show the recorded state of a pipeline's sources.
 
@@ -88,12 +76,9 @@ def show(invocation: Invocation, config: Path, pipeline: str, source: str | None
         "tidegate watermark history pipelines.yml -p events -s asia --limit 0 --json",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@source_option
+@target(source="all")
 @limit_option(20)
-@json_option
-@click.pass_obj
+@with_json
 def history(invocation: Invocation, config: Path, pipeline: str, source: str | None, limit: int) -> None:
     """Show the commits of a source and the watermark after each.
 
@@ -110,9 +95,7 @@ def history(invocation: Invocation, config: Path, pipeline: str, source: str | N
         "tidegate watermark set t.yml -p orders --value updated_at=2026-01-28T00:00:00Z",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @click.option("--to", metavar="PATH", help="The last file of its partition that counts as read.")
 @click.option(
     "--value",
@@ -125,8 +108,7 @@ def history(invocation: Invocation, config: Path, pipeline: str, source: str | N
 @click.option("--partition", metavar="DIR", help="Instead of --to: the directory of the file ...")
 @click.option("--name", metavar="NAME", help="... and its name.")
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def set_watermark(
     invocation: Invocation,
     config: Path,
@@ -177,14 +159,11 @@ def _path(to: str | None, partition: str | None, name: str | None) -> str:
         "tidegate watermark reset pipelines.yml -p events -s asia --all --dry-run",
     ],
 )
-@config_argument
-@pipeline_option(required=True)
-@one_source_option
+@target(source="one")
 @click.option("--partition", metavar="DIR", help="Forget this partition ('' for the top level).")
 @click.option("--all", "everything", is_flag=True, help="Forget the whole source.")
 @confirm_options
-@json_option
-@click.pass_obj
+@with_json
 def reset_watermark(
     invocation: Invocation,
     config: Path,
