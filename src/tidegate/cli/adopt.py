@@ -138,6 +138,6 @@ def _end(report: Adoption) -> Line:
     if report.error:
         return line(report.error, Style.BAD, "not taken over")
     if report.adopted:
-        text = f"taken over as position {report.version}, table version {report.table_version}; no row was touched"
+        text = f"taken over as position {report.version}, table version {report.table_version}; no row changed"
         return line(text, Style.GOOD)
-    return line("nothing to do", Style.GOOD) if report.version else line("nothing was written yet", Style.WARN)
+    return line("nothing to do", Style.GOOD) if report.version else line("nothing written yet", Style.WARN)

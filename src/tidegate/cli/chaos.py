@@ -129,6 +129,9 @@ def _facts(report: ChaosReport) -> Iterator[tuple[str, Cell]]:
     yield "produced", Cell(f"{count(report.rows, 'row')} in {count(report.files, 'file')}")
     yield "comparisons", Cell(f"{report.comparisons:,}, each by a batch and by a streaming reader")
     yield "seed", Cell(str(report.seed))
-    yield "time", Cell(duration(report.seconds) + ("" if report.finished else "; it was over before all was done"))
+    yield (
+        "time",
+        Cell(duration(report.seconds) + ("" if report.finished else "; time was up before everything was done")),
+    )
     verdict = f"{report.lost:,} lost, {report.doubled:,} doubled"
     yield "result", Cell(verdict if report.ok else f"{verdict}: WRONG", Style.GOOD if report.ok else Style.BAD)

@@ -119,10 +119,10 @@ def _table(table: TableCommit) -> Iterator[Block]:
 def _notes(table: TableCommit) -> Iterator[Line]:
     counted = (
         (table.foreign, "file", "of foreign writers committed"),
-        (table.duplicates, "meta", "dropped: others name the same files, or did before"),
-        (table.dropped, "unit", "dropped: their numbers were committed before"),
-        (table.unknown, "unit", "left alone: the configuration does not have their source"),
-        (table.aging, "unit", "had waited so long that a VACUUM could take their files"),
+        (table.duplicates, "meta", "dropped: another names or named the same files"),
+        (table.dropped, "unit", "dropped: already committed"),
+        (table.unknown, "unit", "left alone: their source is not in the configuration"),
+        (table.aging, "unit", "waited so long that a VACUUM may remove their files"),
     )
     for many, noun, text in counted:
         if many:
@@ -141,7 +141,7 @@ def render_adoption(report: FileAdoption) -> Iterator[Block]:
     """The files below a prefix, and what became of them."""
     if not report.files:
         known = f"; {count(report.known, 'file')} there in its log" if report.known else ""
-        yield line(f"no Parquet file below {report.prefix!r} of {report.table_uri} to add{known}")
+        yield line(f"nothing to add: no new Parquet file below {report.prefix!r} of {report.table_uri}{known}")
         return
     rows = tuple(
         (Cell(file.path), Cell(size(file.size)), cell(file.etag), number(file.rows), cell(file.refused, Style.BAD))

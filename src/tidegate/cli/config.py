@@ -101,7 +101,7 @@ def _write(out: Path, text: str) -> None:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError((f"{out}: is there already; allowed: another file, or remove it",)) from None
+        raise ConfigError((f"{out}: already exists; allowed: another file, or remove it",)) from None
     except OSError as exc:
         raise ConfigError((f"{out}: cannot be written: {exc.strerror}",)) from None
 
@@ -109,13 +109,13 @@ def _write(out: Path, text: str) -> None:
 def _remarks(report: PropertiesImport) -> Iterator[str]:
     """What is not in the configuration, and which variables to set for it."""
     for note in report.left:
-        yield f"{report.origin}:{note.line}: not carried over: {note.name}: {note.reason}"
+        yield f"{report.origin}:{note.line}: not converted: {note.name}: {note.reason}"
     for note in report.not_needed:
         yield f"{report.origin}:{note.line}: not needed: {note.name}: {note.reason}"
     if report.variables:
         yield f"set before use: {', '.join(report.variables)}"
     numbers = (len(report.carried), len(report.left), len(report.not_needed))
-    yield "{:,} carried over, {:,} not carried over, {:,} not needed".format(*numbers)
+    yield "{:,} converted, {:,} not converted, {:,} not needed".format(*numbers)
 
 
 def _sources(pipeline: PipelineSpec) -> tuple[tuple[str, str], ...]:

@@ -67,8 +67,8 @@ def render_demo_end(report: DemoReport) -> Iterator[Block]:
     """Where the files of the demonstration are, and commands that work on them."""
     result = Cell(f"done in {duration(report.seconds)}", Style.GOOD)
     if not report.ok:
-        result = Cell("the demonstration did not end as it should", Style.BAD)
-    yield Heading("That was it")
+        result = Cell("the demonstration failed", Style.BAD)
+    yield Heading("Done")
     yield Facts((("result", result), ("folder", Cell(report.folder)), ("configuration", Cell(report.config))))
     if report.next_commands:
         yield Gap()

@@ -149,7 +149,7 @@ def _give(invocation: Invocation, reports: Sequence[LettersReport], verb: str) -
 def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
     """The open letters of a pipeline, the first of them."""
     if not letters:
-        return (line("no open dead letter fits", Style.GOOD),)
+        return (line("no open dead letter matches", Style.GOOD),)
     rows = tuple(
         (
             Cell(each.id, Style.STRONG),
@@ -199,7 +199,7 @@ def render_answers(reports: Sequence[LettersReport], verb: str) -> Iterator[Bloc
     for report in reports:
         name = source_name(report)
         if not report.letters:
-            yield line(f"{name}: no open dead letter fits")
+            yield line(f"{name}: no open dead letter matches")
             continue
         rows = f", {count(report.rows, 'row')} committed" if report.rows else ""
         new = f", {count(report.new_letters, 'new letter')}" if report.new_letters else ""

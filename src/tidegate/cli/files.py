@@ -94,7 +94,7 @@ def render_files(report: FilesReport, *, ranges: bool = False) -> Iterator[Block
         yield Gap()
     yield line(_totals(report), Style.STRONG)
     if not report.complete:
-        yield line("older files are left out; --limit 0 shows all", label="note")
+        yield line("older files omitted; --limit 0 shows all", label="note")
     yield from (line(_gap(each), Style.WARN, "gap") for each in report.gaps)
     yield from (line(note, Style.WARN, "note") for note in report.notes)
 
@@ -102,7 +102,7 @@ def render_files(report: FilesReport, *, ranges: bool = False) -> Iterator[Block
 def _totals(report: FilesReport) -> str:
     totals = report.totals
     if not totals.files:
-        return "no file"
+        return "no files"
     bad = f", {totals.bad:,} bad" if totals.bad else ""
     return (
         f"{count(totals.files, 'file')} ({size(totals.bytes)}) in {count(totals.commits, 'commit')}: "
@@ -112,7 +112,7 @@ def _totals(report: FilesReport) -> str:
 
 def _gap(gap: LedgerGap) -> str:
     span = f"position {gap.first}" if gap.first == gap.last else f"positions {gap.first} to {gap.last}"
-    return f"{source_name(gap)}: what {span} covered is unknown: {gap.reason}"
+    return f"{source_name(gap)}: files of {span} unknown: {gap.reason}"
 
 
 def _file_table(files: Sequence[IngestedFile], several: bool) -> Table:
@@ -175,5 +175,5 @@ def _export(export: LedgerExport) -> Page:
 @page
 def _compaction(done: Sequence[LedgerCompaction]) -> Iterator[Block]:
     for each in done:
-        what = f"{count(each.blocks, 'block')} written, {count(each.removed, 'object')} removed that a block holds"
-        yield line(f"{source_name(each)}: {what if each.blocks or each.removed else 'nothing is due'}")
+        what = f"{count(each.blocks, 'block')} written, {count(each.removed, 'object')} removed, now in blocks"
+        yield line(f"{source_name(each)}: {what if each.blocks or each.removed else 'nothing to do'}")

@@ -56,15 +56,15 @@ RANGES_SHOWN = 12
 NAMES_SHOWN = 3
 
 REASONS = {
-    "first": ("F", Style.STRONG, "first time, read whole"),
-    "new": ("N", Style.STRONG, "new time, read on from its high watermark less the grace period"),
+    "first": ("F", Style.STRONG, "first read, the whole partition"),
+    "new": ("N", Style.STRONG, "new time, read from its high watermark less the grace period"),
     "catch_up": ("C", Style.STRONG, "catches up: unfinished, and below the cut-off"),
     "done": (".", Style.DIM, "done: its end is not above the cut-off"),
     "up_to_date": ("=", Style.DIM, "read up to the end of the plan"),
     "abstinent": ("a", Style.DIM, "read too recently (abstinent period)"),
     "grace_over": ("g", Style.WARN, "unfinished, below the cut-off, and catch_up is off"),
-    "waiting": ("w", Style.WARN, "failed before, waits its turn"),
-    "capped": ("c", Style.WARN, "more than parallelism_max; comes with a later run"),
+    "waiting": ("w", Style.WARN, "failed before, waits for its turn"),
+    "capped": ("c", Style.WARN, "over parallelism_max; a later run reads it"),
     "retired": ("x", Style.WARN, "retired: the server does not know it"),
 }
 """Why a work unit is read or not: its letter in the grid, its style and its meaning."""
@@ -138,7 +138,7 @@ def _file_facts(source: SourcePlan) -> Iterator[tuple[str, Cell]]:
     else:
         yield "would read", Cell("nothing new", Style.GOOD)
     yield "position", position(plan.version, "none yet (first run)")
-    cut = "" if plan.complete else "; cut off, what lies above follows with the next plan"
+    cut = "" if plan.complete else "; cut off, the next plan lists the rest"
     requests = count(plan.list_requests, "LIST request")
     yield "listing", Cell(f"{requests}, {count(plan.listed_keys, 'key')}{cut}")
     yield "lane", Cell(source.lane)
@@ -187,7 +187,7 @@ def _findings(plan: Plan) -> Iterator[str]:
     if resumed:
         first = resumed[0]
         yield (
-            f"{count(len(resumed), 'file')} read on where an earlier run stopped,"
+            f"{count(len(resumed), 'file')} continued where an earlier run stopped,"
             f" e.g. {first.path} after record {first.start_record:,}"
         )
     if retried:
@@ -196,20 +196,20 @@ def _findings(plan: Plan) -> Iterator[str]:
     if plan.late:
         yield f"{count(len(plan.late), 'file')} arrived late, below the watermark, e.g. {plan.late[0]}"
     if plan.opens is not None:
-        yield "a run also records the start of this source, although there may be nothing to read"
+        yield "a run also records the start of this source, even if there is nothing to read"
 
 
 # Columns
 
 
 def _column_blocks(plan: ColumnSourcePlan) -> Iterator[Block]:
-    window = ", and replace the window" if plan.window else ""
+    window = ", replacing the window" if plan.window else ""
     yield Facts(
         (
             ("source", Cell(f"{plan.kind}: {plan.source_uri}")),
             ("would read", Cell(plan.predicate, Style.STRONG)),
             ("up to", Cell(plan.cap)),
-            ("would load by", Cell(f"{plan.load_type}{window}")),
+            ("loads by", Cell(f"{plan.load_type}{window}")),
             ("position", position(plan.position, "none yet (first run)")),
         )
     )
@@ -236,7 +236,7 @@ def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
         yield _ranges(plan)
         divided = sum(len(each.units) for each in plan.runs if len(each.segments) > 1)
         if divided:
-            yield line(f"{count(divided, 'work unit')} in two segments, cut where the next read begins", Style.DIM)
+            yield line(f"{count(divided, 'work unit')} in two segments, split where the next read begins", Style.DIM)
     if plan.partitions and plan.units:
         yield Gap()
         yield _grid(plan) if _fits(plan, width) else _counts(plan)

@@ -116,7 +116,7 @@ def render_reconcile(report: ReconcileReport) -> Iterator[Block]:
     yield Gap()
     took = f"compared in {duration(report.seconds)}"
     well = Cell(f"all is well; {took}", Style.GOOD)
-    yield Facts((("result", well if report.ok else Cell(f"something needs you; {took}", Style.BAD)),))
+    yield Facts((("result", well if report.ok else Cell(f"something needs attention; {took}", Style.BAD)),))
 
 
 def _source_row(source: SourceComparison) -> tuple[Cell, ...]:
@@ -163,14 +163,14 @@ def _source_details(source: SourceComparison) -> Iterator[Block]:
         read = f"{count(source.ingested_files, 'late file')} read, {count(source.ingested_rows, 'row')}"
         yield Gap()
         yield line(f"{name}: {read} in {count(source.commits, 'commit')}", Style.GOOD)
-    yield from _named(f"{name}: late, and read by no run", source.late, "read them with --ingest")
-    remedy = "the table has what they were; replay them, or leave it"
+    yield from _named(f"{name}: late, not read by any run", source.late, "read them with --ingest")
+    remedy = "the table has their old rows; replay the files, or leave them"
     yield from _named(f"{name}: changed after they were read", source.changed, remedy)
     remedy = (
         "`tidegate dlq retry` reads them as they are now; where a part is in the table, `tidegate replay` replaces it"
     )
     yield from _named(f"{name}: changed after they were given up", source.repaired, remedy)
-    yield from _named(f"{name}: the ledger cannot tell whether they are in", source.unexplained)
+    yield from _named(f"{name}: the ledger does not say whether they were read", source.unexplained)
     yield from after_gap(_source_lines(source, name))
 
 
@@ -178,7 +178,7 @@ def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
     yield from (line(f"{name}: {each.path}: {each.reason}", Style.BAD, "failed") for each in source.failed[:SHOWN])
     if source.excluded.count:
         files = count(source.excluded.count, "file")
-        yield line(f"{name}: {files} older than where partition_filter let this source begin", label="note")
+        yield line(f"{name}: {files} older than the start that partition_filter set", label="note")
     yield from (line(f"{name}: {note}", Style.WARN, "note") for note in source.notes)
     if source.error:
         yield line(f"{name}: {source.error}", Style.BAD, "error")

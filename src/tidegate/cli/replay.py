@@ -152,12 +152,12 @@ def _interval(text: str | None) -> dict[str, int | Decimal] | None:
 def render_replay(report: ReplayReport) -> Iterator[Block]:
     """What a replay of files means."""
     yield Heading(f"{source_name(report)}: replay of {report.selected}")
-    yield Facts((("table", Cell(report.table_uri)), ("rows that leave", Cell(f"{report.rows_removed:,}"))))
+    yield Facts((("table", Cell(report.table_uri)), ("rows to remove", Cell(f"{report.rows_removed:,}"))))
     yield Gap()
     yield fates(
         ("read again: rows replaced", report.replayed, Style.STRONG),
-        ("not finished: left to run", report.left_to_run, Style.WARN),
-        ("gone: rows removed" if report.drop_missing else "gone: rows stay", report.missing, Style.WARN),
+        ("unfinished: left to the next run", report.left_to_run, Style.WARN),
+        ("gone: rows removed" if report.drop_missing else "gone: rows kept", report.missing, Style.WARN),
     )
     yield from notes(report.notes)
 
@@ -189,7 +189,7 @@ def render_range(report: ColumnReplayReport) -> Iterator[Block]:
             ("from", Cell(chunks[0].low, Style.STRONG)),
             ("up to", Cell(f"{chunks[-1].high} (not included)", Style.STRONG)),
             ("reads", Cell(report.predicate)),
-            ("chunks", Cell(f"{len(chunks):,}" + (f", {finished:,} of them finished before" if finished else ""))),
+            ("chunks", Cell(f"{len(chunks):,}" + (f", {finished:,} already finished" if finished else ""))),
         )
     )
     rows = tuple(
@@ -219,4 +219,4 @@ def render_range_end(report: ColumnReplayReport) -> Iterator[Block]:
     else:
         yield line(text, Style.GOOD)
     if report.saved is not None:
-        yield line(f"production goes on at {report.saved}", Style.GOOD)
+        yield line(f"runs continue at {report.saved}", Style.GOOD)

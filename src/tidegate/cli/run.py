@@ -130,9 +130,9 @@ def _troubles(source: SourceReport, config: str) -> Iterator[Line]:
     if source.unknown_fields:
         fields = count(len(source.unknown_fields), "field")
         most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
-        yield line(f"{name}: {fields} that fit no column, e.g. {most}", label="note")
+        yield line(f"{name}: {fields} fit no column, e.g. {most}", label="note")
     for reason, skipped in source.skipped:
-        what = "left to another run that is at work" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
+        what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
         yield line(f"{name}: {what}", label="note")
     if source.error:
         yield line(f"{name}: {source.error}", Style.BAD, "error")

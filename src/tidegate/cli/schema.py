@@ -125,7 +125,7 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
 
     For schema_evolution: overwrite. Makes one commit. The position stays: no run reads finished files again.
     """
-    confirm = Confirmation(invocation, "Take these rows out of the table?", render_rewrite, dry_run, yes)
+    confirm = Confirmation(invocation, "Remove these rows from the table?", render_rewrite, dry_run, yes)
     return confirm.give(api.replace_schema(config, pipeline, confirm=confirm), render_rewrite_end)
 
 
@@ -133,12 +133,12 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
 def render_inference(report: SchemaInference) -> Iterator[Block]:
     """What a sample says."""
     yield Heading(f"{source_name(report)}: {count(report.records, 'record')} of {count(report.files, 'file')}")
-    titles = columns("field", "type", "sure", ">values", ">null", ">absent", "seen as")
+    titles = columns("field", "type", "confidence", ">values", ">null", ">absent", "seen as")
     yield Table(titles, tuple(map(_seen, report.columns)))
     for problem in report.problems:
         yield line(problem, Style.BAD, "problem")
     if report.unreadable:
-        yield line(f"not readable in the sample: {count(report.unreadable, 'record')}", Style.WARN, "note")
+        yield line(f"{count(report.unreadable, 'record')} of the sample unreadable", Style.WARN, "note")
     if report.new:
         yield line(f"not in the remembered schema: {', '.join(report.new)}", Style.WARN, "note")
 
@@ -163,7 +163,7 @@ def _inference_end(report: SchemaInference) -> Page:
         added = f"{count(len(report.new), 'field')} added to the remembered schema"
         text = f"{added if report.new else 'the schema is remembered'}; the next run writes it"
         return (Gap(), line(text, Style.GOOD))
-    return (Gap(), line("nothing was changed" if report.new else "there is no new field", Style.DIM))
+    return (Gap(), line("nothing was changed" if report.new else "no new field", Style.DIM))
 
 
 @page
@@ -184,7 +184,7 @@ def render_schema(view: SchemaView) -> Iterator[Block]:
 @page
 def render_diff(found: SchemaDiff) -> Iterator[Block]:
     """What the next run would do."""
-    yield Heading(f"{found.pipeline}: what the next run would do about columns")
+    yield Heading(f"{found.pipeline}: how the next run would change columns")
     yield Facts((("table", Cell(found.table_uri)), ("schema_evolution", Cell(found.evolution))))
     yield from _changes(found.changes)
     yield from notes(found.notes)
@@ -196,7 +196,7 @@ def _verdict(found: SchemaDiff) -> Line:
     if not found.ok:
         return line("the next run would stop", Style.BAD)
     if found.changes:
-        return line(f"the next run would go on: {count(len(found.changes), 'difference')}", Style.GOOD)
+        return line(f"the next run would continue: {count(len(found.changes), 'difference')}", Style.GOOD)
     return line("nothing to compare" if found.notes else "nothing differs", Style.GOOD)
 
 
@@ -219,7 +219,7 @@ def _changes(changes: tuple[SchemaChange, ...]) -> Iterator[Block]:
 @page
 def render_rewrite(report: TableRewrite) -> Iterator[Block]:
     """What a rewrite of the table means."""
-    label = "rows that leave" if report.action == "schema replace" else "rows written again"
+    label = "rows to remove" if report.action == "schema replace" else "rows to rewrite"
     yield Heading(f"{report.pipeline}: {report.action}")
     yield Facts(
         (
@@ -236,6 +236,6 @@ def render_rewrite_end(report: TableRewrite) -> Page:
     """What came of it."""
     if not report.applied:
         return (Gap(), line(f"nothing was changed; table version {report.table_version}", Style.DIM))
-    done = "left the table" if report.action == "schema replace" else "written again"
+    done = "removed" if report.action == "schema replace" else "rewritten"
     text = f"committed: {count(report.rows, 'row')} {done} in {duration(report.seconds)}"
     return (Gap(), line(f"{text}; table version {report.table_version}", Style.GOOD))

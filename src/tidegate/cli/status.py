@@ -151,9 +151,9 @@ def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
 def _tracking(status: SourceStatus) -> str:
     match status.tracking:
         case "columns":
-            return "by the greatest value of columns"
+            return "greatest value per column"
         case "units":
-            return "by time ranges and units"
+            return "time ranges and units"
         case "set":
             return f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
         case _:

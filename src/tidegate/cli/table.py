@@ -115,14 +115,14 @@ def render_care(report: TableCareReport) -> Page:
     taken = f"in {duration(report.seconds)}"
     match report.operation:
         case "optimize" if not report.files_before:
-            text = "nothing to put together: no two small files in one partition"
+            text = "nothing to combine: no partition has two small files"
         case "optimize":
             after = f" ({size(report.bytes_after)}) {taken}" if done else ""
             verb = "became" if done else "would become"
             before = f"{count(report.files_before, 'small file')} ({size(report.bytes_before)})"
             text = f"{before} {verb} {count(report.files_after, 'file')}{after}"
         case "vacuum" if not report.files_before:
-            text = f"nothing to remove: no file that is still there left the table over {report.retention_hours} h ago"
+            text = f"nothing to remove: no remaining file left the table over {report.retention_hours} h ago"
         case "vacuum":
             verb = "removed" if done else "would remove"
             removed = f"{count(report.files_before, 'file')} ({size(report.bytes_before)})"

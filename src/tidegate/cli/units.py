@@ -142,7 +142,7 @@ def reset_units(invocation: Invocation, /, **given: Any) -> int:
 
     The next run reads it again and replaces the rows; until then they stay. Commits the new state. No row changes now.
     """
-    return _move(invocation, api.reset_units, "Have them read again?", "--all", **given)
+    return _move(invocation, api.reset_units, "Read them again?", "--all", **given)
 
 
 def _move(
@@ -175,7 +175,7 @@ def _unit_list(found: UnitList) -> Iterator[Block]:
     numbers = f"{count(found.total, 'unit')} × {count(found.partitions, 'partition')}"
     yield Facts((("units", Cell(numbers)), ("partitions", Cell(f"{found.grid} ({found.zone})"))))
     if found.units:
-        titles = columns("unit", "state", ">done", ">open", ">failed", "read up to", "why, or when again")
+        titles = columns("unit", "state", ">done", ">open", ">failed", "read up to", "reason, or next try")
         left = found.total - len(found.units)
         footnote = f"… and {count(left, 'more unit')}; --limit 0 shows all" if left else ""
         yield Gap()

@@ -264,7 +264,7 @@ def _progress(entry: object) -> Cell:
         case {"RecordsRead": records}:
             return Cell(f"in progress: {count(records, 'record')} read", Style.WARN)
         case "Finished":
-            return Cell("finished, waits for one before it", Style.DIM)
+            return Cell("finished, waits for a file before it", Style.DIM)
         case {"below": below, "directories": int(directories)}:
             return Cell(f"{below} ({count(directories, 'directory', 'directories')})")
         case Mapping():
@@ -285,7 +285,7 @@ def _positions(history: WatermarkHistory) -> Iterator[Block]:
     yield Heading(source_name(history))
     if history.positions:
         titles = columns(">position", "committed", "action", ">files", ">rows", ">table version", "watermark")
-        footnote = "" if history.complete else "older positions are left out; --limit 0 shows all"
+        footnote = "" if history.complete else "older positions omitted; --limit 0 shows all"
         yield Table(titles, tuple(map(_position_row, history.positions)), footnote)
     else:
         yield line("no position yet")
@@ -325,8 +325,8 @@ def render_move(move: WatermarkMove) -> Iterator[Block]:
     if move.tracking != "columns":
         yield Gap()
         yield fates(
-            ("read again: doubled, if their rows are in the table", move.read_again, Style.BAD),
-            ("passed over: never read", move.never_read, Style.BAD),
+            ("read again: rows in the table are doubled", move.read_again, Style.BAD),
+            ("skipped: never read", move.never_read, Style.BAD),
         )
     yield from notes(move.notes)
 
@@ -334,21 +334,21 @@ def render_move(move: WatermarkMove) -> Iterator[Block]:
 def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
     """What came of it."""
     if move.applied:
-        text = f"committed: position {move.version}, table version {move.table_version}; no row was touched"
+        text = f"committed: position {move.version}, table version {move.table_version}; no row changed"
         return (Gap(), line(text, Style.GOOD))
     return (Gap(), line(f"nothing was changed; position {move.version}", Style.DIM))
 
 
 def fates(*found: tuple[str, FileSet, Style]) -> Table:
-    """What becomes of which files, with examples."""
+    """What happens to which files, with examples."""
     rows = tuple((Cell(label), *_amounts(files, style)) for label, files, style in found)
-    return Table(columns("what becomes of them", ">files", ">size", "such as"), rows)
+    return Table(columns("effect", ">files", ">size", "for example"), rows)
 
 
 def _amounts(found: FileSet, style: Style) -> tuple[Cell, ...]:
     if not found.files:
         return cell(None), cell(None), cell(None)
-    rest = ", ..." if found.files > len(found.examples) else ""
+    rest = ", …" if found.files > len(found.examples) else ""
     return (
         number(found.files, style),
         cell((found.bytes and size(found.bytes)) or None),

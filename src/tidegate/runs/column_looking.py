@@ -15,7 +15,7 @@ from tidegate.sources.explaining import explained
 from tidegate.state.status import Recorded
 from tidegate.watermarks.column_state import ColumnState
 
-NO_LOOK = "how much is new is told by the run: the source was not asked"
+NO_LOOK = "backlog unknown: only a run asks this source"
 
 
 def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:

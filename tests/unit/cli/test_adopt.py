@@ -59,10 +59,10 @@ def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
         "4,000 records read",
         "… and 8 more",
         "left out: 3 files at or below its watermark; `--read-skipped` reads them",
-        "taken over as position 1, table version 18; no row was touched",
+        "taken over as position 1, table version 18; no row changed",
     ):
         assert part in shown
     refused = replace(report, adopted=False, version=0, error="it still moves")
     assert "not taken over: it still moves" in text(render_adoptions((refused,)))
-    assert "nothing was written yet" in text(render_adoptions((replace(report, adopted=False, version=0),)))
+    assert "nothing written yet" in text(render_adoptions((replace(report, adopted=False, version=0),)))
     assert "nothing to do" in text(render_adoptions((replace(report, adopted=False, trace=""), refused)))

@@ -61,4 +61,4 @@ def test_an_experiment_that_found_something_says_what() -> None:
 
 
 def test_an_experiment_that_ran_out_of_time_says_so() -> None:
-    assert "over before all was done" in text(render_chaos(replace(standin.CHAOS, finished=False)))
+    assert "time was up before everything was done" in text(render_chaos(replace(standin.CHAOS, finished=False)))

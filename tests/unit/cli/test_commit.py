@@ -80,7 +80,10 @@ def test_a_commit_that_was_cut_short_ends_with_130() -> None:
 
 def test_a_prefix_without_files_to_adopt_is_told_in_one_line() -> None:
     (told,) = plain(render_adoption(replace(standin.FILE_ADOPTION, files=())))
-    assert told.strip() == "no Parquet file below 'imported' of file:///lake/events to add; 3 files there in its log"
+    assert (
+        told.strip()
+        == "nothing to add: no new Parquet file below 'imported' of file:///lake/events; 3 files there in its log"
+    )
 
 
 def test_a_rejected_unit_is_told_in_words() -> None:

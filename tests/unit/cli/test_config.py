@@ -78,7 +78,7 @@ def test_the_configuration_is_printed_and_the_rest_is_told_aside(pull: Path, mon
     assert result.stderr.splitlines() == [
         f"{pull}:5: not needed: job.group: a pipeline has a name only",
         "set before use: ANSWERS_TOKEN",
-        "4 carried over, 0 not carried over, 1 not needed",
+        "4 converted, 0 not converted, 1 not needed",
     ]
     assert "hunter2" not in result.output
     monkeypatch.setenv("ANSWERS_TOKEN", "x")
@@ -92,7 +92,7 @@ def test_a_new_file_is_written_and_one_that_is_there_stays(pull: Path) -> None:
     out.write_text("mine", encoding="utf-8")
     result = imported(str(pull), "--out", str(out))
     assert result.exit_code == 2
-    assert "is there already; allowed: another file" in result.stderr
+    assert "already exists; allowed: another file" in result.stderr
     assert out.read_text(encoding="utf-8") == "mine"
 
 
@@ -102,7 +102,7 @@ def test_strict_ends_with_1_where_something_is_left(pull: Path) -> None:
     assert imported(str(pull)).exit_code == 0
     result = imported(str(pull), "--strict")
     assert result.exit_code == 1
-    assert f"{pull}:6: not carried over: ms.ssl: certificates of clients are not offered" in result.stderr
+    assert f"{pull}:6: not converted: ms.ssl: certificates of clients are not offered" in result.stderr
 
 
 def test_json_has_both(pull: Path) -> None:

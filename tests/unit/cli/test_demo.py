@@ -32,7 +32,7 @@ def test_the_demo_shows_its_steps_numbered_and_then_what_to_try() -> None:
     assert [line for line in lines if line and not line.startswith(" ")] == [
         "1. Data",
         "2. The table",
-        "That was it",
+        "Done",
         "Try next",
     ]
 

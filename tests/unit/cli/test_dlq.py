@@ -67,7 +67,7 @@ def test_letters_are_json_when_asked() -> None:
 def test_a_list_that_was_cut_says_so() -> None:
     assert "… and more; --limit shows them" in text(render_letters(TWO, 1))
     assert "… and more" not in text(render_letters(TWO, 2))
-    assert "no open dead letter fits" in text(render_letters(()))
+    assert "no open dead letter matches" in text(render_letters(()))
 
 
 def test_a_letter_of_two_lines_is_shown_on_two_lines() -> None:

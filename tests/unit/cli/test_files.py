@@ -90,9 +90,9 @@ def test_files_are_shown_with_their_commit_their_progress_and_totals() -> None:
         ["europe: c.ndjson", moment, "12", "17", "run", "from record 4,000", "6,000", "6,000", "0"],
     ]
     assert lines[5] == "  3 files (1.0 MiB) in 2 commits: 20,000 records, 19,980 rows, 20 bad"
-    assert "older files are left out; --limit 0 shows all" in lines[6]
-    assert "what position 3 covered is unknown: document x.json is damaged" in lines[7]
-    assert "what positions 5 to 9 covered is unknown: its document is missing" in lines[8]
+    assert "older files omitted; --limit 0 shows all" in lines[6]
+    assert "files of position 3 unknown: document x.json is damaged" in lines[7]
+    assert "files of positions 5 to 9 unknown: its document is missing" in lines[8]
     assert "the newest position may be missing" in lines[9]
 
 
@@ -103,7 +103,7 @@ def test_each_range_is_shown_when_asked_newest_first() -> None:
 
 
 def test_an_empty_ledger_is_no_empty_table() -> None:
-    assert list(plain(render_files(FilesReport((), FileTotals(), complete=True)))) == ["  no file"]
+    assert list(plain(render_files(FilesReport((), FileTotals(), complete=True)))) == ["  no files"]
 
 
 def test_files_are_json_when_asked() -> None:
@@ -122,8 +122,8 @@ def test_export_and_compaction_tell_what_they_did() -> None:
         "rows": 1200,
     }
     assert invoke("files", *START, "--compact").stdout.splitlines() == [
-        "  events/asia: 3 blocks written, 1,540 objects removed that a block holds",
-        "  events/europe: nothing is due",
+        "  events/asia: 3 blocks written, 1,540 objects removed, now in blocks",
+        "  events/europe: nothing to do",
     ]
     (asia, _) = json.loads(invoke("files", *START, "--compact", "--json").stdout)["sources"]
     assert asia == {"pipeline": "events", "source": "asia", "blocks": 3, "removed": 1540}

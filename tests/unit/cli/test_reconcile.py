@@ -68,7 +68,7 @@ def test_what_was_found_is_named_with_what_to_do_and_long_lists_are_cut() -> Non
     assert "--ingest" in result.stdout
     assert "--clean" in result.stdout
     assert "date=2026-01-28/a.parquet" in result.stdout
-    assert "something needs you" in result.stdout
+    assert "something needs attention" in result.stdout
 
 
 def test_all_names_are_in_the_json() -> None:

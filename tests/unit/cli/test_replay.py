@@ -134,7 +134,7 @@ def test_a_replay_tells_what_it_committed_and_where_production_goes_on() -> None
     )
     assert result.exit_code == 0
     assert "1 chunk committed, 7 rows" in result.stdout
-    assert "production goes on at updated_at=2026-02-01" in result.stdout
+    assert "runs continue at updated_at=2026-02-01" in result.stdout
 
 
 def test_a_chunk_that_failed_is_named_and_the_command_ends_with_1() -> None:

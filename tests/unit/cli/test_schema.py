@@ -53,8 +53,8 @@ def test_nothing_is_changed_without_an_answer(arguments: tuple[str, ...]) -> Non
 
 
 def test_what_came_of_it_is_told() -> None:
-    assert "committed: 1,000 rows written again" in invoke(*WIDEN, "--yes").stdout
-    assert "committed: 1,000 rows left the table" in invoke(*REPLACE, "--yes").stdout
+    assert "committed: 1,000 rows rewritten" in invoke(*WIDEN, "--yes").stdout
+    assert "committed: 1,000 rows removed" in invoke(*REPLACE, "--yes").stdout
     assert "1 field added" in invoke(*UPDATE, "--yes").stdout
 
 

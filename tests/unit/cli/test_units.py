@@ -93,7 +93,7 @@ def test_the_plan_is_a_grid_of_partitions_and_units(tmp_path: Path) -> None:
     assert "would read   5 work units of 9 (3 partitions × 3 units)" in text
     assert "cut-off      2020-02-18" in text
     assert "2020-02-01  b      2020-02-01  2020-03-01  first, failed 1×  none" in text
-    assert "3 work units in two segments, cut where the next read begins" in text
+    assert "3 work units in two segments, split where the next read begins" in text
     assert "retired: the server does not know it" in text
 
 

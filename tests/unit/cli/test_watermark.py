@@ -83,7 +83,7 @@ def test_history_shows_each_position_and_what_is_not_known() -> None:
     assert lines[0] == "events/asia"
     assert lines[2].split() == ["12", "2026-01-28", "14:30:05Z", "run", "40", "250,000", "17", standin.MARK]
     assert lines[3].endswith("?  unknown: its document is missing")
-    assert lines[4] == "  older positions are left out; --limit 0 shows all"
+    assert lines[4] == "  older positions omitted; --limit 0 shows all"
     assert lines[6:] == ["events/europe", "  no position yet", "  note: the table cannot be opened"]
 
 
