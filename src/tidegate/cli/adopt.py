@@ -51,9 +51,8 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
     "--quiet-for",
     type=click.FloatRange(min=0),
     default=600.0,
-    show_default="600",
     metavar="SECONDS",
-    help="How long Blizzard must have been still.",
+    help="How long Blizzard must have been idle (default: 600).",
 )
 @click.option("--read-skipped", is_flag=True, help="Read files that Blizzard skipped in partitions without an entry.")
 @click.option("--fresh", is_flag=True, help="Blizzard never read this source: start at the beginning.")

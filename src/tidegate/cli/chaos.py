@@ -40,11 +40,19 @@ _PERIOD = 5.0
     ],
 )
 @click.argument("uri", metavar="URI")
-@click.option("--failures", type=click.IntRange(0), default=1000, metavar="N", help="Failures inside this process.")
-@click.option("--kills", type=click.IntRange(0), default=10, metavar="N", help="Worker processes to kill.")
-@click.option("--spark-kills", type=click.IntRange(0), default=0, metavar="N", help="Runs with Spark to kill.")
+@click.option(
+    "--failures", type=click.IntRange(0), default=1000, metavar="N", help="Failures in this process (default: 1000)."
+)
+@click.option(
+    "--kills", type=click.IntRange(0), default=10, metavar="N", help="Worker processes to kill (default: 10)."
+)
+@click.option(
+    "--spark-kills", type=click.IntRange(0), default=0, metavar="N", help="Runs with Spark to kill (default: 0)."
+)
 @click.option("--seed", type=int, metavar="S", help="Repeat the experiment with this seed (default: a new one).")
-@click.option("--minutes", type=click.FloatRange(0.01), default=10.0, metavar="M", help="Stop after this time.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.01), default=10.0, metavar="M", help="Stop after M minutes (default: 10)."
+)
 @click.option("-o", "--option", multiple=True, metavar="KEY=VALUE", help="A storage option for URI. May be repeated.")
 @click.option("--keep", is_flag=True, help="Keep the tables and their sources.")
 @with_json

@@ -119,9 +119,9 @@ def _table(table: TableCommit) -> Iterator[Block]:
 def _notes(table: TableCommit) -> Iterator[Line]:
     counted = (
         (table.foreign, "file", "of foreign writers committed"),
-        (table.duplicates, "meta", "dropped: another names or named the same files"),
+        (table.duplicates, "meta", "dropped: another meta already names the same files"),
         (table.dropped, "unit", "dropped: already committed"),
-        (table.unknown, "unit", "left alone: their source is not in the configuration"),
+        (table.unknown, "unit", "left alone: the source is not in the configuration"),
         (table.aging, "unit", "waited so long that a VACUUM may remove their files"),
     )
     for many, noun, text in counted:

@@ -18,6 +18,7 @@ from tidegate.reports import DemoReport, DemoStep
 
 @click.command(
     cls=Command,
+    short_help="Try Tidegate on generated files. No set-up, no server.",
     examples=["tidegate demo", "tidegate demo /tmp/my-demo", "tidegate demo --json -q"],
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]", required=False)

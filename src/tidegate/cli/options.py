@@ -51,7 +51,8 @@ def _common_options(envvar: str | None) -> list[click.Option]:
             metavar="LEVEL",
             expose_value=False,
             callback=_keep("log_level"),
-            help="Lowest level to log: debug, info, warning (default) or error. TIDEGATE_LOG sets it too.",
+            help="Lowest level to log: debug, info, warning (default) or error."
+            + ("" if envvar else " TIDEGATE_LOG sets it too."),
         ),
         click.Option(
             ["--log-format"],

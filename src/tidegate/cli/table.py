@@ -122,7 +122,7 @@ def render_care(report: TableCareReport) -> Page:
             before = f"{count(report.files_before, 'small file')} ({size(report.bytes_before)})"
             text = f"{before} {verb} {count(report.files_after, 'file')}{after}"
         case "vacuum" if not report.files_before:
-            text = f"nothing to remove: no remaining file left the table over {report.retention_hours} h ago"
+            text = f"nothing to remove: no file on disk left the table over {report.retention_hours} h ago"
         case "vacuum":
             verb = "removed" if done else "would remove"
             removed = f"{count(report.files_before, 'file')} ({size(report.bytes_before)})"

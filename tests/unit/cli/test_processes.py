@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+import tidegate
+
 TESTS = Path(__file__).parents[2]
+SRC = Path(tidegate.__file__).parents[1]
 
 PROGRAM = """
 import sys, time
@@ -42,7 +45,7 @@ with standin.StandIn().installed():
 
 def environment(**extra: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("TIDEGATE_LOG", "NO_COLOR")}
-    return kept | {"PYTHONPATH": str(TESTS), "TERM": "xterm-256color"} | extra
+    return kept | {"PYTHONPATH": f"{TESTS}{os.pathsep}{SRC}", "TERM": "xterm-256color"} | extra
 
 
 def command(*arguments: str) -> list[str]:
