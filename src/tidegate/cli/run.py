@@ -130,7 +130,7 @@ def _troubles(source: SourceReport, config: str) -> Iterator[Line]:
     if source.unknown_fields:
         fields = count(len(source.unknown_fields), "field")
         most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
-        yield line(f"{name}: {fields} fit no column, e.g. {most}", label="note")
+        yield line(f"{name}: {fields} without a column, e.g. {most}", label="note")
     for reason, skipped in source.skipped:
         what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
         yield line(f"{name}: {what}", label="note")
