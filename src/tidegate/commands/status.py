@@ -45,7 +45,7 @@ def with_pending(
         return place, state, replace(known, notes=(*known.notes, note))
 
 
-NO_LOOK = "how much is new is told by the run: the source was not asked"
+NO_LOOK = "backlog unknown: only a run asks this source"
 
 
 def planned_columns(place: ColumnPlace, now: datetime) -> ColumnSourcePlan:
