@@ -23,11 +23,12 @@ test-long: setup ## the same tests with every case of the long matrices (hours)
 unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing that takes long
 	scripts/test.sh unit
 
-lint: setup ## ruff, mypy --strict, import directions
+lint: setup ## ruff, mypy --strict, import directions; and how large the house is
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PYTEST) tests/unit/test_imports.py
+	-@$(PY) scripts/house.py
 
 format: setup ## let ruff rewrite the code
 	$(PY) -m ruff check --fix .

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from support.commands import child
 from tidegate.cli.main import cli
 from unit.cli.standin import CHAOS
 
@@ -37,6 +38,6 @@ def test_the_page_has_the_numbers_and_how_to_repeat_them(script: ModuleType) -> 
 def test_make_chaos_gives_options_that_exist_and_bounds_its_time() -> None:
     makefile = (ROOT / "Makefile").read_text()
     (given,) = re.findall(r"^CHAOS \?= (.*)$", makefile, re.MULTILINE)
-    known = {name for option in cli.commands["chaos"].params for name in option.opts}
+    known = {name for option in child(cli, "chaos").params for name in option.opts}
     assert set(re.findall(r"--[a-z-]+", given)) <= known
     assert {"--failures", "--kills", "--spark-kills", "--minutes"} <= set(given.split())

@@ -5,24 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
-
+from support.commands import walk
 from tidegate.cli.main import cli
 
 SRC = Path(__file__).parents[2] / "src"
 
 
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    found = set()
-    for name, command in group.commands.items():
-        found.add((*path, name))
-        if isinstance(command, click.Group):
-            found |= commands(command, (*path, name))
-    return found
-
-
 def test_every_command_that_a_message_names_exists() -> None:
-    known = commands(cli)
+    known = {tuple(name.split()[1:]) for name, _ in walk(cli, "tidegate")}
     named = {
         (path.name, words)
         for path in SRC.rglob("*.py")

@@ -421,7 +421,7 @@ def test_the_command_shows_asks_and_takes_over(lake: Lake, capsys: pytest.Captur
     committed(lake, f"{DAY}/a.ndjson", app_id=in_log(f"{DAY}/a.ndjson", {f"{DAY}/b.ndjson": 4}))
     assert called()[0] == 2
     code, text = called("--dry-run", "--quiet-for", "0")
-    assert (code, "4 records read" in text, "nothing was written yet" in text) == (0, True, True)
+    assert (code, "4 records read" in text, "nothing written yet" in text) == (0, True, True)
     code, text = called("--yes")
     assert (code, "not taken over: events/default: the old program still moves" in text) == (1, True)
     code, text = called("--yes", "--quiet-for", "0", "--json")
@@ -442,7 +442,7 @@ def test_a_person_is_asked_after_having_seen_it(lake: Lake, answer: str) -> None
     os.close(ours)
     os.close(theirs)
     assert "Take it over?" in asked
-    assert "nothing was written yet" in shown
+    assert "nothing written yet" in shown
     taken = DeltaTable(str(table(lake))).transaction_version("tidegate/events/default")
     assert (process.returncode, taken) == ((0, 1) if answer == "y" else (1, None))
 

@@ -9,7 +9,7 @@ import pytest
 from support.lake import Lake
 from tidegate import api
 from tidegate.api.opening import open_places
-from tidegate.cli.files_view import render_files
+from tidegate.cli.files import render_files
 from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import DeadLetterSelection, retry
 from tidegate.reports.correction import SourceComparison

@@ -12,7 +12,7 @@ import pytest
 from support.lake import Lake
 from tidegate import ConfigError, api
 from tidegate.cli.pages import plain
-from tidegate.cli.run_view import render_run
+from tidegate.cli.run import render_run
 from tidegate.commands.dead_letters import DeadLetterSelection
 from tidegate.commands.files import FilesQuery
 
@@ -90,7 +90,7 @@ def test_fields_that_no_column_takes_are_in_the_report(lake: Lake) -> None:
     lake.arrive(f"{DAY}/2.ndjson", more=1, other="x")
     report = lake.run()
     assert report.sources[0].to_json()["unknown_fields"] == {"more": 10, "other": 10}
-    assert "2 fields that fit no column, e.g. more, other" in "\n".join(plain(render_run(report)))
+    assert "2 fields without a column, e.g. more, other" in "\n".join(plain(render_run(report)))
 
 
 def test_times_of_letters_are_in_utc_with_a_z(lake: Lake) -> None:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from support.lake import Lake
 from tidegate import Check, recover
-from tidegate.cli import commands
+from tidegate.cli.doctor import recover as recover_command
 from tidegate.cli.main import cli
 from tidegate.commands.recover import ACCEPTED
 from tidegate.protocol.documents import digest, encoded
@@ -280,6 +280,6 @@ def test_the_command_ends_with_1_while_stopped_and_with_0_after(lake: Lake, caps
 
 
 def test_the_command_offers_every_choice() -> None:
-    (accept,) = [each for each in commands.recover.params if each.name == "accept"]
+    (accept,) = [each for each in recover_command.params if each.name == "accept"]
     assert isinstance(accept.type, click.Choice)
     assert tuple(accept.type.choices) == ACCEPTED

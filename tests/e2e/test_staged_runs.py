@@ -22,7 +22,7 @@ from tidegate import (
     set_watermark,
     status,
 )
-from tidegate.cli.status_view import render_status
+from tidegate.cli.status import render_status
 from tidegate.commands.replay import Replay
 from tidegate.core.files.edit import Selection
 from tidegate.core.reasons import Reason

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.lake import Lake
 from tidegate import optimize_table, vacuum_table
 from tidegate.cli.pages import Line
-from tidegate.cli.table_view import render_care
+from tidegate.cli.table import render_care
 from tidegate.reports.run import TableCareReport
 
 

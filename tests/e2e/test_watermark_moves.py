@@ -212,7 +212,7 @@ def test_at_a_terminal_the_consequences_are_shown_and_the_answer_counts(lake: La
     before = positions(lake)
     code, shown = answered(lake, b"n\n")
     assert (code, positions(lake)) == (1, before)
-    assert "read again: doubled" in shown
+    assert "read again: rows in the table are doubled" in shown
     assert "nothing was changed" in shown
     code, shown = answered(lake, b"y\n")
     assert (code, positions(lake)) == (0, before + 1)

@@ -24,7 +24,8 @@ from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.schema.dead_letter import Letter, batch
+from tidegate.schema.dead_letter import Letter
+from tidegate.schema.dead_letter_rows import batch
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.port import ObjectStore

@@ -1,8 +1,6 @@
-"""One invocation of the command line: its common options, where output goes, and the functions it calls.
+"""One call of the command line: its common options, where output goes, and how it asks before a change.
 
-The click context carries an ``Invocation`` as its object. Commands reach the public functions only through
-:meth:`Invocation.functions`, which imports :mod:`tidegate.api` when it is first needed; whoever makes the
-invocation may put other functions of the same shape there (``cli.main(arguments, obj=Invocation(api=…))``).
+The click context carries an :class:`Invocation` as its object.
 """
 
 from __future__ import annotations
@@ -11,381 +9,38 @@ import json
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TextIO, TypeVar
+
+import click
 
 from tidegate.cli.pages import Page, plain
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from tidegate.observe.events import Emit
+    from tidegate.observe.events import Emit, Event
     from tidegate.observe.logs import Level
     from tidegate.observe.progress import ProgressView
-    from tidegate.reports import (
-        chaos as chaos_module,
-    )
-    from tidegate.reports import (
-        correction,
-        ledger,
-        schema,
-        staging,
-    )
-    from tidegate.reports import (
-        run as run_module,
-    )
-    from tidegate.reports import (
-        units as units_module,
-    )
-    from tidegate.reports.correction import ReconcileReport
-    from tidegate.schema.dead_letter import Letter
-    from tidegate.specs.project import ProjectSpec
-
-Mode = Literal["once", "continuous"]
 
 
-class Api(Protocol):
-    """The functions of :mod:`tidegate.api` that commands call."""
+class Report(Protocol):
+    """What the public functions return."""
 
-    def load(self, config: str | Path, /) -> ProjectSpec: ...
+    def to_json(self) -> Mapping[str, Any]: ...
 
-    def import_properties(self, path: str | Path, /) -> staging.PropertiesImport: ...
 
-    def plan(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        /,
-        *,
-        now: datetime | None,
-        accept_new_partitions: bool,
-    ) -> tuple[run_module.SourcePlan | run_module.ColumnSourcePlan | units_module.UnitSourcePlan, ...]: ...
-
-    def run(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        /,
-        *,
-        mode: Mode,
-        emit: Emit,
-        stop: threading.Event,
-        accept_new_partitions: bool,
-    ) -> run_module.RunReport: ...
-
-    def status(self, config: str | Path, pipeline: str | None = None, /) -> tuple[run_module.SourceStatus, ...]: ...
-
-    def serve(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        /,
-        *,
-        address: str | None,
-        every: float,
-        started: Callable[[str], None],
-        stop: threading.Event,
-    ) -> None: ...
-
-    def show_watermarks(
-        self, config: str | Path, pipeline: str, source: str | None = None, /
-    ) -> tuple[run_module.WatermarkView, ...]: ...
-
-    def watermark_history(
-        self, config: str | Path, pipeline: str, source: str | None = None, /, *, limit: int
-    ) -> tuple[ledger.WatermarkHistory, ...]: ...
-
-    def files(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        match: str | None,
-        since: datetime | None,
-        position: int | None,
-        limit: int,
-    ) -> ledger.FilesReport: ...
-
-    def export_ledger(
-        self, config: str | Path, pipeline: str, source: str | None = None, /, *, to: Path
-    ) -> ledger.LedgerExport: ...
-
-    def compact_ledger(
-        self, config: str | Path, pipeline: str, source: str | None = None, /
-    ) -> tuple[ledger.LedgerCompaction, ...]: ...
-
-    def commit(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        /,
-        *,
-        mode: Mode,
-        emit: Emit,
-        stop: threading.Event,
-    ) -> staging.CommitReport: ...
-
-    def adopt_files(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        /,
-        *,
-        prefix: str,
-        confirm: Callable[[staging.FileAdoption], bool],
-    ) -> staging.FileAdoption: ...
-
-    def recover(
-        self, config: str | Path, pipeline: str, source: str | None = None, /, *, accept: tuple[str, ...]
-    ) -> tuple[run_module.Check, ...]: ...
-
-    def reconcile(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        source: str | None = None,
-        /,
-        *,
-        ingest: bool,
-        clean: bool,
-        older_than: timedelta,
-        force: bool,
-        emit: Emit,
-        stop: threading.Event,
-    ) -> ReconcileReport: ...
-
-    def adopt(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        dry_run: bool,
-        quiet_for: float,
-        fresh: bool,
-        read_skipped: bool,
-    ) -> tuple[run_module.Adoption, ...]: ...
-
-    def set_watermark(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        to: str | None,
-        values: dict[str, str] | None,
-        inclusive: bool,
-        confirm: Callable[[correction.WatermarkMove], bool],
-    ) -> correction.WatermarkMove: ...
-
-    def reset_watermark(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        partition: str | None,
-        confirm: Callable[[correction.WatermarkMove], bool],
-    ) -> correction.WatermarkMove: ...
-
-    def replay_range(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        start: str,
-        end: str,
-        chunk: Mapping[str, object] | None,
-        chunk_column: str | None,
-        save_watermark: bool,
-        skip_gap: bool,
-        allow_overlap: bool,
-        into: str | None,
-        max_workers: int,
-        fresh: bool,
-        confirm: Callable[[correction.ColumnReplayReport], bool],
-        emit: Emit,
-        stop: threading.Event,
-    ) -> correction.ColumnReplayReport: ...
-
-    def replay(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        files: str | None,
-        partition: str | None,
-        drop_missing: bool,
-        confirm: Callable[[correction.ReplayReport], bool],
-        emit: Emit,
-        stop: threading.Event,
-    ) -> correction.ReplayReport: ...
-
-    def units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        failed: bool,
-        limit: int,
-    ) -> tuple[units_module.UnitList, ...]: ...
-
-    def unit(
-        self, config: str | Path, pipeline: str, name: str, source: str | None = None, /
-    ) -> units_module.UnitView: ...
-
-    def retry_units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        confirm: Callable[[units_module.UnitsMove], bool],
-    ) -> units_module.UnitsMove: ...
-
-    def reset_units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        confirm: Callable[[units_module.UnitsMove], bool],
-    ) -> units_module.UnitsMove: ...
-
-    def infer_schema(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        sample: int,
-        update: bool,
-        confirm: Callable[[schema.SchemaInference], bool],
-    ) -> schema.SchemaInference: ...
-
-    def show_schema(self, config: str | Path, pipeline: str, /) -> schema.SchemaView: ...
-
-    def diff_schema(self, config: str | Path, pipeline: str, /) -> schema.SchemaDiff: ...
-
-    def replace_schema(
-        self, config: str | Path, pipeline: str, /, *, confirm: Callable[[schema.TableRewrite], bool]
-    ) -> schema.TableRewrite: ...
-
-    def widen_table(
-        self,
-        config: str | Path,
-        pipeline: str,
-        /,
-        *,
-        column: str,
-        to: str,
-        confirm: Callable[[schema.TableRewrite], bool],
-    ) -> schema.TableRewrite: ...
-
-    def list_letters(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        ids: tuple[str, ...] = (),
-        file: str | None = None,
-        reason: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[Letter, ...]: ...
-
-    def retry_letters(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        ids: tuple[str, ...] = (),
-        file: str | None = None,
-        reason: str | None = None,
-        emit: Emit,
-    ) -> tuple[run_module.LettersReport, ...]: ...
-
-    def discard_letters(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        /,
-        *,
-        ids: tuple[str, ...] = (),
-        file: str | None = None,
-        reason: str | None = None,
-    ) -> tuple[run_module.LettersReport, ...]: ...
-
-    def optimize_table(
-        self, config: str | Path, pipeline: str, /, *, target_mb: int | None, dry_run: bool
-    ) -> run_module.TableCareReport: ...
-
-    def vacuum_table(
-        self, config: str | Path, pipeline: str, /, *, retention_hours: int | None, force: bool, dry_run: bool
-    ) -> run_module.TableCareReport: ...
-
-    def checkpoint_table(
-        self, config: str | Path, pipeline: str, /, *, dry_run: bool
-    ) -> run_module.TableCareReport: ...
-
-    def doctor(self, config: str | Path | None = None, /) -> tuple[run_module.Check, ...]: ...
-
-    def chaos(
-        self,
-        uri: str,
-        /,
-        *,
-        failures: int,
-        kills: int,
-        spark_kills: int,
-        seed: int | None,
-        minutes: float,
-        keep: bool,
-        options: Mapping[str, str],
-        show: Callable[[chaos_module.ChaosProgress], None],
-    ) -> chaos_module.ChaosReport: ...
-
-    def demo(
-        self, folder: Path | None, emit: Emit, show: Callable[[run_module.DemoStep], None], /
-    ) -> run_module.DemoReport: ...
+AnyReport = TypeVar("AnyReport", bound=Report)
+Planned = TypeVar("Planned")
 
 
 @dataclass(slots=True)
 class Invocation:
-    """The settings of this invocation; ``log_level`` is None until somebody asks for one.
+    """The settings of this call; ``log_level`` is None unless somebody chose one.
 
-    ``as_json`` is known before the arguments are parsed, so that wrong arguments are told in JSON too.
+    ``as_json`` is set before the arguments are parsed, so that wrong arguments are reported in JSON too.
     """
 
-    api: Api | None = None
     as_json: bool = False
     log_level: str | None = None
     log_format: str = "text"
@@ -394,13 +49,21 @@ class Invocation:
     quiet: bool = False
     _view: ProgressView | None = None
 
-    def functions(self) -> Api:
-        """The public functions, imported now if they were not before."""
-        if self.api is None:
-            from tidegate import api
+    def give(self, report: AnyReport, render: Callable[[AnyReport], Page]) -> None:
+        """Print a report: as JSON if ``--json`` was given, else as a page."""
+        if self.as_json:
+            print_json(report.to_json())
+        else:
+            self.show(render(report))
 
-            self.api = api
-        return self.api
+    def give_each(
+        self, key: str, reports: Sequence[AnyReport], render: Callable[[Sequence[AnyReport]], Page], **more: object
+    ) -> None:
+        """Print several reports: as a JSON object that has them under ``key``, beside ``more``; else as a page."""
+        if self.as_json:
+            print_json({**more, key: [each.to_json() for each in reports]})
+        else:
+            self.show(render(reports))
 
     def show(self, page: Page) -> None:
         """Print a page on standard output: drawn on a terminal, as aligned lines elsewhere."""
@@ -414,14 +77,15 @@ class Invocation:
             sys.stdout.flush()
 
     def coloured(self) -> bool:
-        """Whether colours are wanted; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
+        """Whether to use colours; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
         return self.colour and not os.environ.get("NO_COLOR")
 
     @contextmanager
     def listening(self, *, result_follows: bool = False) -> Iterator[Emit]:
         """An emitter whose events show as progress and as log lines on standard error.
 
-        Where ``result_follows`` on the same terminal, what that tells too is logged only if it does not come to it.
+        Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
+        ends before it prints one.
         """
         from tidegate.observe.logs import Holding, JsonLog, TextLog, fanout
 
@@ -430,18 +94,18 @@ class Invocation:
             self._view = view
             lines: Emit = log(view.write, self.effective_level())
             try:
-                with Holding(lines) if result_follows and self._sees_both() else nullcontext(lines) as told:
-                    yield fanout(view, told)
+                with Holding(lines) if result_follows and self._sees_both() else nullcontext(lines) as kept:
+                    yield fanout(view, kept)
             finally:
                 self._view = None
 
     def _sees_both(self) -> bool:
-        """Whether somebody who did not ask for a log has it and the result on one terminal."""
+        """Whether log and result go to one terminal, and nobody asked for the log."""
         chosen = self.log_level is not None or self.log_format == "json" or self.as_json
         return not chosen and is_terminal(sys.stdout) and is_terminal(sys.stderr)
 
     def effective_level(self) -> Level:
-        """The level asked for; else errors if quiet, everything that matters in JSON, warnings in text."""
+        """The level asked for; else errors if quiet, ``info`` and above in JSON, warnings in text."""
         from tidegate.observe.logs import Level
 
         if self.log_level is not None:
@@ -459,8 +123,68 @@ class Invocation:
             from tidegate.cli.terminal import console_for
 
             return BarProgress(console_for(sys.stderr, colour=self.coloured()))
-        told_by_log = self.log_level in ("debug", "info")
-        return SilentProgress(sys.stderr) if told_by_log else PlainProgress(sys.stderr)
+        in_the_log = self.log_level in ("debug", "info")
+        return SilentProgress(sys.stderr) if in_the_log else PlainProgress(sys.stderr)
+
+
+@dataclass(slots=True)
+class Confirmation(Generic[Planned]):
+    """Asks before a change: shows what it means (``before``), then takes yes or no. Pass it as ``confirm``.
+
+    Scripts give ``--yes`` or ``--dry-run``; where nobody can answer, one of them is required.
+    """
+
+    invocation: Invocation
+    question: str
+    before: Callable[[Planned], Page]
+    dry_run: bool
+    yes: bool
+    asked: bool = False
+    declined: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.dry_run or self.yes) and (self.invocation.as_json or not sys.stdin.isatty()):
+            raise click.UsageError("nobody can confirm this here: give --yes, or --dry-run to only look")
+
+    def __call__(self, planned: Planned) -> bool:
+        if self.dry_run or self.yes:
+            return not self.dry_run
+        self.asked = True
+        self.invocation.show(self.before(planned))
+        self.declined = not click.confirm(self.question, err=True)
+        return not self.declined
+
+    @contextmanager
+    def progress(self) -> Iterator[tuple[Callable[[Planned], bool], Emit]]:
+        """This question and an emitter that shows progress only after the answer, so as not to draw over it."""
+        with ExitStack() as stack:
+            listeners: list[Emit] = []
+
+            def confirm(planned: Planned) -> bool:
+                agreed = self(planned)
+                if agreed:
+                    listeners.append(stack.enter_context(self.invocation.listening()))
+                return agreed
+
+            def emit(event: Event) -> None:
+                for listener in listeners:
+                    listener(event)
+
+            yield confirm, emit
+
+    def give(self: Confirmation[AnyReport], report: AnyReport, after: Callable[[AnyReport], Page]) -> int:
+        """Print what came of it, after what it means unless that was shown; return the exit code."""
+
+        def whole(report: AnyReport) -> Page:
+            return after(report) if self.asked else (*self.before(report), *after(report))
+
+        self.invocation.give(report, whole)
+        return self.exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """1 if somebody said no."""
+        return int(self.declined)
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -469,7 +193,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def width() -> int:
-    """How many letters fit beside each other where results are shown."""
+    """How many characters fit on a line of the output."""
     return shutil.get_terminal_size((100, 24)).columns
 
 

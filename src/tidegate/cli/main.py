@@ -1,35 +1,93 @@
-"""The entry point of the ``tidegate`` program."""
+"""The entry point of the ``tidegate`` program: its commands, each loaded when somebody names it."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import io
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
-from tidegate.cli import (
-    adopt_command,
-    chaos_command,
-    commands,
-    commit_command,
-    files_command,
-    groups,
-    history_command,
-    import_command,
-    reconcile_command,
-    replay_command,
-    serve_command,
-    table_command,
-    watermark_commands,
-    widen_command,
-)
-from tidegate.cli.dlq_command import dlq
-from tidegate.cli.options import Group
-from tidegate.cli.schema_command import schema
-from tidegate.cli.units_command import units
+from tidegate.cli.invocation import Invocation, print_json
+from tidegate.cli.options import Command, Group, with_json
+from tidegate.cli.pages import Cell, Facts
+from tidegate.cli.problems import report
+from tidegate.specs.masking import remembering
+
+MODULES = {
+    "demo": "demo",
+    "plan": "plan",
+    "run": "run",
+    "commit": "commit",
+    "status": "status",
+    "serve": "status",
+    "watermark": "watermark",
+    "units": "units",
+    "dlq": "dlq",
+    "files": "files",
+    "replay": "replay",
+    "schema": "schema",
+    "table": "table",
+    "config": "config",
+    "doctor": "doctor",
+    "recover": "doctor",
+    "adopt": "adopt",
+    "reconcile": "reconcile",
+    "chaos": "chaos",
+}
+"""The commands in the order of the help, each with the module of this package that has a function of its name."""
+
+
+class Program(Group):
+    """The outermost command: loads commands late, and turns every error into a message and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, loaded or not."""
+        return [*MODULES, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, from its module."""
+        if cmd_name not in MODULES:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"tidegate.cli.{MODULES[cmd_name]}"), cmd_name)
+        return command
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
+        """Run the arguments and exit; never returns."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        extra["standalone_mode"] = False
+        extra.setdefault("obj", Invocation())
+        invocation: Invocation = extra["obj"]
+        invocation.as_json = "--json" in arguments
+        try:
+            code = super().main(arguments, *rest, **extra)
+        except click.Abort:
+            code = report(KeyboardInterrupt(), invocation)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = error.exit_code
+        except click.ClickException as error:
+            code = report(error, invocation)
+        sys.exit(code or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and report what it raises."""
+        with remembering() as mask:
+            try:
+                return super().invoke(ctx)
+            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                return report(error, ctx.ensure_object(Invocation), mask())
 
 
 @click.group(
-    cls=Group,
+    cls=Program,
     envvar="TIDEGATE_LOG",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=["tidegate demo", "tidegate plan pipelines.yml", "tidegate run pipelines.yml"],
@@ -42,34 +100,18 @@ def cli() -> None:
     """
 
 
-for _command in (
-    commands.demo,
-    commands.plan,
-    commands.run,
-    commit_command.commit,
-    commands.status,
-    serve_command.serve,
-    groups.watermark,
-    units,
-    dlq,
-    files_command.files,
-    replay_command.replay,
-    schema,
-    groups.table,
-    groups.config,
-    commands.doctor,
-    commands.recover,
-    adopt_command.adopt,
-    reconcile_command.reconcile,
-    chaos_command.chaos,
-    commands.version,
-):
-    cli.add_command(_command)
-for _command in (history_command.history, watermark_commands.set_watermark, watermark_commands.reset_watermark):
-    groups.watermark.add_command(_command)
-groups.config.add_command(import_command.import_command)
-for _command in (table_command.optimize, table_command.vacuum, table_command.checkpoint, widen_command.widen):
-    groups.table.add_command(_command)
+@cli.command(cls=Command, examples=["tidegate version", "tidegate version --json"])
+@with_json
+def version(invocation: Invocation) -> None:
+    """Show the versions of Tidegate and its libraries."""
+    import platform
+    from importlib.metadata import version as installed
+
+    names = ("tidegate", "pyspark", "deltalake", "obstore", "pyarrow")
+    versions = {name: installed(name) for name in names} | {"python": platform.python_version()}
+    if invocation.as_json:
+        return print_json(versions)
+    return invocation.show((Facts(tuple((name, Cell(text)) for name, text in versions.items())),))
 
 
 def main() -> NoReturn:

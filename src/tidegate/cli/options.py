@@ -1,25 +1,27 @@
-"""The shape of every command: common options, examples in the help, and errors that end in an exit code."""
+"""The shape of every command: options that several commands share, and examples in the help."""
 
 from __future__ import annotations
 
-import io
-import sys
+import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import click
 
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.problems import report
-from tidegate.specs.masking import remembering
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Mode = Literal["once", "continuous"]
 LEVELS = ("debug", "info", "warning", "error")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """A callback that keeps a common option's value in the invocation, if it was given."""
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """A callback that puts a common option's value into the invocation, if it was given."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         invocation = context.find_root().ensure_object(Invocation)
@@ -34,6 +36,10 @@ def _no_colour(context: click.Context, parameter: click.Parameter, value: bool) 
     invocation.colour = invocation.colour and not value
 
 
+def _as_json(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.find_root().ensure_object(Invocation).as_json = value
+
+
 def _common_options(envvar: str | None) -> list[click.Option]:
     """Fresh instances of the options that every command takes."""
     return [
@@ -44,37 +50,34 @@ def _common_options(envvar: str | None) -> list[click.Option]:
             show_envvar=envvar is not None,
             metavar="LEVEL",
             expose_value=False,
-            callback=_remember("log_level"),
-            help="Log from this level on: debug, info, warning (default), error. TIDEGATE_LOG sets it too.",
+            callback=_keep("log_level"),
+            help="Lowest level to log: debug, info, warning (default) or error."
+            + ("" if envvar else " TIDEGATE_LOG sets it too."),
         ),
         click.Option(
             ["--log-format"],
             type=click.Choice(["text", "json"], case_sensitive=False),
             metavar="FORMAT",
             expose_value=False,
-            callback=_remember("log_format"),
+            callback=_keep("log_format"),
             help="Log as text (default) or json, one object per line.",
         ),
         click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            callback=_remember("debug"),
-            help="Show tracebacks of errors.",
+            ["--debug"], is_flag=True, expose_value=False, callback=_keep("debug"), help="Show tracebacks of errors."
         ),
         click.Option(
             ["--no-color"],
             is_flag=True,
             expose_value=False,
             callback=_no_colour,
-            help="No colours (NO_COLOR does the same).",
+            help="Use no colours (so does NO_COLOR).",
         ),
         click.Option(
             ["-q", "--quiet"],
             is_flag=True,
             expose_value=False,
-            callback=_remember("quiet"),
-            help="No progress, only errors and the result.",
+            callback=_keep("quiet"),
+            help="Show no progress, only errors and the result.",
         ),
     ]
 
@@ -110,58 +113,100 @@ class Command(_Helpful):
 
 
 class Group(_Helpful, click.Group):
-    """A command of commands; as the outermost one it turns every error into a message and an exit code."""
+    """A command that has commands of its own."""
 
     command_class = Command
     group_class = type
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they are used, not of the alphabet."""
+        """In the order in which people use them, not by name."""
         return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
         _Helpful.format_options(self, ctx, formatter)
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
-        """Run the arguments and exit; never returns."""
-        arguments = list(sys.argv[1:] if args is None else args)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
-        extra["standalone_mode"] = False
-        extra.setdefault("obj", Invocation())
-        invocation: Invocation = extra["obj"]
-        invocation.as_json = "--json" in arguments
-        try:
-            code = super().main(arguments, *rest, **extra)
-        except click.Abort:
-            code = report(KeyboardInterrupt(), invocation)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            code = error.exit_code
-        except click.ClickException as error:
-            code = report(error, invocation)
-        sys.exit(code or 0)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; errors below the outermost group are reported there."""
-        if ctx.parent is not None:
-            return super().invoke(ctx)
-        with remembering() as mask:
-            try:
-                return super().invoke(ctx)
-            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-                raise
-            except (Exception, KeyboardInterrupt) as error:
-                return report(error, ctx.ensure_object(Invocation), mask())
+class Moment(click.ParamType[datetime]):
+    """A date, a time (UTC unless it says otherwise), or how long ago."""
+
+    name = "moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The moment, aware."""
+        if isinstance(value, datetime):
+            return value
+        text = str(value)
+        if ago := re.fullmatch(r"(\d{1,6})([mhd])", text):
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is not a moment: write 2026-01-28, 2026-01-28T14:30:00Z, 90m, 12h or 7d", param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class Age(click.ParamType[timedelta]):
+    """A duration such as ``24h`` or ``7d``."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """The duration."""
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"(\d{1,6})\s*([smhd])", str(value).strip().lower(), re.ASCII)
+        if found is None:
+            self.fail(f"{value!r} is not a duration: write a number with s, m, h or d, such as 24h or 7d", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_as_json, help="Print the result as JSON."
+)
+_PIPELINES = {
+    "all": click.option("-p", "--pipeline", metavar="NAME", help="Only this pipeline (default: all)."),
+    "one": click.option("-p", "--pipeline", metavar="NAME", required=True, help="The pipeline."),
+}
+_SOURCES = {
+    "all": click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all)."),
+    "one": click.option("-s", "--source", metavar="SOURCE", help="The source; needed if the pipeline has several."),
+}
 
 
-def pipeline_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
-    """``-p NAME``; without it, all pipelines."""
-    text = "The pipeline." if required else "Only this pipeline (default: all)."
-    return click.option("-p", "--pipeline", metavar="NAME", required=required, help=text)
+def target(
+    *, pipeline: Literal["all", "one"] = "one", source: Literal["none", "all", "one"] = "none"
+) -> Callable[[Decorated], Decorated]:
+    """What a command is about: CONFIG, ``-p`` for one pipeline or a choice of all, and ``-s`` likewise."""
+
+    def decorate(command: Decorated) -> Decorated:
+        command = command if source == "none" else _SOURCES[source](command)
+        return config_argument(_PIPELINES[pipeline](command))
+
+    return decorate
+
+
+def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
+    """``--json``, and the invocation as the first argument of the function."""
+    return _json_option(click.pass_obj(command))
+
+
+def limit_option(default: int) -> Callable[[Decorated], Decorated]:
+    """``--limit N``; 0 means all."""
+    text = f"Show at most N; 0 for all (default: {default})."
+    return click.option("--limit", metavar="N", type=click.IntRange(min=0), default=default, help=text)
+
+
+def confirm_options(command: Decorated) -> Decorated:
+    """``--dry-run`` and ``--yes``."""
+    dry_run = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
+    yes = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+    return dry_run(yes(command))
+
+
+def mode_of(once: bool, continuous: bool) -> Mode:
+    """The mode that ``--once`` and ``--continuous`` choose; at most one of them may be given."""
+    if once and continuous:
+        raise click.UsageError("--once and --continuous exclude each other")
+    return "continuous" if continuous else "once"

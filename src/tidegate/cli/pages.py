@@ -1,18 +1,21 @@
-"""What a command shows, as values: headings, facts, tables and notes, and their form as plain text.
+"""What a command shows, as values: headings, facts, tables and lines, and their form as plain text.
 
-A view makes a page from a report; :mod:`tidegate.cli.terminal` draws it with colours and wrapping, ``plain``
-writes it as aligned lines for files and pipes. Text from outside (file names,
-errors) is made printable here, once.
+Each command makes a page from a report. :mod:`tidegate.cli.terminal` draws it with colours and wrapping; ``plain``
+writes it as aligned lines for files and pipes. Text from outside (file names, errors) is made printable here, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import assert_never
+from functools import wraps
+from typing import ParamSpec, Protocol, assert_never
 
-from tidegate.observe.wording import visible
+from tidegate.observe.wording import count, visible
+
+P = ParamSpec("P")
 
 
 class Style(StrEnum):
@@ -53,7 +56,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's title; numbers stand on the right."""
+    """A column's title; numbers are aligned to the right."""
 
     title: str
     right: bool = False
@@ -85,9 +88,97 @@ Block = Heading | Facts | Table | Line | Gap
 Page = tuple[Block, ...]
 
 
+class OfSource(Protocol):
+    """A report about one source."""
+
+    @property
+    def pipeline(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+def page(blocks: Callable[P, Iterator[Block]]) -> Callable[P, Page]:
+    """A decorator: a function that yields blocks becomes one that returns a page."""
+
+    @wraps(blocks)
+    def whole(*args: P.args, **kwargs: P.kwargs) -> Page:
+        return tuple(blocks(*args, **kwargs))
+
+    return whole
+
+
+def sections(parts: Iterable[Iterable[Block]], nothing: str = "nothing to show: no source was selected") -> Page:
+    """The parts of a page with a gap between them; ``nothing`` where there is no part."""
+    found = [block for part in parts for block in (Gap(), *part)]
+    return tuple(found[1:]) or (line(nothing),)
+
+
 def cell(value: object, style: Style = Style.NORMAL) -> Cell:
     """A cell; ``None`` and the empty string show as a dash."""
     return Cell("-", Style.DIM) if value is None or value == "" else Cell(str(value), style)
+
+
+def number(value: int, style: Style = Style.NORMAL) -> Cell:
+    """A number, with a comma between thousands."""
+    return Cell(f"{value:,}", style)
+
+
+def number_or_dash(value: int | None, style: Style = Style.NORMAL) -> Cell:
+    """A number; a dash where it is 0 or unknown."""
+    return number(value, style) if value else cell(None)
+
+
+def moment(time: datetime) -> str:
+    """A time in UTC, to the second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment_cell(time: datetime | None) -> Cell:
+    """A time; a dash where there is none."""
+    return cell(time and moment(time))
+
+
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Columns with these titles; those that begin with ``>`` are aligned to the right."""
+    return tuple(Column(title.removeprefix(">"), right=title.startswith(">")) for title in titles)
+
+
+def line(text: str, style: Style = Style.NORMAL, label: str = "") -> Line:
+    """A line of text in a style."""
+    return Line(Cell(text, style), label)
+
+
+def notes(texts: Iterable[str]) -> Iterator[Block]:
+    """A gap and a line for each note; nothing where there is none."""
+    return after_gap(line(text, Style.WARN, "note") for text in texts)
+
+
+def after_gap(lines: Iterable[Line]) -> Iterator[Block]:
+    """A gap and these lines; nothing where there is none."""
+    for number, each in enumerate(lines):
+        if not number:
+            yield Gap()
+        yield each
+
+
+def more(left: int, noun: str, plural: str = "") -> str:
+    """A footnote that says how much was left out; empty where nothing was.
+
+    >>> more(2, "partition"), more(0, "partition")
+    ('… and 2 more partitions; --json lists all', '')
+    """
+    return f"… and {count(left, f'more {noun}', plural and f'more {plural}')}; --json lists all" if left > 0 else ""
+
+
+def source_name(report: OfSource) -> str:
+    """A source as people call it."""
+    return f"{report.pipeline}/{report.source}"
+
+
+def position(version: int, none: str = "none yet") -> Cell:
+    """The position of a source."""
+    return Cell(f"version {version}" if version else none)
 
 
 def plain(page: Page) -> Iterator[str]:

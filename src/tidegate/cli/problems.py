@@ -1,4 +1,4 @@
-"""How errors reach people: a message and its remedy on standard error, an exit code, and JSON on demand."""
+"""How errors reach people: a message and its remedy on standard error, an exit code, and JSON if asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an error means to somebody at a prompt."""
+    """What an error means to a person at a prompt."""
 
     kind: str
     problems: tuple[str, ...]
@@ -67,8 +67,17 @@ def understand(error: BaseException) -> Problem:
             return Problem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
 
 
+def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
+    """0 if all went well; the code that all errors share, else 1; 130 if there is no error but a stop."""
+    if ok:
+        return 0
+    if stopped and not codes:
+        return INTERRUPTED
+    return codes.pop() if len(codes) == 1 else 1
+
+
 def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
-    """Tell what went wrong, without what ``mask`` hides, and give the exit code."""
+    """Print what went wrong, without what ``mask`` hides, and return the exit code."""
     mask = mask or Mask()
     problem = mask.deep(understand(error))
     if invocation.debug and not isinstance(error, click.ClickException):

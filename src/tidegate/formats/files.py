@@ -21,8 +21,7 @@ from isal import igzip_lib, isal_zlib
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.specs.project import Compression
-from tidegate.storage.port import ObjectStore
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import ObjectStore, SeekableInput
 
 _PLAIN_READ = 1024 * 1024
 _FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}

@@ -23,10 +23,10 @@ from tidegate.formats.json import LineTooLong, blocks, element_lines, without_ma
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
-from tidegate.schema.inference import Inference, Row, infer_cells, infer_types, look
+from tidegate.schema.cell_inference import Row, infer_cells, infer_types
+from tidegate.schema.inference import Inference, look
 from tidegate.specs.project import Format, PathSource
-from tidegate.storage.port import ObjectStore
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import ObjectStore, SeekableInput
 
 SAMPLED_FILES = 10
 SAMPLED_LINES = 1000

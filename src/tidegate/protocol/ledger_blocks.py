@@ -26,7 +26,7 @@ from tidegate.errors import ObjectMissing, StateError
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.documents import SCHEMA_VERSION, Document, Parent, Won, check_schema_version
 from tidegate.protocol.identity import SourceKey
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import SeekableInput
 
 if TYPE_CHECKING:
     import pyarrow as pa

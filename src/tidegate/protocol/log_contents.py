@@ -27,7 +27,7 @@ from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path
 from tidegate.protocol.mirror import is_ours
 from tidegate.protocol.table import Snapshot
 from tidegate.storage.listing_scope import Scope
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import SeekableInput
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore

@@ -39,8 +39,7 @@ from tidegate.schema.types import plain_field
 from tidegate.sink.read_task import outcome_from_json
 from tidegate.sink.statistics import delta_statistics, float_columns
 from tidegate.specs.project import Evolution
-from tidegate.storage.port import ObjectStore
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import ObjectStore, SeekableInput
 
 _RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 

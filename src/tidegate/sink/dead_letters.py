@@ -11,7 +11,8 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import LimitReached
 from tidegate.formats.json_decoder import Rejected
 from tidegate.formats.strict_lines import bad_kind
-from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, batch, letter_id
+from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, letter_id
+from tidegate.schema.dead_letter_rows import batch
 from tidegate.sink.parquet_file import FinishedFile, uuid7
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings

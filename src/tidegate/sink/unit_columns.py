@@ -26,7 +26,8 @@ from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lin
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
-from tidegate.schema.inference import Inference, cell_kind, examples_of, infer_cells, infer_types, look
+from tidegate.schema.cell_inference import cell_kind, examples_of, infer_cells, infer_types
+from tidegate.schema.inference import Inference, look
 from tidegate.schema.names import unusable
 from tidegate.schema.types import arrow_schema, arrow_type, field_specs, plain
 from tidegate.sink.partitions import Partitioning
@@ -38,7 +39,7 @@ from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import FieldSpec, Format, SchemaSpec
 from tidegate.specs.units import FileFormat, FileRead, UnitRead
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import SeekableInput
 from tidegate.storage.stores import open_store
 
 

@@ -1,18 +1,25 @@
-"""Functions of the shape of ``tidegate.api`` that give back fixed values, or raise what they are told to."""
+"""A stand-in for the public functions, the values it gives back, and commands called with it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from threading import Event
 from typing import Any
 
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate import api as public
+from tidegate.cli.main import cli
+from tidegate.cli.pages import Page, plain
 from tidegate.observe import events
-from tidegate.reports import correction, ledger, schema, staging
-from tidegate.reports import run as run_module
-from tidegate.reports import units as units_module
+from tidegate.reports import correction, ledger, run, schema, staging, units
 from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
@@ -36,11 +43,11 @@ PROJECT = ProjectSpec(
     notices=("global.connection_pooling means nothing here and is ignored",),
 )
 
-FAILED = run_module.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
+FAILED = run.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
 
-REPORT = run_module.RunReport(
+REPORT = run.RunReport(
     (
-        run_module.SourceReport(
+        run.SourceReport(
             "events",
             "asia",
             "Active",
@@ -55,7 +62,7 @@ REPORT = run_module.RunReport(
             None,
             9.5,
         ),
-        run_module.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
+        run.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
     ),
     ok=True,
     seconds=10.2,
@@ -92,10 +99,10 @@ FILE_ADOPTION = staging.FileAdoption(
     known=3,
 )
 
-CARE = run_module.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
+CARE = run.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
 
 STATUS = (
-    run_module.SourceStatus(
+    run.SourceStatus(
         "events",
         "asia",
         "file:///lake/events",
@@ -115,7 +122,7 @@ STATUS = (
         shown_from="mirror",
         notes=("late_files is strict: files below a watermark are not looked for",),
     ),
-    run_module.SourceStatus(
+    run.SourceStatus(
         "events",
         "europe",
         "file:///lake/events",
@@ -133,7 +140,7 @@ STATUS = (
 )
 
 WATERMARKS = (
-    run_module.WatermarkView(
+    run.WatermarkView(
         "events",
         "asia",
         12,
@@ -260,7 +267,7 @@ REPLAY = correction.ReplayReport(
 )
 
 ADOPTIONS = (
-    run_module.Adoption(
+    run.Adoption(
         "events",
         "asia",
         "s3://lake/events",
@@ -272,7 +279,7 @@ ADOPTIONS = (
         {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
         {"date=2026-01-28/c.ndjson": 4000},
         None,
-        (run_module.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
+        (run.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
         next_files=40,
         adopted=True,
         version=1,
@@ -281,8 +288,8 @@ ADOPTIONS = (
 )
 
 CHECKS = (
-    run_module.Check("python", "ok", "3.11.7"),
-    run_module.Check("java", "warn", "Java 11", "install Java 17 or 21"),
+    run.Check("python", "ok", "3.11.7"),
+    run.Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
 ORPHAN = correction.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
@@ -311,8 +318,8 @@ RECONCILED = correction.ReconcileReport(
 )
 
 STEPS = (
-    run_module.DemoStep("Data", "300 files were made.", "ls demo/data"),
-    run_module.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
+    run.DemoStep("Data", "300 files were made.", "ls demo/data"),
+    run.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
 )
 
 
@@ -402,13 +409,13 @@ LETTERS = (
     ),
 )
 ANSWERS = (
-    run_module.LettersReport(
+    run.LettersReport(
         "events", "asia", "file:///lake/events_dead_letters", 3, 2, 2, 0, (("9b1d", MARK, "not JSON"),), 13, 18
     ),
 )
 
 
-UNITS = units_module.UnitList(
+UNITS = units.UnitList(
     "events",
     "asia",
     12,
@@ -417,12 +424,12 @@ UNITS = units_module.UnitList(
     2,
     3,
     (
-        units_module.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
-        units_module.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
+        units.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
+        units.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
     ),
 )
 
-UNIT = units_module.UnitView(
+UNIT = units.UnitView(
     "events",
     "asia",
     "id3",
@@ -433,7 +440,7 @@ UNIT = units_module.UnitView(
     (("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),),
     (),
     (
-        units_module.WorkUnitLine(
+        units.WorkUnitLine(
             "2026-02-01T00:00:00Z",
             "2026-02-21T00:00:00Z",
             "2026-03-01T00:00:00Z",
@@ -447,386 +454,135 @@ UNIT = units_module.UnitView(
     {"surveyId": "id3"},
 )
 
-UNITS_MOVE = units_module.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
+UNITS_MOVE = units.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
 
 
-@dataclass
+EXPORT = ledger.LedgerExport("x.parquet", 2, 1200)
+COMPACTION = (
+    ledger.LedgerCompaction("events", "asia", 3, 1540),
+    ledger.LedgerCompaction("events", "europe", 0, 0),
+)
+
+RESULTS: Mapping[str, Any] = {
+    "adopt": ADOPTIONS,
+    "adopt_files": FILE_ADOPTION,
+    "chaos": CHAOS,
+    "checkpoint_table": replace(CARE, operation="checkpoint"),
+    "commit": COMMIT,
+    "compact_ledger": COMPACTION,
+    "demo": run.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",)),
+    "diff_schema": SCHEMA_DIFF,
+    "discard_letters": ANSWERS,
+    "doctor": CHECKS,
+    "export_ledger": EXPORT,
+    "files": FILES,
+    "import_properties": IMPORTED,
+    "infer_schema": INFERENCE,
+    "list_letters": LETTERS,
+    "load": PROJECT,
+    "optimize_table": CARE,
+    "plan": (),
+    "reconcile": RECONCILED,
+    "recover": CHECKS,
+    "replace_schema": replace(REWRITE, action="schema replace"),
+    "replay": REPLAY,
+    "replay_range": RANGE_REPLAY,
+    "reset_units": UNITS_MOVE,
+    "reset_watermark": replace(MOVE, action="watermark reset"),
+    "retry_letters": ANSWERS,
+    "retry_units": replace(UNITS_MOVE, action="units retry"),
+    "run": REPORT,
+    "serve": None,
+    "set_watermark": MOVE,
+    "show_schema": SCHEMA_VIEW,
+    "show_watermarks": WATERMARKS,
+    "status": STATUS,
+    "unit": UNIT,
+    "units": (UNITS,),
+    "vacuum_table": replace(CARE, operation="vacuum", retention_hours=168),
+    "watermark_history": HISTORY,
+    "widen_table": REWRITE,
+}
+
+
 class StandIn:
-    """Gives back the values above; ``raises`` is raised by every function instead."""
+    """Takes the place of the public functions while a command runs.
 
-    raises: BaseException | None = None
-    report: run_module.RunReport = REPORT
-    statuses: tuple[run_module.SourceStatus, ...] = STATUS
-    checks: tuple[run_module.Check, ...] = CHECKS
-    plans: tuple[run_module.SourcePlan | units_module.UnitSourcePlan, ...] = ()
-    reconciled: correction.ReconcileReport = RECONCILED
-    chaos_report: ChaosReport = CHAOS
-    stops: bool = False
-    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    A call must fit the signature of the real function; ``calls`` keeps the name with the arguments that are not their
+    defaults, callbacks left out. The function uses its callbacks and gives back its value from ``results``, else from
+    ``RESULTS``; or it raises ``raises``.
+    """
 
-    def _called(self, *call: Any) -> None:
-        self.calls.append(call)
+    def __init__(self, raises: BaseException | None = None, stops: bool = False, **results: Any) -> None:
+        self.raises = raises
+        self.stops = stops
+        self.results = {**RESULTS, **results}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """The functions of the package are this, inside."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in self.results:
+                patch.setattr(public, name, partial(self._called, name, inspect.signature(getattr(public, name))))
+            yield
+
+    def _called(self, name: str, signature: inspect.Signature, *given: Any, **named: Any) -> Any:
+        arguments = signature.bind(*given, **named).arguments
+        told = {
+            key: value
+            for key, value in arguments.items()
+            if value != signature.parameters[key].default and not callable(value) and not isinstance(value, Event)
+        }
+        self.calls.append((name, told))
         if self.raises is not None:
             raise self.raises
+        if self.stops and "stop" in arguments:
+            arguments["stop"].set()
+        _call_back(name, arguments)
+        found = self.results[name]
+        if isinstance(found, run.TableCareReport):
+            return replace(found, dry_run=arguments["dry_run"])
+        if "confirm" not in arguments:
+            return found
+        agreed = arguments["confirm"](found) if arguments.get("update", True) else False
+        if name == "adopt_files":
+            return replace(found, adopted=1, table_version=18) if agreed else found
+        return replace(found, applied=agreed)
 
-    def load(self, config: str | Path) -> ProjectSpec:
-        self._called("load", config)
-        return replace(PROJECT, origin=str(config))
 
-    def import_properties(self, path: str | Path) -> staging.PropertiesImport:
-        self._called("import_properties", path)
-        return replace(IMPORTED, origin=str(path))
+def _call_back(name: str, arguments: Mapping[str, Any]) -> None:
+    """What the real functions tell while they work."""
+    match name:
+        case "run":
+            for event in emitted():
+                arguments["emit"](event)
+        case "reconcile":
+            arguments["emit"](events.ComparisonProgressed("events", "asia", "listing", 10_000))
+        case "demo":
+            arguments["emit"](events.SessionStarting("", "", where="local[2]"))
+            for step in STEPS:
+                arguments["show"](step)
+        case "chaos":
+            arguments["show"](ChaosProgress("failures", 10, 1000, 3, 40, 1.0))
+        case "serve":
+            arguments["started"]("127.0.0.1:9090")
 
-    def plan(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        *,
-        now: datetime | None,
-        accept_new_partitions: bool,
-    ) -> tuple[run_module.SourcePlan | units_module.UnitSourcePlan, ...]:
-        self._called("plan", config, pipeline, *filter(None, (now, accept_new_partitions)))
-        return self.plans
 
-    def units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        failed: bool,
-        limit: int,
-    ) -> tuple[units_module.UnitList, ...]:
-        self._called("units", config, pipeline, source, names, partition, failed, limit)
-        return (UNITS,)
+def invoke(*arguments: str, api: StandIn | None = None, env: Mapping[str, str] | None = None) -> Result:
+    """What a command prints and how it ends, with a stand-in for the functions that it calls."""
+    # The variable of the surrounding shell would set the level of the log.
+    runner = CliRunner(env={"TIDEGATE_LOG": None, **(env or {})})
+    with (api or StandIn()).installed():
+        return runner.invoke(cli, list(arguments), prog_name="tidegate")
 
-    def unit(self, config: str | Path, pipeline: str, name: str, source: str | None = None) -> units_module.UnitView:
-        self._called("unit", config, pipeline, name, source)
-        return UNIT
 
-    def retry_units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        confirm: Callable[[units_module.UnitsMove], bool],
-    ) -> units_module.UnitsMove:
-        self._called("retry_units", config, pipeline, source, names, partition)
-        return replace(UNITS_MOVE, action="units retry", applied=confirm(UNITS_MOVE))
+def document(result: Result) -> dict[str, Any]:
+    """The JSON that a command printed."""
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
 
-    def reset_units(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        names: tuple[str, ...],
-        partition: str | None,
-        confirm: Callable[[units_module.UnitsMove], bool],
-    ) -> units_module.UnitsMove:
-        self._called("reset_units", config, pipeline, source, names, partition)
-        return replace(UNITS_MOVE, applied=confirm(UNITS_MOVE))
 
-    def commit(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        *,
-        mode: str,
-        emit: events.Emit,
-        stop: threading.Event,
-    ) -> staging.CommitReport:
-        self._called("commit", config, pipeline, mode)
-        return COMMIT
-
-    def adopt_files(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        *,
-        prefix: str,
-        confirm: Callable[[staging.FileAdoption], bool],
-    ) -> staging.FileAdoption:
-        self._called("adopt_files", config, pipeline, prefix)
-        return replace(FILE_ADOPTION, adopted=1, table_version=18) if confirm(FILE_ADOPTION) else FILE_ADOPTION
-
-    def run(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        *,
-        mode: str,
-        emit: events.Emit,
-        stop: threading.Event,
-        accept_new_partitions: bool = False,
-    ) -> run_module.RunReport:
-        self._called("run", config, pipeline, mode, *(["accept_new_partitions"] if accept_new_partitions else []))
-        for event in emitted():
-            emit(event)
-        if self.stops:
-            stop.set()
-        return self.report
-
-    def status(self, config: str | Path, pipeline: str | None = None) -> tuple[run_module.SourceStatus, ...]:
-        self._called("status", config, pipeline)
-        return self.statuses
-
-    def serve(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        *,
-        address: str | None,
-        every: float,
-        started: Callable[[str], None],
-        stop: threading.Event,
-    ) -> None:
-        self._called("serve", config, pipeline, address, every)
-        started("127.0.0.1:9090")
-
-    def show_watermarks(
-        self, config: str | Path, pipeline: str, source: str | None = None
-    ) -> tuple[run_module.WatermarkView, ...]:
-        self._called("watermarks", config, pipeline, source)
-        return WATERMARKS
-
-    def watermark_history(
-        self, config: str | Path, pipeline: str, source: str | None = None, *, limit: int = 20
-    ) -> tuple[ledger.WatermarkHistory, ...]:
-        self._called("history", config, pipeline, source, limit)
-        return HISTORY
-
-    def files(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        match: str | None = None,
-        since: datetime | None = None,
-        position: int | None = None,
-        limit: int = 50,
-    ) -> ledger.FilesReport:
-        self._called("files", config, pipeline, source, match, since, position, limit)
-        return FILES
-
-    def export_ledger(
-        self, config: str | Path, pipeline: str, source: str | None = None, *, to: Path
-    ) -> ledger.LedgerExport:
-        self._called("export", config, pipeline, source, to)
-        return ledger.LedgerExport(str(to), 2, 1200)
-
-    def compact_ledger(
-        self, config: str | Path, pipeline: str, source: str | None = None
-    ) -> tuple[ledger.LedgerCompaction, ...]:
-        self._called("compact", config, pipeline, source)
-        return (
-            ledger.LedgerCompaction("events", "asia", 3, 1540),
-            ledger.LedgerCompaction("events", "europe", 0, 0),
-        )
-
-    def recover(
-        self, config: str | Path, pipeline: str, source: str | None = None, *, accept: tuple[str, ...] = ()
-    ) -> tuple[run_module.Check, ...]:
-        self._called("recover", config, pipeline, source, accept)
-        return self.checks
-
-    def reconcile(
-        self,
-        config: str | Path,
-        pipeline: str | None = None,
-        source: str | None = None,
-        *,
-        ingest: bool,
-        clean: bool,
-        older_than: timedelta,
-        force: bool,
-        emit: events.Emit,
-        stop: threading.Event,
-    ) -> correction.ReconcileReport:
-        self._called("reconcile", config, pipeline, source, ingest, clean, older_than, force)
-        emit(events.ComparisonProgressed("events", "asia", "listing", 10_000))
-        if self.stops:
-            stop.set()
-        return self.reconciled
-
-    def adopt(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        dry_run: bool = False,
-        quiet_for: float = 600.0,
-        fresh: bool = False,
-        read_skipped: bool = False,
-    ) -> tuple[run_module.Adoption, ...]:
-        self._called("adopt", config, pipeline, source, dry_run, quiet_for, fresh, read_skipped)
-        return ADOPTIONS
-
-    def set_watermark(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        to: str | None,
-        values: dict[str, str] | None,
-        inclusive: bool,
-        confirm: Callable[[correction.WatermarkMove], bool],
-    ) -> correction.WatermarkMove:
-        self._called("set_watermark", config, pipeline, source, to, values, inclusive)
-        return replace(MOVE, applied=confirm(MOVE))
-
-    def reset_watermark(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        partition: str | None,
-        confirm: Callable[[correction.WatermarkMove], bool],
-    ) -> correction.WatermarkMove:
-        self._called("reset_watermark", config, pipeline, source, partition)
-        return replace(MOVE, action="watermark reset", applied=confirm(MOVE))
-
-    def replay_range(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        start: str,
-        end: str,
-        chunk: Mapping[str, object] | None,
-        chunk_column: str | None,
-        save_watermark: bool,
-        skip_gap: bool,
-        allow_overlap: bool,
-        into: str | None,
-        max_workers: int,
-        fresh: bool,
-        confirm: Callable[[correction.ColumnReplayReport], bool],
-        emit: events.Emit,
-        stop: threading.Event,
-    ) -> correction.ColumnReplayReport:
-        self._called("replay_range", config, pipeline, source, start, end, chunk, chunk_column, save_watermark, into)
-        return replace(RANGE_REPLAY, applied=confirm(RANGE_REPLAY))
-
-    def replay(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        files: str | None,
-        partition: str | None,
-        drop_missing: bool,
-        confirm: Callable[[correction.ReplayReport], bool],
-        emit: events.Emit,
-        stop: threading.Event,
-    ) -> correction.ReplayReport:
-        self._called("replay", config, pipeline, source, files, partition, drop_missing)
-        return replace(REPLAY, applied=confirm(REPLAY))
-
-    def infer_schema(
-        self,
-        config: str | Path,
-        pipeline: str,
-        source: str | None = None,
-        *,
-        sample: int,
-        update: bool,
-        confirm: Callable[[schema.SchemaInference], bool],
-    ) -> schema.SchemaInference:
-        self._called("infer_schema", config, pipeline, source, sample, update)
-        return replace(INFERENCE, applied=update and confirm(INFERENCE))
-
-    def show_schema(self, config: str | Path, pipeline: str) -> schema.SchemaView:
-        self._called("show_schema", config, pipeline)
-        return SCHEMA_VIEW
-
-    def diff_schema(self, config: str | Path, pipeline: str) -> schema.SchemaDiff:
-        self._called("diff_schema", config, pipeline)
-        return SCHEMA_DIFF
-
-    def replace_schema(
-        self, config: str | Path, pipeline: str, *, confirm: Callable[[schema.TableRewrite], bool]
-    ) -> schema.TableRewrite:
-        self._called("replace_schema", config, pipeline)
-        return replace(REWRITE, action="schema replace", applied=confirm(REWRITE))
-
-    def widen_table(
-        self,
-        config: str | Path,
-        pipeline: str,
-        *,
-        column: str,
-        to: str,
-        confirm: Callable[[schema.TableRewrite], bool],
-    ) -> schema.TableRewrite:
-        self._called("widen_table", config, pipeline, column, to)
-        return replace(REWRITE, applied=confirm(REWRITE))
-
-    def list_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
-        self._called("list_letters", config, pipeline, source, choice)
-        return LETTERS
-
-    def retry_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
-        self._called("retry_letters", config, pipeline, source, choice)
-        return ANSWERS
-
-    def discard_letters(self, config: str | Path, pipeline: str, source: str | None = None, **choice: Any) -> Any:
-        self._called("discard_letters", config, pipeline, source, choice)
-        return ANSWERS
-
-    def optimize_table(
-        self, config: str | Path, pipeline: str, *, target_mb: int | None, dry_run: bool
-    ) -> run_module.TableCareReport:
-        self._called("optimize", config, pipeline, target_mb, dry_run)
-        return replace(CARE, dry_run=dry_run)
-
-    def vacuum_table(
-        self, config: str | Path, pipeline: str, *, retention_hours: int | None, force: bool, dry_run: bool
-    ) -> run_module.TableCareReport:
-        self._called("vacuum", config, pipeline, retention_hours, force, dry_run)
-        return replace(CARE, operation="vacuum", dry_run=dry_run, retention_hours=168)
-
-    def checkpoint_table(self, config: str | Path, pipeline: str, *, dry_run: bool) -> run_module.TableCareReport:
-        self._called("checkpoint", config, pipeline, dry_run)
-        return replace(CARE, operation="checkpoint", dry_run=dry_run)
-
-    def doctor(self, config: str | Path | None = None) -> tuple[run_module.Check, ...]:
-        self._called("doctor", config)
-        return self.checks
-
-    def chaos(
-        self,
-        uri: str,
-        *,
-        failures: int,
-        kills: int,
-        spark_kills: int,
-        seed: int | None,
-        minutes: float,
-        keep: bool,
-        options: Mapping[str, str],
-        show: Callable[[ChaosProgress], None],
-    ) -> ChaosReport:
-        self._called("chaos", uri, failures, kills, spark_kills, seed, minutes, keep, dict(options))
-        show(ChaosProgress("failures", 10, failures, 3, 40, 1.0))
-        return self.chaos_report
-
-    def demo(
-        self, folder: Path | None, emit: events.Emit, show: Callable[[run_module.DemoStep], None]
-    ) -> run_module.DemoReport:
-        self._called("demo", folder)
-        emit(events.SessionStarting("", "", where="local[2]"))
-        for step in STEPS:
-            show(step)
-        return run_module.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",))
+def text(page: Page) -> str:
+    """A page as plain text."""
+    return "\n".join(plain(page))

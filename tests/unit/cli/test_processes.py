@@ -6,42 +6,48 @@ import ast
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import tidegate
 
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[2]
+SRC = Path(tidegate.__file__).parents[1]
 
 PROGRAM = """
 import sys, time
 from unit.cli import standin
+from tidegate import api
 from tidegate.cli.main import cli
-from tidegate.cli.invocation import Invocation
 from tidegate.errors import StateError
 
-class Api(standin.StandIn):
-    def status(self, config, pipeline=None):
-        if config.name == "wait.yml":
-            print("waiting", file=sys.stderr, flush=True)
-            time.sleep(60)
-        if config.name == "bad.yml":
-            raise StateError("position forgotten", "ask doctor")
-        if config.name == "odd.yml":
-            raise EOFError("odd")
-        return super().status(config, pipeline) * (5000 if config.name == "long.yml" else 1)
+def status(config, pipeline=None):
+    if config.name == "wait.yml":
+        print("waiting", file=sys.stderr, flush=True)
+        time.sleep(60)
+    if config.name == "bad.yml":
+        raise StateError("position forgotten", "ask doctor")
+    if config.name == "odd.yml":
+        raise EOFError("odd")
+    return standin.STATUS * (5000 if config.name == "long.yml" else 1)
 
-cli.main(prog_name="tidegate", obj=Invocation(api=Api()))
+with standin.StandIn().installed():
+    api.status = status
+    cli.main(prog_name="tidegate")
 """
 
 
 def environment(**extra: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("TIDEGATE_LOG", "NO_COLOR")}
-    return kept | {"PYTHONPATH": str(TESTS), "TERM": "xterm-256color"} | extra
+    return kept | {"PYTHONPATH": f"{TESTS}{os.pathsep}{SRC}", "TERM": "xterm-256color"} | extra
 
 
 def command(*arguments: str) -> list[str]:
@@ -123,14 +129,13 @@ def test_a_terminal_that_cannot_show_a_character_is_no_error() -> None:
 
 def on_terminal(*arguments: str, **extra: str) -> str:
     """What the program writes to a terminal of 80 columns."""
+    return shown_by(command(*arguments), 0, env=environment(COLUMNS="80", **extra))
+
+
+def shown_by(arguments: list[str], code: int, **settings: Any) -> str:
+    """What a process that ends with this code writes, output and errors, to one terminal."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        command(*arguments),
-        env=environment(COLUMNS="80", **extra),
-        stdout=slave,
-        stderr=slave,
-        stdin=subprocess.DEVNULL,
-    )
+    process = subprocess.Popen(arguments, stdout=slave, stderr=slave, stdin=subprocess.DEVNULL, **settings)
     os.close(slave)
     pieces = []
     try:
@@ -139,7 +144,7 @@ def on_terminal(*arguments: str, **extra: str) -> str:
     except OSError:
         pass  # the other end of a terminal that closed
     os.close(master)
-    assert process.wait(30) == 0
+    assert process.wait(60) == code
     return b"".join(pieces).decode()
 
 
@@ -175,7 +180,7 @@ def test_bars_are_taken_away_before_a_result_is_printed() -> None:
 def test_commands_that_look_load_neither_spark_nor_arrow_nor_the_terminal_library() -> None:
     heavy = "'pyspark', 'pyarrow', 'deltalake', 'sqlalchemy', 'pandas', 'numpy', 'rich', 'pydantic', 'yaml'"
     code = PROGRAM.replace("cli.main(", "try: cli.main(").rstrip() + (
-        f"\nexcept SystemExit: pass\nprint([name for name in ({heavy}) if name in sys.modules], file=sys.stderr)"
+        f"\n    except SystemExit: pass\nprint([name for name in ({heavy}) if name in sys.modules], file=sys.stderr)"
     )
     for arguments in (["status", "t.yml"], ["plan", "t.yml"], ["watermark", "show", "t.yml", "-p", "e"]):
         result = subprocess.run(
@@ -242,3 +247,36 @@ def test_the_status_of_a_real_source_is_told_before_its_first_run(tmp_path: Path
     shown = (source["state"], source["version"], source["backlog_files"], source["backlog_bytes"])
     assert shown == ("Initial", 0, 2, 20)
     assert not (tmp_path / "lake").exists()
+
+
+FAILING = """\
+source: {path: nowhere, use_watermark: true}
+schema: {fields: [{name: id, type: int64}]}
+sink: {path: lake}
+"""
+MESSAGE = "nowhere does not exist"
+
+
+def failing(folder: Path, *more: str) -> tuple[list[str], dict[str, Any]]:
+    """A run whose source is not there, and how to start it."""
+    (folder / "t.yml").write_text(FAILING)
+    return [sys.executable, "-m", "tidegate", "run", "t.yml", *more], {"cwd": folder, "env": environment(COLUMNS="200")}
+
+
+def test_on_a_terminal_an_error_is_told_once_and_the_bar_says_that_it_failed(tmp_path: Path) -> None:
+    arguments, settings = failing(tmp_path)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown_by(arguments, 4, **settings))
+    assert shown.count(MESSAGE) == 1
+    assert re.search(r"t/default ━+ failed", shown)
+
+
+def test_somebody_who_asks_for_the_log_has_it_there_too(tmp_path: Path) -> None:
+    arguments, settings = failing(tmp_path, "--log-level", "warning")
+    assert shown_by(arguments, 4, **settings).count(MESSAGE) == 2
+
+
+def test_where_log_and_result_go_to_different_places_both_tell(tmp_path: Path) -> None:
+    arguments, settings = failing(tmp_path)
+    done = subprocess.run(arguments, **settings, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.count(MESSAGE), done.stderr.count(MESSAGE)) == (1, 1)
+    assert "t/default: failed: 0 files" in done.stderr

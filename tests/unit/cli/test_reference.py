@@ -6,34 +6,25 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from support.commands import child, walk
 from tidegate import errors
-from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.reasons import Reason, Skipped
 from tidegate.core.units.plan import WhyRun, WhySkipped
 from tidegate.reports import chaos, correction, ledger, run, schema, staging, units
-from unit.cli.standin import StandIn
+from unit.cli.standin import invoke
 
 TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]}
-
-
-def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        for child, below in command.commands.items():
-            yield from walk(below, f"{name} {child}")
 
 
 EVERY = dict(walk(cli, "tidegate"))
@@ -208,12 +199,12 @@ def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> 
     needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
     needed += NEEDED.get(name, [])
     needed += ["--yes"] if "| `--yes` |" in SECTIONS[name] else []
-    result = CliRunner().invoke(cli, [*arguments, *needed], obj=Invocation(api=StandIn()))
+    result = invoke(*arguments, *needed)
     assert set(json.loads(result.stdout)) == set(json_blocks(name)[0])
 
 
 def test_the_error_shown_has_the_keys_of_an_error() -> None:
-    result = CliRunner().invoke(cli, ["plan", "--json"], obj=Invocation(api=StandIn()))
+    result = invoke("plan", "--json")
     (shown,) = json_blocks("Exit codes")
     assert set(json.loads(result.stdout)["error"]) == set(shown["error"])
 
@@ -227,13 +218,13 @@ def test_every_help_has_examples_that_can_be_parsed(name: str) -> None:
         command: click.Command = cli
         while isinstance(command, click.Group):
             words = words[1:]
-            command = command.commands[words[0]]
-        command.make_context(example, words[1:], obj=Invocation(), resilient_parsing=False)
+            command = child(command, words[0])
+        command.make_context(example, words[1:], resilient_parsing=False)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_help_fits_80_columns(name: str) -> None:
-    result = CliRunner().invoke(cli, [*name.split()[1:], "--help"], prog_name="tidegate")
+    result = invoke(*name.split()[1:], "--help")
     assert result.exit_code == 0
     assert "Examples:\n" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.cli.run_view import render_run
+from tidegate.cli.run import render_run
 from tidegate.observe.events import SourceFinished, Staged
 from tidegate.observe.logs import sentence
 from tidegate.observe.progress import SourceProgress

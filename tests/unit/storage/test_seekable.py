@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import ObjectChanged, ObjectMissing
 from tidegate.specs.locations import Location
-from tidegate.storage.remote import SeekableInput
+from tidegate.storage.port import SeekableInput
 from tidegate.storage.stores import open_store
 
 

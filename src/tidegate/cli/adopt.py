@@ -1,0 +1,142 @@
+"""``tidegate adopt``: show what Blizzard left in a table, ask, and continue from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from tidegate import api
+from tidegate.cli.invocation import Confirmation, Invocation
+from tidegate.cli.options import Command, confirm_options, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Facts,
+    Gap,
+    Heading,
+    Line,
+    Page,
+    Style,
+    Table,
+    after_gap,
+    cell,
+    columns,
+    line,
+    moment_cell,
+    sections,
+    source_name,
+)
+from tidegate.cli.status import state_cell
+from tidegate.observe.wording import count
+from tidegate.reports.run import Adoption, Check
+
+ROWS_SHOWN = 20
+_STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate adopt pipelines.yml -p events --dry-run",
+        "tidegate adopt pipelines.yml -p events -s asia --yes",
+        "tidegate adopt pipelines.yml -p events --yes --quiet-for 3600 --json",
+    ],
+)
+@target(source="all")
+@confirm_options
+@click.option(
+    "--quiet-for",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    metavar="SECONDS",
+    help="How long Blizzard must have been idle (default: 600).",
+)
+@click.option("--read-skipped", is_flag=True, help="Read files that Blizzard skipped in partitions without an entry.")
+@click.option("--fresh", is_flag=True, help="Blizzard never read this source: start at the beginning.")
+@with_json
+def adopt(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    dry_run: bool,
+    yes: bool,
+    quiet_for: float,
+    read_skipped: bool,
+    fresh: bool,
+) -> int:
+    """Take over the position that Blizzard left in a table.
+
+    Shows what Blizzard read, and what it may have skipped or doubled. Then an empty commit writes the first position.
+    No row changes. Refuses while Blizzard is still running. Exits with 1 if a source could not be taken over.
+    """
+    confirm: Confirmation[Sequence[Adoption]] = Confirmation(
+        invocation, "Take it over?", render_adoptions, dry_run, yes
+    )
+    call = partial(api.adopt, config, pipeline, source, quiet_for=quiet_for, fresh=fresh, read_skipped=read_skipped)
+    reports = call(dry_run=dry_run or not yes)
+    if not (dry_run or yes):
+        if _refused(reports):
+            invocation.show(render_adoptions(reports))
+            return 1
+        if not confirm(reports):
+            return 1
+        reports = call(dry_run=False)
+    invocation.give_each("adoptions", reports, render_adoptions)
+    return int(_refused(reports))
+
+
+def _refused(reports: Sequence[Adoption]) -> bool:
+    return any(each.error for each in reports)
+
+
+def render_adoptions(reports: Sequence[Adoption]) -> Page:
+    """All sources, one section each."""
+    return sections(map(_section, reports))
+
+
+def _section(report: Adoption) -> Iterator[Block]:
+    yield Heading(source_name(report))
+    if report.trace:
+        yield Facts(
+            (
+                ("found", Cell(report.trace)),
+                ("form", Cell(report.form)),
+                ("written", moment_cell(report.written)),
+                ("state", state_cell(report.state)),
+                ("watermark", cell(report.watermark, Style.STRONG)),
+                ("finished up to", cell(report.last_committed_file)),
+                ("read next", Cell(count(report.next_files, "file"))),
+            )
+        )
+        yield from _table("partition", "finished up to", dict(sorted(report.partitions.items(), reverse=True)))
+        read = {path: f"{count(records, 'record')} read" for path, records in report.in_progress.items()}
+        yield from _table("file", "in progress", read)
+    yield from after_gap(map(_finding, report.findings))
+    yield Gap()
+    yield _end(report)
+
+
+def _finding(each: Check) -> Line:
+    remedy = f"; {each.remedy}" if each.remedy else ""
+    return line(f"{each.detail}{remedy}", _STYLES[each.verdict], each.name)
+
+
+def _table(first: str, second: str, entries: dict[str, str]) -> Iterator[Block]:
+    if entries:
+        rows = tuple((cell(name or "(top level)"), Cell(text)) for name, text in list(entries.items())[:ROWS_SHOWN])
+        left = len(entries) - len(rows)
+        yield Gap()
+        yield Table(columns(first, second), rows, f"… and {left:,} more; --json lists all" if left else "")
+
+
+def _end(report: Adoption) -> Line:
+    if report.error:
+        return line(report.error, Style.BAD, "not taken over")
+    if report.adopted:
+        text = f"taken over as position {report.version}, table version {report.table_version}; no row changed"
+        return line(text, Style.GOOD)
+    return line("nothing to do", Style.GOOD) if report.version else line("nothing written yet", Style.WARN)

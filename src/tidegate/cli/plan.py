@@ -1,0 +1,367 @@
+"""``tidegate plan``: what a run would read, where from, and why it skips the rest.
+
+A plan of files is a table of partitions. A plan of columns shows the condition sent to the source. A plan of work units
+is a grid of partitions and units with the letter of a reason in each cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from tidegate import api
+from tidegate.cli.invocation import Invocation, width
+from tidegate.cli.options import Command, Moment, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Gap,
+    Heading,
+    Page,
+    Style,
+    Table,
+    after_gap,
+    cell,
+    columns,
+    line,
+    more,
+    notes,
+    number,
+    number_or_dash,
+    position,
+    sections,
+    source_name,
+)
+from tidegate.core.calendar import iso, milliseconds, zone_named
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.observe.wording import count, size
+from tidegate.reports.run import ColumnSourcePlan, SourcePlan
+from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
+
+AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
+Part = TypeVar("Part")
+
+PARTITIONS_SHOWN = 12
+UNITS_BESIDE = 12
+ROWS_SHOWN = 24
+RANGES_SHOWN = 12
+NAMES_SHOWN = 3
+
+REASONS = {
+    "first": ("F", Style.STRONG, "first read, the whole partition"),
+    "new": ("N", Style.STRONG, "new time, read from its high watermark less the grace period"),
+    "catch_up": ("C", Style.STRONG, "catches up: unfinished, and below the cut-off"),
+    "done": (".", Style.DIM, "done: its end is not above the cut-off"),
+    "up_to_date": ("=", Style.DIM, "read up to the end of the plan"),
+    "abstinent": ("a", Style.DIM, "read too recently (abstinent period)"),
+    "grace_over": ("g", Style.WARN, "unfinished, below the cut-off, and catch_up is off"),
+    "waiting": ("w", Style.WARN, "failed before, waits for its turn"),
+    "capped": ("c", Style.WARN, "over parallelism_max; a later run reads it"),
+    "retired": ("x", Style.WARN, "retired: the server does not know it"),
+}
+"""Why a work unit is read or not: its letter in the grid, its style and its meaning."""
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate plan pipelines.yml",
+        "tidegate plan pipelines.yml -p events",
+        "tidegate plan pipelines.yml -p responses --at 2026-03-02T06:00:00Z",
+        "tidegate plan pipelines.yml --json | jq '.plans[].plan.list_requests'",
+    ],
+)
+@target(pipeline="all")
+@click.option("--at", metavar="MOMENT", type=Moment(), help="Plan as if it were then, with today's files and state.")
+@click.option(
+    "--accept-new-partitions",
+    is_flag=True,
+    help="Plan even if work units are now partitioned differently than when they were read.",
+)
+@with_json
+def plan(
+    invocation: Invocation, config: Path, pipeline: str | None, at: datetime | None, accept_new_partitions: bool
+) -> None:
+    """Show what a run would read, and change nothing.
+
+    Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
+    """
+    plans = api.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
+    invocation.give_each("plans", plans, lambda plans: render_plan(plans, width()))
+
+
+def render_plan(plans: Sequence[AnyPlan], width: int = 100) -> Page:
+    """All sources, one section each; grids only where they fit into ``width``."""
+    return sections((_section(each, width) for each in plans), "nothing to plan: no source was selected")
+
+
+def _section(plan: AnyPlan, width: int) -> Iterator[Block]:
+    yield Heading(f"{source_name(plan)} → {plan.table_uri}")
+    match plan:
+        case SourcePlan():
+            yield from _file_blocks(plan)
+        case ColumnSourcePlan():
+            yield from _column_blocks(plan)
+        case UnitSourcePlan():
+            yield from _unit_blocks(plan, width)
+
+
+# Files
+
+
+def _file_blocks(source: SourcePlan) -> Iterator[Block]:
+    plan = source.plan
+    yield Facts(tuple(_file_facts(source)))
+    if plan.units:
+        yield Gap()
+        yield _partitions(plan)
+    if plan.skipped:
+        yield Gap()
+        yield _skipped(plan)
+    warnings = (line(text, Style.WARN, "note") for text in (*_findings(plan), *plan.notes, *source.notes))
+    yield from after_gap((*warnings, *(line(text, Style.DIM, "remark") for text in plan.remarks)))
+
+
+def _file_facts(source: SourcePlan) -> Iterator[tuple[str, Cell]]:
+    plan = source.plan
+    if plan.units:
+        yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}", Style.STRONG)
+        yield "units", Cell(_unit_sizes(plan.units))
+    else:
+        yield "would read", Cell("nothing new", Style.GOOD)
+    yield "position", position(plan.version, "none yet (first run)")
+    cut = "" if plan.complete else "; cut off, the next plan lists the rest"
+    requests = count(plan.list_requests, "LIST request")
+    yield "listing", Cell(f"{requests}, {count(plan.listed_keys, 'key')}{cut}")
+    yield "lane", Cell(source.lane)
+
+
+def _unit_sizes(units: Sequence[FileGroup]) -> str:
+    sizes = [unit.bytes for unit in units]
+    low, high = size(min(sizes)), size(max(sizes))
+    return f"{len(units):,} of {low}" if low == high else f"{len(units):,} of {low} to {high}"
+
+
+def _slices(plan: Plan) -> tuple[FileSlice, ...]:
+    return tuple(piece for unit in plan.units for piece in unit.slices)
+
+
+def _partitions(plan: Plan) -> Table:
+    groups: dict[str, list[FileSlice]] = {}
+    for piece in _slices(plan):
+        groups.setdefault(piece.path.rpartition("/")[0], []).append(piece)
+    names = sorted(groups)
+    rest = [piece for name in names[PARTITIONS_SHOWN:] for piece in groups[name]]
+    rows = tuple(
+        (cell(name or "(top level)"), number(len(groups[name])), Cell(_bytes(groups[name])))
+        for name in names[:PARTITIONS_SHOWN]
+    )
+    left = count(len(names) - PARTITIONS_SHOWN, "more partition")
+    footnote = f"… and {left} with {count(len(rest), 'file')}, {_bytes(rest)}" if rest else ""
+    return Table(columns("partition", ">files", ">size"), rows, footnote)
+
+
+def _bytes(pieces: Sequence[FileSlice]) -> str:
+    return size(sum(piece.size for piece in pieces))
+
+
+def _skipped(plan: Plan) -> Table:
+    rows = tuple(
+        (Cell(str(entry.reason)), number(entry.count), cell(next(iter(entry.examples), ""), Style.DIM))
+        for entry in plan.skipped
+    )
+    return Table(columns("skipped because", ">count", "for example"), rows)
+
+
+def _findings(plan: Plan) -> Iterator[str]:
+    resumed = [piece for piece in _slices(plan) if piece.start_record]
+    retried = [piece for piece in _slices(plan) if piece.attempts]
+    if resumed:
+        first = resumed[0]
+        yield (
+            f"{count(len(resumed), 'file')} continued where an earlier run stopped,"
+            f" e.g. {first.path} after record {first.start_record:,}"
+        )
+    if retried:
+        tries = count(retried[0].attempts, "failed attempt")
+        yield f"{count(len(retried), 'file')} tried again, e.g. {retried[0].path} after {tries}"
+    if plan.late:
+        yield f"{count(len(plan.late), 'file')} arrived late, below the watermark, e.g. {plan.late[0]}"
+    if plan.opens is not None:
+        yield "a run also records the start of this source, even if there is nothing to read"
+
+
+# Columns
+
+
+def _column_blocks(plan: ColumnSourcePlan) -> Iterator[Block]:
+    window = ", replacing the window" if plan.window else ""
+    yield Facts(
+        (
+            ("source", Cell(f"{plan.kind}: {plan.source_uri}")),
+            ("would read", Cell(plan.predicate, Style.STRONG)),
+            ("up to", Cell(plan.cap)),
+            ("loads by", Cell(f"{plan.load_type}{window}")),
+            ("position", position(plan.position, "none yet (first run)")),
+        )
+    )
+    if plan.stored:
+        rows = tuple((cell(name), _bound(plan.stored, name), _bound(plan.effective, name)) for name in plan.stored)
+        yield Gap()
+        yield Table(columns("watermark column", "stored", "read from"), rows)
+    yield from notes(plan.notes)
+
+
+def _bound(values: Mapping[str, str | None], name: str) -> Cell:
+    if name not in values:
+        return Cell("the beginning", Style.DIM)
+    return cell(values[name]) if values[name] is not None else Cell("null so far", Style.DIM)
+
+
+# Work units
+
+
+def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
+    yield Facts(tuple(_unit_facts(plan)))
+    if plan.runs:
+        yield Gap()
+        yield _ranges(plan)
+        divided = sum(len(each.units) for each in plan.runs if len(each.segments) > 1)
+        if divided:
+            yield line(f"{count(divided, 'work unit')} in two segments, split where the next read begins", Style.DIM)
+    if plan.partitions and plan.units:
+        yield Gap()
+        yield _grid(plan) if _fits(plan, width) else _counts(plan)
+        yield Gap()
+        yield _legend(plan.reasons)
+    yield from notes(plan.notes)
+
+
+def _unit_facts(plan: UnitSourcePlan) -> Iterator[tuple[str, Cell]]:
+    total = f"{plan.work_units:,} ({count(len(plan.partitions), 'partition')} × {count(len(plan.units), 'unit')})"
+    yield "source", Cell(f"{plan.kind}: {plan.source_uri}")
+    if plan.would_run:
+        yield "would read", Cell(f"{count(plan.would_run, 'work unit')} of {total}", Style.STRONG)
+    else:
+        yield "would read", Cell(f"nothing, of {count(plan.work_units, 'work unit')}", Style.GOOD)
+    yield "at", Cell(f"{local_time(plan.now, plan.zone)} ({plan.zone}), run {plan.run:,}")
+    yield "partitions", Cell(plan.grid)
+    cutoff = "none yet (nothing was read)" if plan.job_cutoff is None else local_time(plan.job_cutoff, plan.zone)
+    yield "cut-off", Cell(cutoff)
+    if plan.input_version is not None:
+        yield "units from", Cell(f"the secondary input at {plan.input_version}")
+    yield "replaces by", Cell(plan.replace)
+    yield "position", position(plan.position, "none yet (first run)")
+
+
+def _ranges(plan: UnitSourcePlan) -> Table:
+    """What a run would read of which partition."""
+    rows = tuple(_range(each, plan.zone) for each in plan.runs[:RANGES_SHOWN])
+    left = plan.runs[RANGES_SHOWN:]
+    units = count(sum(len(each.units) for each in left), "work unit")
+    footnote = more(len(left), "range").replace("and", f"and {units} in", 1)
+    return Table(columns("partition", "units", "from", "to", "why", "rows there"), rows, footnote)
+
+
+def _range(each: PlannedUnits, zone: str) -> tuple[Cell, ...]:
+    failed = f", failed {each.failures:,}×" if each.failures else ""
+    few = len(each.units) <= NAMES_SHOWN
+    return (
+        Cell(local_time(each.start, zone)),
+        Cell(", ".join(map(unit_name, each.units)) if few else f"{len(each.units):,}"),
+        Cell(local_time(each.low, zone)),
+        Cell(local_time(each.high, zone)),
+        Cell(f"{each.why.replace('_', ' ')}{failed}"),
+        Cell("replaced" if each.replaces else "none", Style.DIM),
+    )
+
+
+def _fits(plan: UnitSourcePlan, width: int) -> bool:
+    names = [unit_name(unit) for unit in plan.units[: UNITS_BESIDE + 1]]
+    return len(names) <= UNITS_BESIDE and 30 + sum(len(name) + 2 for name in names) <= width
+
+
+def _grid(plan: UnitSourcePlan) -> Table:
+    """Partitions as rows, units as columns; neighbours that look alike are one row."""
+    reasons = _reasons(plan)
+    rows = [
+        (_span(group, plan.zone), *(Cell(*REASONS.get(why, ("?", Style.NORMAL))[:2]) for why in pattern))
+        for pattern, group in _alike(plan.partitions, lambda line: reasons[line.start])
+    ]
+    return _newest((Column("partition"), *(Column(unit_name(unit)) for unit in plan.units)), rows)
+
+
+def _reasons(plan: UnitSourcePlan) -> dict[str, tuple[str, ...]]:
+    """The reasons of each partition, unit by unit."""
+    place = {unit: index for index, unit in enumerate(plan.units)}
+    order = {line.start: index for index, line in enumerate(plan.partitions)}
+    found = [[""] * len(plan.units) for _ in plan.partitions]
+    for each in plan.runs:
+        for unit in each.units:
+            found[order[each.start]][place[unit]] = each.why
+    for skipped in plan.skipped:
+        for index in range(order[skipped.first], order[skipped.last] + 1):
+            for unit in skipped.units:
+                found[index][place[unit]] = skipped.why
+    return {line.start: tuple(reasons) for line, reasons in zip(plan.partitions, found, strict=True)}
+
+
+def _counts(plan: UnitSourcePlan) -> Table:
+    """One row per partition, with how many of its work units have which reason."""
+    names = [why for why in REASONS if why in plan.reasons]
+    rows = [
+        (_span(group, plan.zone), *(number_or_dash(dict(pattern).get(why), REASONS[why][1]) for why in names))
+        for pattern, group in _alike(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
+    ]
+    return _newest(columns("partition", *(f">{why.replace('_', ' ')}" for why in names)), rows)
+
+
+def _alike(
+    lines: Sequence[PartitionLine], key: Callable[[PartitionLine], tuple[Part, ...]]
+) -> Iterator[tuple[tuple[Part, ...], list[PartitionLine]]]:
+    """Neighbours with equal keys together."""
+    return ((found, list(group)) for found, group in groupby(lines, key))
+
+
+def _span(group: Sequence[PartitionLine], zone: str) -> Cell:
+    first, last = group[0], group[-1]
+    many = f" ({len(group):,})" if len(group) > 1 else ""
+    partial = " …" if last.nominal_end not in (None, last.end) else ""
+    return Cell(f"{local_time(first.start, zone)} to {local_time(last.end, zone)}{partial}{many}")
+
+
+def _newest(titles: tuple[Column, ...], rows: list[tuple[Cell, ...]]) -> Table:
+    """The newest rows, which are the last."""
+    left = len(rows) - ROWS_SHOWN
+    return Table(titles, tuple(rows[-ROWS_SHOWN:]), older(left, "row"))
+
+
+def _legend(reasons: Mapping[str, int]) -> Table:
+    rows = tuple(
+        (Cell(letter, style), Cell(why.replace("_", " "), style), number(reasons[why]), Cell(text, Style.DIM))
+        for why, (letter, style, text) in REASONS.items()
+        if reasons.get(why)
+    )
+    return Table(columns("", "reason", ">work units", "meaning"), rows)
+
+
+def older(left: int, noun: str) -> str:
+    """A footnote that says how many older rows were left out; empty where none was."""
+    return f"… {count(left, f'older {noun}')} above; --json has all" if left > 0 else ""
+
+
+def unit_name(unit: str) -> str:
+    """A unit as people call it; the only one of a source has no name."""
+    return unit or "(all)"
+
+
+def local_time(moment: str, zone: str) -> str:
+    """A moment as clocks of ``zone`` show it, as short as it can be."""
+    return iso(milliseconds(datetime.fromisoformat(moment)), zone_named(zone))

@@ -1,0 +1,149 @@
+"""``tidegate run``: read what is new into the tables; then one row per source, and what failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from tidegate import api
+from tidegate.cli.invocation import Invocation
+from tidegate.cli.options import Command, mode_of, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Facts,
+    Gap,
+    Line,
+    Page,
+    Style,
+    Table,
+    after_gap,
+    cell,
+    columns,
+    line,
+    number,
+    number_or_dash,
+    page,
+    source_name,
+)
+from tidegate.cli.problems import exit_code
+from tidegate.cli.status import failed_lines, state_cell
+from tidegate.observe.wording import count, duration, size
+from tidegate.reports.run import RunReport, SourceReport
+
+FIELDS_SHOWN = 5
+UNITS_SHOWN = 10
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate run pipelines.yml",
+        "tidegate run pipelines.yml -p events --continuous",
+        "tidegate run pipelines.yml --json --log-format json 2>> run.log",
+    ],
+)
+@target(pipeline="all")
+@click.option("--once", is_flag=True, help="Read what is new, then stop (the default).")
+@click.option("--continuous", is_flag=True, help="Keep polling until Ctrl-C or SIGTERM.")
+@click.option(
+    "--accept-new-partitions",
+    is_flag=True,
+    help="Run even if work units are now partitioned differently. What was read stays read.",
+)
+@with_json
+def run(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str | None,
+    once: bool,
+    continuous: bool,
+    accept_new_partitions: bool,
+) -> int:
+    """Read what is new into the tables.
+
+    Each commit makes rows and the watermark of their source visible together. Exits with 0 only if everything that was
+    planned is committed.
+    """
+    mode = mode_of(once, continuous)
+    stop = threading.Event()
+    with invocation.listening(result_follows=mode == "once") as emit:
+        report = api.run(config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions)
+    invocation.give(report, lambda report: render_run(report, quote(str(config))))
+    codes = {source.exit_code or 1 for source in report.sources if source.error}
+    codes |= {1 for source in report.sources if source.failed or source.failed_units}
+    return exit_code(ok=report.ok, codes=codes, stopped=stop.is_set())
+
+
+@page
+def _blocks(report: RunReport, config: str) -> Iterator[Block]:
+    titles = columns("source", "state", ">files", ">size", ">rows", ">commits", ">failed", ">time")
+    yield Table(titles, tuple(map(_row, report.sources)))
+    yield Gap()
+    watermarks = ((f"watermark of {source_name(each)}", cell(each.watermark)) for each in report.sources)
+    yield Facts((*watermarks, ("result", _result(report))))
+    yield from after_gap(trouble for source in report.sources for trouble in _troubles(source, config))
+
+
+def render_run(report: RunReport, config: str = "CONFIG") -> Page:
+    """The whole report; hints name the commands for this configuration."""
+    return _blocks(report, config) if report.sources else (line("nothing to run: no source was selected"),)
+
+
+def _row(source: SourceReport) -> tuple[Cell, ...]:
+    is_units = bool(source.work_units or source.failed_units)
+    return (
+        Cell(source_name(source), Style.STRONG),
+        Cell("failed", Style.BAD) if source.error else state_cell(source.state),
+        Cell(count(source.work_units, "unit")) if is_units else number(source.files),
+        cell(None) if is_units else Cell(size(source.bytes)),
+        number(source.rows),
+        Cell(f"{source.staged:,} staged") if source.staged else number(source.commits),
+        number_or_dash(len(source.failed) + len(source.failed_units), Style.BAD),
+        Cell(duration(source.seconds)),
+    )
+
+
+def _result(report: RunReport) -> Cell:
+    done = f"{count(sum(source.rows for source in report.sources), 'row')} in {duration(report.seconds)}"
+    return Cell(done, Style.GOOD) if report.ok else Cell(f"not everything succeeded; {done}", Style.BAD)
+
+
+def _troubles(source: SourceReport, config: str) -> Iterator[Line]:
+    name = source_name(source)
+    yield from failed_lines(name, source.failed)
+    yield from _failed_units(source, config)
+    if source.bad_records or source.dead_files:
+        letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
+        what = " and ".join(count(number, word) for number, word in letters if number)
+        hint = f"tidegate dlq list {config} -p {source.pipeline}"
+        yield line(f"{name}: {what} became dead letters ({hint})", Style.WARN, "note")
+    if source.staged:
+        yield line(
+            f"{name}: {count(source.staged, 'unit')} staged, waiting for `tidegate commit {config}`", label="note"
+        )
+    if source.unknown_fields:
+        fields = count(len(source.unknown_fields), "field")
+        most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
+        yield line(f"{name}: {fields} without a column, e.g. {most}", label="note")
+    for reason, skipped in source.skipped:
+        what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
+        yield line(f"{name}: {what}", label="note")
+    if source.error:
+        yield line(f"{name}: {source.error}", Style.BAD, "error")
+
+
+def _failed_units(source: SourceReport, config: str) -> Iterator[Line]:
+    for each in source.failed_units[:UNITS_SHOWN]:
+        unit = f"{each.unit} from {each.start}" if each.unit else f"from {each.start}"
+        tries = f" ({each.failures:,} times in a row)" if each.failures > 1 else ""
+        yield line(f"{source_name(source)}: work unit {unit} failed{tries}: {each.reason}", Style.BAD, "error")
+    left = len(source.failed_units) - UNITS_SHOWN
+    if left > 0:
+        hint = f"tidegate units list {config} -p {source.pipeline} --failed"
+        yield line(f"{source_name(source)}: {left:,} more work units failed ({hint})", Style.BAD, "error")

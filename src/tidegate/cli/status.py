@@ -1,0 +1,187 @@
+"""``tidegate status`` and ``serve``: state, lag and backlog of the sources, in a table or over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from tidegate import api
+from tidegate.cli.invocation import Invocation
+from tidegate.cli.options import Command, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Facts,
+    Gap,
+    Line,
+    Page,
+    Style,
+    Table,
+    cell,
+    columns,
+    line,
+    moment,
+    more,
+    number,
+    page,
+    source_name,
+)
+from tidegate.observe.wording import count, duration, size
+from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
+
+FAILED_SHOWN = 5
+_STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Unknown": Style.WARN}
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate status pipelines.yml",
+        "tidegate status pipelines.yml -p events",
+        "tidegate status pipelines.yml --json | jq '.sources[] | {source, lag_seconds}'",
+    ],
+)
+@target(pipeline="all")
+@with_json
+def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
+    """Show state, watermark, lag and backlog of every source.
+
+    Reads the recorded state of the pipelines in the YAML file CONFIG and lists what is new. Does not start Spark.
+    """
+    statuses = api.status(config, pipeline)
+    invocation.give_each("sources", statuses, lambda statuses: render_status(statuses, quote(str(config))))
+    return int(any(each.error for each in statuses))
+
+
+@click.command(
+    cls=Command,
+    examples=["tidegate serve pipelines.yml", "tidegate serve pipelines.yml --address 0.0.0.0:9191 --every 60"],
+)
+@target(pipeline="all")
+@click.option("--address", metavar="HOST:PORT", help="Where to listen (default: metrics.address in CONFIG).")
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    help="Look at the sources at most this often (default: 15).",
+)
+@click.pass_obj
+def serve(invocation: Invocation, config: Path, pipeline: str | None, address: str | None, every: float) -> None:
+    """Serve metrics and health over HTTP, without running anything.
+
+    Serves what `tidegate status` knows at /metrics, /health and /ready, until Ctrl-C or SIGTERM. Continuous runs serve
+    their own.
+    """
+
+    def started(where: str) -> None:
+        if not invocation.quiet:
+            click.echo(f"serving http://{where}/metrics, /health and /ready", err=True)
+
+    api.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
+
+
+def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG") -> Page:
+    """All sources; hints name the commands for this configuration."""
+    return _blocks(statuses, config) if statuses else (line("nothing to show: no source was selected"),)
+
+
+@page
+def _blocks(statuses: Sequence[SourceStatus], config: str) -> Iterator[Block]:
+    yield Table(columns("source", "state", ">lag", ">backlog", ">failed"), tuple(map(_row, statuses)))
+    for status in statuses:
+        name = source_name(status)
+        yield Gap()
+        yield Facts(tuple(_details(status, config)))
+        yield from failed_lines(name, status.failed)
+        yield from (line(f"{name}: {note}", label="note") for note in status.notes)
+        if status.error:
+            yield line(f"{name}: {status.error}", Style.BAD, "error")
+
+
+def _row(status: SourceStatus) -> tuple[Cell, ...]:
+    failed = len(status.failed) + (status.work_units.failed if status.work_units else 0)
+    return (
+        Cell(source_name(status), Style.STRONG),
+        state_cell(status.state),
+        cell(None if status.lag_seconds is None else duration(status.lag_seconds)),
+        _backlog(status),
+        number(failed, Style.BAD if failed else Style.DIM),
+    )
+
+
+def _backlog(status: SourceStatus) -> Cell:
+    if status.error or status.tracking == "columns":
+        return Cell("?", Style.WARN if status.error else Style.DIM)
+    if status.work_units is not None:
+        waiting = status.work_units.open
+        return Cell(count(waiting, "work unit"), Style.WARN) if waiting else Cell("0", Style.DIM)
+    if status.backlog_complete and not status.backlog_files:
+        return Cell("0", Style.DIM)
+    least = "" if status.backlog_complete else "≥ "
+    return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
+
+
+def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
+    yield source_name(status), Cell(status.table_uri, Style.DIM)
+    yield "last read" if status.tracking == "set" else "watermark", cell(status.watermark)
+    yield "position", Cell(_position(status))
+    waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
+    yield "tracking", Cell(f"{_tracking(status)}{waiting}")
+    if status.work_units is not None:
+        yield "work units", Cell(_work_units(status.work_units))
+        if status.work_units.failed:
+            hint = f"tidegate units list {config} -p {status.pipeline} --failed"
+            yield "failed", Cell(f"{count(status.work_units.failed, 'work unit')} ({hint})", Style.BAD)
+    if status.pending_units:
+        waits = "" if status.pending_seconds is None else f", the oldest for {duration(status.pending_seconds)}"
+        files = count(status.pending_files, "Parquet file")
+        text = f"{count(status.pending_units, 'unit')} with {files} wait for `tidegate commit`{waits}"
+        yield "staged", Cell(text, Style.WARN)
+    if status.open_letters:
+        hint = f"tidegate dlq list {config} -p {status.pipeline}"
+        yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
+    yield "read from", Cell("no state yet" if status.shown_from == "none" else f"the {status.shown_from}")
+
+
+def _tracking(status: SourceStatus) -> str:
+    match status.tracking:
+        case "columns":
+            return "greatest value per column"
+        case "units":
+            return "time ranges and units"
+        case "set":
+            return f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
+        case _:
+            return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
+
+
+def _work_units(work: WorkProgress) -> str:
+    rest = ((work.retired, "retired"), (work.unfinished, "not caught up"))
+    parts = [f"{work.done:,} done", f"{work.open:,} open", *(f"{number:,} {name}" for number, name in rest if number)]
+    return ", ".join(parts) + (f"; next from {work.next_eligible} on" if work.next_eligible else "")
+
+
+def _position(status: SourceStatus) -> str:
+    if not status.version:
+        return "none yet"
+    table = "" if status.table_version is None else f", table version {status.table_version}"
+    updated = f", {moment(status.updated)}" if status.updated else ""
+    return f"version {status.version}{table}{updated}"
+
+
+def state_cell(state: str) -> Cell:
+    """A state in its colour."""
+    return Cell(state, _STATE_STYLES.get(state, Style.NORMAL))
+
+
+def failed_lines(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
+    """One line per failed file, the first few of them."""
+    for file in failed[:FAILED_SHOWN]:
+        yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")
+    if left := more(len(failed) - FAILED_SHOWN, "failed file"):
+        yield line(f"{name}: {left}", Style.BAD, "failed")

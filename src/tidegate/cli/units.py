@@ -1,0 +1,269 @@
+"""``tidegate units``: the work units of a source: list them, look at one, try them again, have them read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegate import api
+from tidegate.cli.invocation import Confirmation, Invocation
+from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Facts,
+    Gap,
+    Heading,
+    Page,
+    Style,
+    Table,
+    cell,
+    columns,
+    line,
+    notes,
+    number,
+    page,
+    sections,
+    source_name,
+)
+from tidegate.cli.plan import REASONS, ROWS_SHOWN, local_time, older, unit_name
+from tidegate.cli.watermark import render_move_end
+from tidegate.observe.wording import count
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+
+NAMES_SHOWN = 12
+_STATES = {"failed": Style.BAD, "retired": Style.WARN, "open": Style.STRONG, "done": Style.GOOD}
+
+_names_option = click.option("--unit", "names", metavar="UNIT", multiple=True, help="This unit. May be repeated.")
+_partition_option = click.option("--partition", metavar="START", help="Only the partition that begins then.")
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        "tidegate units list pipelines.yml -p responses --failed",
+        "tidegate units reset pipelines.yml -p responses --unit id3 --dry-run",
+    ],
+)
+def units() -> None:
+    """Show work units, retry them, or read them again."""
+
+
+@units.command(
+    "list",
+    examples=[
+        "tidegate units list pipelines.yml -p responses",
+        "tidegate units list pipelines.yml -p responses --failed --json",
+        "tidegate units list pipelines.yml -p responses --partition 2026-02-01",
+    ],
+)
+@target(source="all")
+@_names_option
+@_partition_option
+@click.option("--failed", is_flag=True, help="Only units that failed or are retired.")
+@limit_option(50)
+@with_json
+def list_units(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    names: tuple[str, ...],
+    partition: str | None,
+    failed: bool,
+    limit: int,
+) -> None:
+    """Show the units of a pipeline and how far they are.
+
+    Failed units come first. Reads the secondary inputs. Does not start Spark or ask the server.
+    """
+    found = api.units(config, pipeline, source, names=names, partition=partition, failed=failed, limit=limit)
+    invocation.give_each("sources", found, render_units)
+
+
+@units.command(
+    "show",
+    examples=[
+        "tidegate units show pipelines.yml -p responses --unit id3",
+        "tidegate units show pipelines.yml -p responses --unit id3 --json",
+    ],
+)
+@target(source="one")
+@click.option("--unit", "name", metavar="UNIT", default="", help="The unit; omit it for a source without units.")
+@with_json
+def show_unit(invocation: Invocation, config: Path, pipeline: str, source: str | None, name: str) -> None:
+    """Show one unit, partition by partition.
+
+    What was read of it, what would run now and why, and why it failed.
+    """
+    invocation.give(api.unit(config, pipeline, name, source), render_unit)
+
+
+@units.command(
+    "retry",
+    examples=[
+        "tidegate units retry pipelines.yml -p responses --failed",
+        "tidegate units retry pipelines.yml -p responses --unit id3 --unit id4 --yes",
+    ],
+)
+@target(source="one")
+@_names_option
+@_partition_option
+@click.option("--failed", "everything", is_flag=True, help="Every unit that failed or is retired.")
+@confirm_options
+@with_json
+def retry_units(invocation: Invocation, /, **given: Any) -> int:
+    """Forget that units failed or were retired.
+
+    The next run tries them again without waiting. Commits the new state. No row changes.
+    """
+    return _move(invocation, api.retry_units, "Try them again?", "--failed", **given)
+
+
+@units.command(
+    "reset",
+    examples=[
+        "tidegate units reset pipelines.yml -p responses --unit id3",
+        "tidegate units reset t.yml -p responses --partition 2026-02-01 --dry-run",
+        "tidegate units reset pipelines.yml -p responses --all --yes",
+    ],
+)
+@target(source="one")
+@_names_option
+@_partition_option
+@click.option("--all", "everything", is_flag=True, help="Every unit, in every partition.")
+@confirm_options
+@with_json
+def reset_units(invocation: Invocation, /, **given: Any) -> int:
+    """Forget what was read of units.
+
+    The next run reads it again and replaces the rows; until then they stay. Commits the new state. No row changes now.
+    """
+    return _move(invocation, api.reset_units, "Read them again?", "--all", **given)
+
+
+def _move(
+    invocation: Invocation,
+    call: Callable[..., UnitsMove],
+    question: str,
+    option: str,
+    *,
+    names: tuple[str, ...],
+    partition: str | None,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    **where: Any,
+) -> int:
+    """Show which units are meant, ask, and forget; ``option`` is the one that means all of them."""
+    if everything == bool(names or partition is not None):
+        raise click.UsageError(f"give --unit UNIT, --partition START or both; or {option}")
+    confirm = Confirmation(invocation, question, render_units_move, dry_run, yes)
+    return confirm.give(call(**where, names=names, partition=partition, confirm=confirm), render_move_end)
+
+
+def render_units(lists: Sequence[UnitList]) -> Page:
+    """The units of all sources, one section each."""
+    return sections(map(_unit_list, lists))
+
+
+def _unit_list(found: UnitList) -> Iterator[Block]:
+    yield Heading(source_name(found))
+    numbers = f"{count(found.total, 'unit')} × {count(found.partitions, 'partition')}"
+    yield Facts((("units", Cell(numbers)), ("partitions", Cell(f"{found.grid} ({found.zone})"))))
+    if found.units:
+        titles = columns("unit", "state", ">done", ">open", ">failed", "read up to", "reason, or next try")
+        left = found.total - len(found.units)
+        footnote = f"… and {count(left, 'more unit')}; --limit 0 shows all" if left else ""
+        yield Gap()
+        yield Table(titles, tuple(_unit_row(each, found.zone) for each in found.units), footnote)
+    yield from notes(found.notes)
+
+
+def _unit_row(unit: UnitLine, zone: str) -> tuple[Cell, ...]:
+    again = f"from {local_time(unit.next_eligible, zone)} on" if unit.next_eligible else ""
+    return (
+        Cell(unit_name(unit.unit)),
+        _state(unit.state),
+        number(unit.done),
+        number(unit.open),
+        _failures(unit.failed),
+        cell(unit.read_up_to and local_time(unit.read_up_to, zone)),
+        cell(unit.reason or again),
+    )
+
+
+def _state(state: str) -> Cell:
+    return Cell(state, _STATES.get(state, Style.DIM))
+
+
+def _failures(failures: int) -> Cell:
+    return number(failures, Style.BAD if failures else Style.DIM)
+
+
+@page
+def render_unit(view: UnitView) -> Iterator[Block]:
+    """One unit with its partitions."""
+    yield Heading(f"{source_name(view)}: unit {unit_name(view.unit)}")
+    yield Facts(tuple(_unit_facts(view)))
+    if view.work_units:
+        titles = columns("partition", "why", "would read from", "to", "high watermark", ">failures")
+        lines = view.work_units[-ROWS_SHOWN:]
+        rows = tuple(_work_row(each, view.zone) for each in lines)
+        yield Gap()
+        yield Table(titles, rows, older(len(view.work_units) - len(lines), "partition"))
+        for each in lines:
+            if each.reason:
+                yield line(f"from {local_time(each.start, view.zone)}: {each.reason}", Style.BAD, "failed")
+    yield from notes(view.notes)
+
+
+def _unit_facts(view: UnitView) -> Iterator[tuple[str, Cell]]:
+    yield "state", _state(view.state)
+    yield "read", cell(_ranges(view.coverage, view.zone))
+    if view.left:
+        yield "to be replaced", Cell(_ranges(view.left, view.zone))
+    if view.variables:
+        yield "variables", Cell(", ".join(f"{name}={value}" for name, value in view.variables.items()))
+    if view.retired:
+        yield "retired", Cell(view.retired, Style.WARN)
+
+
+def _ranges(ranges: Sequence[tuple[str, str]], zone: str) -> str:
+    return ", ".join(f"{local_time(low, zone)} to {local_time(high, zone)}" for low, high in ranges)
+
+
+def _work_row(each: WorkUnitLine, zone: str) -> tuple[Cell, ...]:
+    why = each.why.replace("_", " ") + (f" until {local_time(each.eligible, zone)}" if each.eligible else "")
+    style = REASONS[each.why][1] if each.why in REASONS else Style.NORMAL
+    times = (each.low, each.high, each.high_watermark)
+    return (
+        Cell(local_time(each.start, zone)),
+        Cell(why, style),
+        *(cell(time and local_time(time, zone)) for time in times),
+        _failures(each.failures),
+    )
+
+
+@page
+def render_units_move(move: UnitsMove) -> Iterator[Block]:
+    """What forgetting means."""
+    named = ", ".join(map(unit_name, move.units[:NAMES_SHOWN]))
+    rest = f" and {len(move.units) - NAMES_SHOWN:,} more" if len(move.units) > NAMES_SHOWN else ""
+    if move.action == "units reset":
+        what = ("read again", Cell(count(move.ranges, "range")))
+    else:
+        retired = f", {move.retired:,} retired" if move.retired else ""
+        what = ("forgotten", Cell(f"{count(move.failures, 'failure')}{retired}"))
+    yield Heading(f"{source_name(move)}: {move.action}")
+    yield Facts(
+        (
+            ("units", Cell(f"{named}{rest}" if named else "none", Style.STRONG)),
+            ("partition", Cell("all" if move.partition is None else move.partition)),
+            what,
+        )
+    )
+    yield from notes(move.notes)

@@ -1,0 +1,356 @@
+"""``tidegate watermark``: the recorded state of sources, how it came about, and how a person changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegate import api
+from tidegate.cli.files import action_cell
+from tidegate.cli.invocation import Confirmation, Invocation
+from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
+from tidegate.cli.pages import (
+    Block,
+    Cell,
+    Facts,
+    Gap,
+    Heading,
+    Page,
+    Style,
+    Table,
+    cell,
+    columns,
+    line,
+    moment_cell,
+    more,
+    notes,
+    number,
+    page,
+    position,
+    sections,
+    source_name,
+)
+from tidegate.cli.status import state_cell
+from tidegate.observe.wording import count, size
+from tidegate.reports.correction import FileSet, WatermarkMove
+from tidegate.reports.ledger import PositionView, WatermarkHistory
+from tidegate.reports.run import FailedUnit, WatermarkView
+from tidegate.reports.units import UnitsMove
+
+ROWS_SHOWN = 20
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        "tidegate watermark show pipelines.yml -p events",
+        "tidegate watermark reset pipelines.yml -p events --all --dry-run",
+    ],
+)
+def watermark() -> None:
+    """Show the recorded watermarks, and move them."""
+
+
+@watermark.command(
+    examples=[
+        "tidegate watermark show pipelines.yml -p events",
+        "tidegate watermark show pipelines.yml -p events -s asia --json",
+    ],
+)
+@target(source="all")
+@with_json
+def show(invocation: Invocation, config: Path, pipeline: str, source: str | None) -> None:
+    """Show the recorded state of a pipeline's sources.
+
+    The watermark, the open partitions, and the files that are not finished.
+    """
+    invocation.give_each("watermarks", api.show_watermarks(config, pipeline, source), render_watermarks)
+
+
+@watermark.command(
+    examples=[
+        "tidegate watermark history pipelines.yml -p events",
+        "tidegate watermark history pipelines.yml -p events -s asia --limit 0 --json",
+    ],
+)
+@target(source="all")
+@limit_option(20)
+@with_json
+def history(invocation: Invocation, config: Path, pipeline: str, source: str | None, limit: int) -> None:
+    """Show the commits of a source and the watermark after each.
+
+    Newest first, with what made the commit, its files and its rows.
+    """
+    invocation.give_each("sources", api.watermark_history(config, pipeline, source, limit=limit), render_history)
+
+
+@watermark.command(
+    "set",
+    examples=[
+        "tidegate watermark set t.yml -p events --to date=2026-01-28/0007.json",
+        "tidegate watermark set t.yml -p events --partition 2026-01-28 --name 0007.json",
+        "tidegate watermark set t.yml -p orders --value updated_at=2026-01-28T00:00:00Z",
+    ],
+)
+@target(source="one")
+@click.option("--to", metavar="PATH", help="The last file of its partition that counts as read.")
+@click.option(
+    "--value",
+    "values",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    help="For column sources: the greatest value that counts as read. May be repeated.",
+)
+@click.option("--inclusive", is_flag=True, help="With --value: read rows with that value again.")
+@click.option("--partition", metavar="DIR", help="Instead of --to: the directory of the file ...")
+@click.option("--name", metavar="NAME", help="... and its name.")
+@confirm_options
+@with_json
+def set_watermark(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    to: str | None,
+    partition: str | None,
+    name: str | None,
+    values: tuple[str, ...],
+    inclusive: bool,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Set the watermark of a partition or of columns.
+
+    Moved up, it skips files or rows: no run ever reads them. Moved down, the next run reads those above it again, and
+    their rows are in the table twice. Shows which files, asks, and commits the new position. No row changes.
+    """
+    path = None if values else _path(to, partition, name)
+    confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
+    move = api.set_watermark(
+        config, pipeline, source, to=path, values=_values(values), inclusive=inclusive, confirm=confirm
+    )
+    return confirm.give(move, render_move_end)
+
+
+def _values(given: tuple[str, ...]) -> dict[str, str] | None:
+    """By column; None where none is given."""
+    wrong = [each for each in given if "=" not in each.strip("=")]
+    if wrong:
+        raise click.UsageError(f"--value {wrong[0]}: give COLUMN=VALUE")
+    return {name: value for name, _, value in (each.partition("=") for each in given)} or None
+
+
+def _path(to: str | None, partition: str | None, name: str | None) -> str:
+    if to is not None and partition is None and name is None:
+        return to
+    if to is None and partition is not None and name is not None:
+        directory = partition.strip("/")
+        return f"{directory}/{name}" if directory else name
+    raise click.UsageError("give --to PATH, or --partition DIR and --name NAME, or --value COLUMN=VALUE")
+
+
+@watermark.command(
+    "reset",
+    examples=[
+        "tidegate watermark reset pipelines.yml -p events --partition date=2026-01-28",
+        "tidegate watermark reset pipelines.yml -p events -s asia --all --dry-run",
+    ],
+)
+@target(source="one")
+@click.option("--partition", metavar="DIR", help="Forget this partition ('' for the top level).")
+@click.option("--all", "everything", is_flag=True, help="Forget the whole source.")
+@confirm_options
+@with_json
+def reset_watermark(
+    invocation: Invocation,
+    config: Path,
+    pipeline: str,
+    source: str | None,
+    partition: str | None,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Forget the position of a partition or a source.
+
+    The next run reads all its files again. Rows that are in the table already are then in it twice. Shows which files,
+    asks, and commits the new position. No row changes.
+    """
+    if everything == (partition is not None):
+        raise click.UsageError("give --partition DIR or --all")
+    confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
+    move = api.reset_watermark(config, pipeline, source, partition=partition, confirm=confirm)
+    return confirm.give(move, render_move_end)
+
+
+# The recorded state
+
+
+def render_watermarks(views: Sequence[WatermarkView]) -> Page:
+    """All sources, one section each."""
+    return sections(map(_state, views))
+
+
+def _state(view: WatermarkView) -> Iterator[Block]:
+    yield Heading(source_name(view))
+    yield Facts(tuple(_state_facts(view)))
+    for table in _state_tables(view):
+        yield Gap()
+        yield table
+
+
+def _state_facts(view: WatermarkView) -> Iterator[tuple[str, Cell]]:
+    yield "state", state_cell(view.state)
+    if view.tracking in ("columns", "units"):
+        yield "position", position(view.version)
+    else:
+        is_set = view.tracking == "set"
+        yield "last read" if is_set else "watermark", cell(view.value, Style.STRONG)
+        yield "position", position(view.version)
+        if is_set:
+            yield "remembered", Cell(count(view.remembered, "path"))
+        else:
+            yield "finished up to", cell(view.last_committed_file)
+    yield "updated", moment_cell(view.updated)
+
+
+def _state_tables(view: WatermarkView) -> Iterator[Table]:
+    match view.tracking:
+        case "columns":
+            yield from _entries("column", "greatest value", view.partitions, "column")
+        case "units":
+            read = {unit or "(all)": text for unit, text in view.partitions.items()}
+            yield from _entries("unit", "read", read, "unit")
+        case _:
+            newest_first = dict(sorted(view.partitions.items(), reverse=True))
+            yield from _entries("partition", "finished up to", newest_first, "partition")
+            yield from _entries("file", "progress", _by_need(view.files), "file")
+            yield from _entries("sealed prefix", "below", view.sealed, "prefix", "prefixes")
+            return
+    yield from _entries("failed work unit", "why", dict(map(_failed, view.failed_units)), "work unit")
+    yield from _entries("retired unit", "why", view.retired, "unit")
+
+
+def _failed(each: FailedUnit) -> tuple[str, dict[str, object]]:
+    name = f"{each.unit or '(all)'} from {each.start}"
+    return name, {"Failed": {"attempts": each.failures, "reason": each.reason}}
+
+
+def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Failed files first, then those in progress, then those finished above a gap."""
+    return dict(sorted(files.items(), key=lambda item: (_rank(item[1]), item[0])))
+
+
+def _rank(progress: object) -> int:
+    if isinstance(progress, Mapping):
+        return 0 if "Failed" in progress else 1
+    return 2
+
+
+def _entries(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
+    if entries:
+        shown = list(entries.items())[:ROWS_SHOWN]
+        rows = tuple((cell(name or "(top level)"), _progress(entry)) for name, entry in shown)
+        yield Table(columns(first, second), rows, more(len(entries) - len(shown), noun, plural))
+
+
+def _progress(entry: object) -> Cell:
+    match entry:
+        case {"Failed": {"attempts": attempts, "reason": reason}}:
+            return Cell(f"failed: {reason} ({count(attempts, 'attempt')})", Style.BAD)
+        case {"RecordsRead": records}:
+            return Cell(f"in progress: {count(records, 'record')} read", Style.WARN)
+        case "Finished":
+            return Cell("finished, waits for a file before it", Style.DIM)
+        case {"below": below, "directories": int(directories)}:
+            return Cell(f"{below} ({count(directories, 'directory', 'directories')})")
+        case Mapping():
+            return Cell(", ".join(f"{key}: {value}" for key, value in entry.items()))
+        case _:
+            return cell(entry)
+
+
+# The history
+
+
+def render_history(histories: Sequence[WatermarkHistory]) -> Page:
+    """All sources, one section each."""
+    return sections(map(_positions, histories))
+
+
+def _positions(history: WatermarkHistory) -> Iterator[Block]:
+    yield Heading(source_name(history))
+    if history.positions:
+        titles = columns(">position", "committed", "action", ">files", ">rows", ">table version", "watermark")
+        footnote = "" if history.complete else "older positions omitted; --limit 0 shows all"
+        yield Table(titles, tuple(map(_position_row, history.positions)), footnote)
+    else:
+        yield line("no position yet")
+    yield from (line(note, Style.WARN, "note") for note in history.notes)
+
+
+def _position_row(view: PositionView) -> tuple[Cell, ...]:
+    if view.gap is not None:
+        unknown = Cell("?", Style.WARN)
+        return (number(view.position), *[unknown] * 5, Cell(f"unknown: {view.gap}", Style.WARN))
+    return (
+        number(view.position),
+        moment_cell(view.committed_at),
+        action_cell(view.action),
+        number(view.files),
+        number(view.rows),
+        cell(view.table_version),
+        cell(view.watermark),
+    )
+
+
+# A move
+
+
+@page
+def render_move(move: WatermarkMove) -> Iterator[Block]:
+    """What a moved watermark means."""
+    yield Heading(f"{source_name(move)}: {move.action}")
+    where = "the whole source" if move.partition is None else move.partition or "(top level)"
+    yield Facts(
+        (
+            ("partition", Cell(where, Style.STRONG)),
+            ("watermark", cell(move.before)),
+            ("becomes", cell(move.after, Style.STRONG)),
+        )
+    )
+    if move.tracking != "columns":
+        yield Gap()
+        yield fates(
+            ("read again: rows in the table are doubled", move.read_again, Style.BAD),
+            ("skipped: never read", move.never_read, Style.BAD),
+        )
+    yield from notes(move.notes)
+
+
+def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
+    """What came of it."""
+    if move.applied:
+        text = f"committed: position {move.version}, table version {move.table_version}; no row changed"
+        return (Gap(), line(text, Style.GOOD))
+    return (Gap(), line(f"nothing was changed; position {move.version}", Style.DIM))
+
+
+def fates(*found: tuple[str, FileSet, Style]) -> Table:
+    """What happens to which files, with examples."""
+    rows = tuple((Cell(label), *_amounts(files, style)) for label, files, style in found)
+    return Table(columns("effect", ">files", ">size", "for example"), rows)
+
+
+def _amounts(found: FileSet, style: Style) -> tuple[Cell, ...]:
+    if not found.files:
+        return cell(None), cell(None), cell(None)
+    rest = ", …" if found.files > len(found.examples) else ""
+    return (
+        number(found.files, style),
+        cell((found.bytes and size(found.bytes)) or None),
+        Cell(", ".join(found.examples) + rest),
+    )
