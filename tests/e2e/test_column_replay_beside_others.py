@@ -11,7 +11,7 @@ import pytest
 
 from support.column_lake import SCHEMA, ColumnLake, InProcessColumnEngine
 from tidegate import load
-from tidegate.api.opening import column_place_named
+from tidegate.api.opening import sources_of
 from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import TableError
@@ -35,7 +35,7 @@ def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -
     config.write_text(json.dumps({"pipelines": pipelines}))
     project = load(config)
     assert Loop(project, InProcessColumnEngine(), 1, lake.seen.append).once(project.pipelines).ok
-    place = column_place_named(project, "orders", None)
+    place = sources_of(project, "orders")[0]
     assert place is not None
     with pytest.raises(TableError, match="others/default, which would be deleted"):
         ColumnReplay(place, InProcessColumnEngine(), ReplayConfig(1, 3)).run()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnEngine
-from tidegate.api.opening import column_place_named
+from tidegate.api.opening import sources_of
 from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
@@ -49,7 +49,7 @@ def _local(value: Value | None) -> Value | None:
 
 
 def replayed(lake: ColumnLake, end: datetime) -> ColumnReplayReport:
-    place = column_place_named(lake.project, "orders", None)
+    place = sources_of(lake.project, "orders")[0]
     assert place is not None
     return ColumnReplay(place, LocalTimes(), ReplayConfig(DAY, end, save_watermark=True), skip_gap=True).run()
 
@@ -70,7 +70,7 @@ def test_an_end_without_a_zone_is_saved_for_a_column_without_one(lake: ColumnLak
 
 
 def test_an_end_with_a_zone_is_refused_for_a_column_without_one(lake: ColumnLake) -> None:
-    place = column_place_named(lake.project, "orders", None)
+    place = sources_of(lake.project, "orders")[0]
     assert place is not None
     config = ReplayConfig(DAY.replace(tzinfo=UTC), DAY.replace(day=3, tzinfo=UTC), save_watermark=True)
     report = ColumnReplay(place, _Zoned(), config, skip_gap=True).run()
@@ -125,7 +125,7 @@ def test_a_first_fill_by_dates_goes_on_with_the_same_dates(tmp_path: Path) -> No
     lake = ColumnLake(tmp_path, {"watermark_columns": ["at"]})
     start = datetime(2025, 1, 1, tzinfo=UTC)
     lake.arrive(*({"id": number, "at": start + timedelta(days=31 * number)} for number in range(3)))
-    place = column_place_named(lake.project, "orders", None)
+    place = sources_of(lake.project, "orders")[0]
     assert place is not None
     config = ReplayConfig(date(2025, 1, 1), date(2025, 3, 1), {"months": 1}, save_watermark=True)
     first = ColumnReplay(place, _Typed(datetime(2025, 2, 1, tzinfo=UTC)), config).run()

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from support.lake import FIELDS, Lake
 from tidegate import api
-from tidegate.api.opening import open_places
-from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.api.opening import sources_of
+from tidegate.commands.dead_letters import retry
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import Failed, Refused, progress_after
 from tidegate.errors import AccessDenied
@@ -23,6 +23,7 @@ from tidegate.failpoints import arm
 from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
 from tidegate.protocol.table_rows import query
+from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
@@ -55,7 +56,7 @@ def dead_rows(lake: Lake, sql: str = "select * from t") -> list[dict[str, Any]]:
 
 
 def retried(lake: Lake, choice: DeadLetterSelection | None = None) -> Any:
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     return retry(place, choice or DeadLetterSelection(), InProcessEngine)
 
 
@@ -269,7 +270,7 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()
     target = lake.arrive(f"{DAY}/2.ndjson")
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     opened = place.positions.open()
     state = decode(opened.state or {})
     from dataclasses import replace

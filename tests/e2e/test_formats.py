@@ -14,14 +14,15 @@ from support.format_files import ENDINGS, written
 from support.lake import Lake
 from support.reconciling import compare, ingest
 from tidegate import api
-from tidegate.api.opening import open_places
-from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.api.opening import sources_of
+from tidegate.commands.dead_letters import retry
 from tidegate.commands.doctor import examine_project
 from tidegate.commands.replay import Replay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport
 from tidegate.runs.bind import bind
+from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
@@ -49,7 +50,7 @@ def arrive(lake: Lake, format: str, name: str) -> None:
 
 
 def retried(lake: Lake) -> LettersReport:
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     return retry(place, DeadLetterSelection(), InProcessEngine)
 
 
@@ -177,7 +178,7 @@ def test_without_the_library_for_avro_the_error_says_what_to_install(
     report = lake.run()
     assert not report.ok
     assert "pip install 'tidegate[avro]'" in str(report.sources[0].error)
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     failed = [check for check in examine_project(lake.project, [place]) if check.verdict == "fail"]
     assert {check.remedy for check in failed} == {"pip install 'tidegate[avro]'"}
     monkeypatch.undo()
@@ -189,7 +190,7 @@ def test_without_the_library_for_avro_the_error_says_what_to_install(
 def test_doctor_and_plan_know_the_files(tmp_path: Path, format: str) -> None:
     lake = lake_of(tmp_path, format)
     arrive(lake, format, "1769600000")
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     assert all(check.verdict == "ok" for check in examine_project(lake.project, [place]))
     (planned,) = api.plan(lake.config)
     assert [each.path for unit in planned.plan.units for each in unit.slices] == [f"{DAY}/1769600000{ENDINGS[format]}"]

@@ -8,12 +8,13 @@ import pytest
 
 from support.lake import Lake
 from tidegate import api
-from tidegate.api.opening import open_places
+from tidegate.api.opening import sources_of
 from tidegate.cli.files import render_files
 from tidegate.cli.pages import Cell, Table
-from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.commands.dead_letters import retry
 from tidegate.reports.correction import SourceComparison
 from tidegate.reports.ledger import IngestedFile
+from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
@@ -65,7 +66,7 @@ def test_a_repaired_one_is_named_until_it_was_read(lake: Lake) -> None:
     source = compared(lake)
     assert (source.repaired.names, source.given_up.count, source.changed.count) == ((BAD,), 0, 0)
     assert source.needs_someone
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     assert retry(place, DeadLetterSelection(), InProcessEngine).answered == 1
     lake.assert_exactly_once()
     source = compared(lake)

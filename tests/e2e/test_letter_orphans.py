@@ -10,11 +10,11 @@ import pytest
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import api
-from tidegate.commands.dead_letters import answered
 from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
 from tidegate.protocol.change import Change
 from tidegate.reports.correction import TableComparison
+from tidegate.runs.dead_letters import answered
 from tidegate.schema.dead_letter import DISCARDED
 from tidegate.sink.parquet_file import uuid7
 

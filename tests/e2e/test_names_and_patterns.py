@@ -13,8 +13,8 @@ from support.lake import Lake
 from tidegate import ConfigError, api
 from tidegate.cli.pages import plain
 from tidegate.cli.run import render_run
-from tidegate.commands.dead_letters import DeadLetterSelection
 from tidegate.commands.files import FilesQuery
+from tidegate.runs.dead_letters import DeadLetterSelection
 
 DAY = "date=2026-01-28"
 

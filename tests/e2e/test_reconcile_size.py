@@ -63,7 +63,7 @@ def place_with(folder: Path, files: int) -> FileSource:
             group = []
     store = Endless(place.source.location, Space())
     store.files = files
-    return replace(place, source_store=store)
+    return replace(place, tracker=replace(place.tracker, store=store))
 
 
 def compared(place: FileSource) -> tuple[int, SourceComparison]:

@@ -9,11 +9,12 @@ import pytest
 
 from support.lake import Lake
 from tidegate import api
-from tidegate.api.opening import open_places
-from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.api.opening import sources_of
+from tidegate.commands.dead_letters import retry
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage
+from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"
@@ -33,7 +34,7 @@ def half_read(lake: Lake) -> str:
     """A file of which the state says that its first lines are committed; its content."""
     file = lake.arrive(HALF)
     del lake.expected[-10 : -10 + READ]
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     opened = place.positions.open()
     now = place.tracker.store.head(HALF)
     state = place.tracker.decode(opened.state)
@@ -53,7 +54,7 @@ def fields(state: Any) -> dict[str, Any]:
 
 
 def retried(lake: Lake) -> Any:
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     return retry(place, DeadLetterSelection(), InProcessEngine)
 
 

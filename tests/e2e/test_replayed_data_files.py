@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from e2e.test_replay import replay
 from support.lake import Lake
 from tidegate import api
-from tidegate.api.opening import open_places
+from tidegate.api.opening import sources_of
 from tidegate.failpoints import arm
 from tidegate.protocol.follow_ups import write_won
 from tidegate.protocol.ledger import entries
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def data_files(lake: Lake) -> tuple[str, ...]:
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     newest = place.positions.open(read_only=True).parent
     *_, last = entries(place.table_store, place.key, newest=newest)
     assert last.action == "replay"
@@ -63,7 +63,7 @@ def test_a_replay_that_died_before_its_note_is_noted_by_the_next_look(lake: Lake
 def test_they_stay_known_when_the_note_is_renewed_after_the_log_was_cleaned_up(lake: Lake) -> None:
     replay(lake, f"{DAY}/1.ndjson")
     before = data_files(lake)
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     opened = place.positions.open()
     DeltaTable(str(lake.root / "lake/events")).create_checkpoint()
     (lake.root / f"lake/events/_delta_log/{opened.committed_at:020d}.json").unlink()
@@ -73,6 +73,6 @@ def test_they_stay_known_when_the_note_is_renewed_after_the_log_was_cleaned_up(l
 
 def test_a_commit_without_rows_has_none(lake: Lake) -> None:
     api.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
-    (place,) = open_places(lake.project, "events")
+    (place,) = sources_of(lake.project, "events")
     *_, last = entries(place.table_store, place.key, newest=place.positions.open(read_only=True).parent)
     assert (last.action, last.data_files) == ("watermark set", ())

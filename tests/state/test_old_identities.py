@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import load
-from tidegate.api.opening import open_column_places, open_unit_places
+from tidegate.api.opening import sources_of
 from tidegate.errors import StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import Identity
@@ -41,8 +41,8 @@ pipelines:
 """
     )
     project = load(file)
-    (column,) = open_column_places(project, "shop")
-    (unit,) = open_unit_places(project, "work")
+    (column,) = sources_of(project, "shop")
+    (unit,) = sources_of(project, "work")
     return column, unit
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
+from tidegate.api.opening import Config, load, sources_of
 from tidegate.errors import ConfigError
 from tidegate.reports.run import Check
 
@@ -19,13 +19,4 @@ def doctor(config: Config | None = None) -> tuple[Check, ...]:
     except ConfigError as error:
         problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
         return (*checks, *problems)
-    checks = (*checks, *examine_project(project, open_places(project, None)))
-    if columns := open_column_places(project, None):
-        from tidegate.commands.doctor import examine_columns
-
-        checks = (*checks, *examine_columns(columns))
-    if units := open_unit_places(project, None):
-        from tidegate.commands.doctor import examine_units
-
-        checks = (*checks, *examine_units(units))
-    return checks
+    return (*checks, *examine_project(project, sources_of(project, None)))

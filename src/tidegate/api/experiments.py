@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tidegate.api.looking import status
-from tidegate.api.opening import load, spark_lane
+from tidegate.api.opening import load, spark_engine
 from tidegate.api.running import run_on
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
@@ -22,10 +22,10 @@ def demo(
     from tidegate.commands.demo import Demo
 
     flag = threading.Event()
-    with spark_lane(SparkSpec(), emit, flag) as lane:
+    with spark_engine(SparkSpec(), emit, flag) as engine:
 
         def run_again(config: Path) -> RunReport:
-            return run_on(load(config), None, "once", emit, flag, lane)
+            return run_on(load(config), None, "once", emit, flag, engine)
 
         return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()
 

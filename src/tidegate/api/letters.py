@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, load, places_of, spark_lane
+from tidegate.api.opening import Config, file_sources, load, spark_engine
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.run import LettersReport
 
@@ -30,10 +30,10 @@ def list_letters(
     """
     from itertools import chain, islice
 
-    from tidegate.commands.dead_letters import DeadLetterSelection, chosen
+    from tidegate.runs.dead_letters import DeadLetterSelection, chosen
 
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    places = places_of(config, pipeline, source)
+    places = file_sources(config, pipeline, source)
     return tuple(islice(chain.from_iterable(chosen(place, choice) for place in places), limit))
 
 
@@ -51,13 +51,14 @@ def retry_letters(
 
     Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
     """
-    from tidegate.commands.dead_letters import DeadLetterSelection, retry
+    from tidegate.commands.dead_letters import retry
+    from tidegate.runs.dead_letters import DeadLetterSelection
 
     project = load(config, pipeline=pipeline)
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    places = places_of(project, pipeline, source)
-    with spark_lane(project.spark, emit, threading.Event(), lambda: places) as lane:
-        return tuple(retry(place, choice, lambda: lane, emit) for place in places)
+    places = file_sources(project, pipeline, source)
+    with spark_engine(project.spark, emit, threading.Event(), lambda: places) as engine:
+        return tuple(retry(place, choice, lambda: engine, emit) for place in places)
 
 
 def discard_letters(
@@ -70,7 +71,8 @@ def discard_letters(
     reason: str | None = None,
 ) -> tuple[LettersReport, ...]:
     """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
-    from tidegate.commands.dead_letters import DeadLetterSelection, discard
+    from tidegate.commands.dead_letters import discard
+    from tidegate.runs.dead_letters import DeadLetterSelection
 
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    return tuple(discard(place, choice) for place in places_of(config, pipeline, source))
+    return tuple(discard(place, choice) for place in file_sources(config, pipeline, source))

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
-from tidegate.specs.columns import ColumnSource
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SparkSpec
 from tidegate.specs.units import UnitSource
 
 if TYPE_CHECKING:
     from tidegate.runs.bound_source import AnySource
-    from tidegate.runs.column_source import ColumnBound
     from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
     from tidegate.runs.unit_source import UnitBound
@@ -79,96 +77,33 @@ def sources_of(
     return sources_named(found, source)
 
 
-def open_column_places(
-    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[ColumnBound, ...]:
-    """The sources that are followed by columns, of the pipeline that is named, or of all."""
-    chosen = [
-        (pipeline, each)
-        for pipeline in pipelines_of(project, name)
-        for each in pipeline.of(ColumnSource)
-        if source in (None, each.name)
-    ]
-    if not chosen:
-        return ()
-    from tidegate.runs.bind import bind
-
-    return tuple(bind(project, pipeline, each, emit=emit) for pipeline, each in chosen)
+def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
+    """The sources of one pipeline, or the one that is named, all of which must be files."""
+    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    _refuse_others(found, PathSource, "allowed here: a pipeline whose source is files")
+    return found
 
 
-def column_place_named(project: ProjectSpec, name: str, source: str | None) -> ColumnBound | None:
-    """The column source that is meant; None where the pipeline reads files. Several want a name."""
-    if not any(each.of(ColumnSource) for each in pipelines_of(project, name)):
-        return None
-    found = open_column_places(project, name, source)
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.of(ColumnSource))
-    if found:
-        raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
-    raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
+def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
+    """The same, all of which must have work units."""
+    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    _refuse_others(found, UnitSource, "allowed here: a source with a time or unit watermark")
+    return found
 
 
-def open_unit_places(
-    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[UnitBound, ...]:
-    """The sources of work units of the pipeline that is named, or of all."""
-    chosen = [
-        (pipeline, each)
-        for pipeline in pipelines_of(project, name)
-        for each in pipeline.of(UnitSource)
-        if source in (None, each.name)
-    ]
-    if not chosen:
-        return ()
-    from tidegate.runs.bind import bind
+def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, kind: type) -> AnySource:
+    """The source that is to be replayed, which must be of that kind; its tracker says how others are read again."""
+    from tidegate.runs.bound_source import source_named
 
-    return tuple(bind(project, pipeline, each, emit=emit) for pipeline, each in chosen)
+    found = source_named(sources_of(project, pipeline), source)
+    _refuse_others((found,), kind, found.tracker.replay_hint)
+    return found
 
 
-def other_places(
-    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[ColumnBound | UnitBound, ...]:
-    """The sources that are no folders of files, of the pipeline that is named, or of all."""
-    return (*open_column_places(project, name, source, emit), *open_unit_places(project, name, source, emit))
-
-
-def unit_place_named(project: ProjectSpec, name: str, source: str | None) -> UnitBound:
-    """The source of work units that is meant; several want a name."""
-    found = open_unit_places(project, name, source)
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(each.name for pipeline in pipelines_of(project, name) for each in pipeline.of(UnitSource))
-    if found:
-        raise ConfigError((f"pipeline {name!r} has several sources; name one of them: {known}",))
-    if not known:
-        raise ConfigError(
-            (f"pipeline {name!r} has no work units; allowed here: a source with a time or unit watermark",)
-        )
-    raise ConfigError((f"no source {source!r} in {name!r}; allowed: {known}",))
-
-
-def refuse_units(project: ProjectSpec, pipeline: str, instead: str) -> None:
-    """:class:`ConfigError` where a pipeline has work units, with the command for them."""
-    if any(each.of(UnitSource) for each in pipelines_of(project, pipeline)):
-        raise ConfigError((f"pipeline {pipeline!r} has work units; for those there is `tidegate units {instead}`",))
-
-
-def places_of(config: Config, pipeline: str, source: str | None) -> tuple[FileSource, ...]:
-    """The sources of one pipeline, or the one that is named."""
-    from tidegate.runs.bound_source import sources_named
-
-    project = load(config, pipeline=pipeline)
-    refuse_others(project, pipeline)
-    return sources_named(open_places(project, pipeline), source)
-
-
-def refuse_others(project: ProjectSpec, pipeline: str) -> None:
-    """:class:`ConfigError` where a pipeline has no files to be asked about."""
-    for each in pipelines_of(project, pipeline):
-        how = "is followed by columns" if each.of(ColumnSource) else "has work units" if each.of(UnitSource) else ""
-        if how:
-            raise ConfigError((f"pipeline {pipeline!r} {how}; allowed here: a pipeline whose source is files",))
+def _refuse_others(sources: Sequence[AnySource], kind: type, instead: str) -> None:
+    for each in sources:
+        if not isinstance(each.source, kind):
+            raise ConfigError((f"pipeline {each.pipeline.name!r} {each.tracker.reads}; {instead}",))
 
 
 def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
@@ -182,43 +117,35 @@ def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[Pipe
     return found
 
 
-def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
-    """The sources of the pipeline that is named, or of all, with their tables, ready to be looked at or run."""
-    from tidegate.runs.bind import bind
-
-    width = parallelism_of(project.spark)
-    return tuple(
-        bind(project, pipeline, source, width, emit)
-        for pipeline in pipelines_of(project, name)
-        for source in pipeline.of(PathSource)
-    )
-
-
 @contextlib.contextmanager
-def spark_lane(
+def spark_engine(
     spec: SparkSpec,
     emit: Emit,
     stop: threading.Event,
-    places: Callable[[], tuple[FileSource, ...]] = tuple,
+    sources: Callable[[], Sequence[AnySource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
-    """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and for
-    the sources of the pipelines ``columns``, which are followed by columns or by work units.
+    """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
+    and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
     from tidegate.runs.frames import any_frames, frame_packages
     from tidegate.spark.arrow_lane import SparkEngine
     from tidegate.spark.jars import packages_for
     from tidegate.spark.session import py4j_is_silent
 
-    lane = SparkEngine(
+    engine = SparkEngine(
         spec,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
-        delta=lambda: bool(columns) or any_frames(places()),
-        packages=lambda: (*packages_for(columns), *frame_packages(places())),
+        delta=lambda: bool(columns) or any_frames(_files_among(sources())),
+        packages=lambda: (*packages_for(columns), *frame_packages(_files_among(sources()))),
     )
     with py4j_is_silent(stop):
         try:
-            yield lane
+            yield engine
         finally:
-            lane.close()
+            engine.close()
+
+
+def _files_among(sources: Sequence[AnySource]) -> tuple[FileSource, ...]:
+    return tuple(each for each in sources if isinstance(each.source, PathSource))

@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 from tidegate.api.opening import (
     Config,
     agreed,
+    file_sources,
     load,
-    open_places,
-    other_places,
     pipelines_of,
-    places_of,
-    refuse_others,
-    refuse_units,
-    spark_lane,
+    replayed_source,
+    sources_of,
+    spark_engine,
 )
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReplayReport
 from tidegate.reports.run import Adoption, Check
+from tidegate.specs.project import PathSource
 
 if TYPE_CHECKING:
     from tidegate.reports.correction import ReconcileReport
-    from tidegate.runs.bound_source import AnySource
 
 
 def recover(
@@ -37,16 +35,10 @@ def recover(
     ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
     position is recorded anew by an empty commit, which reads, writes and removes no rows.
     """
-    from tidegate.commands.recover import recover as recover_place
+    from tidegate.commands.recover import recover as recover_source
 
-    project = load(config, pipeline=pipeline)
-    others = other_places(project, pipeline, source)
-    if others:
-        from tidegate.commands.recover import recover_columns
-
-        return tuple(check for place in others for check in recover_columns(place, accept))
-    places = places_of(project, pipeline, source)
-    return tuple(check for place in places for check in recover_place(place, accept))
+    sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(check for each in sources for check in recover_source(each, accept))
 
 
 def reconcile(
@@ -74,11 +66,11 @@ def reconcile(
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
     names = {each.name for each in pipelines_of(project, pipeline)}
-    every: tuple[AnySource, ...] = (*open_places(project, None, emit), *other_places(project, None, emit=emit))
+    every = sources_of(project, None, emit=emit)
     places = sources_named([each for each in every if each.pipeline.name in names], source)
-    spark = spark_lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
-    with spark as lane, stops_on_signals(flag):
-        wanted = ReconcileOptions(lane, clean, age)
+    spark = spark_engine(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
+    with spark as engine, stops_on_signals(flag):
+        wanted = ReconcileOptions(engine, clean, age)
         return Reconciling(places, every, wanted, emit, flag).all()
 
 
@@ -101,7 +93,7 @@ def adopt(
     from tidegate.migrate.blizzard import adopt as adopt_place
 
     wish = AdoptOptions(dry_run, quiet_for, fresh, read_skipped)
-    return tuple(adopt_place(place, wish) for place in places_of(config, pipeline, source))
+    return tuple(adopt_place(place, wish) for place in file_sources(config, pipeline, source))
 
 
 def replay(
@@ -124,15 +116,12 @@ def replay(
     """
     from tidegate.commands.replay import Replay, other_locations
     from tidegate.core.files.edit import Selection
-    from tidegate.runs.bound_source import source_named
     from tidegate.runs.loop import stops_on_signals
 
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
     project = load(config)
-    refuse_units(project, pipeline, "reset")
-    refuse_others(project, pipeline)
-    place = source_named(open_places(project, pipeline), source)
-    with spark_lane(project.spark, emit, flag) as lane, stops_on_signals(flag):
-        carried = Replay(place, lane, others=other_locations(project, place), emit=emit, stop=flag)
+    place = replayed_source(project, pipeline, source, PathSource)
+    with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
+        carried = Replay(place, engine, others=other_locations(project, place), emit=emit, stop=flag)
         return carried.run(selection, confirm, drop_missing=drop_missing)

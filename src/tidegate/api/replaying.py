@@ -9,12 +9,11 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, agreed, column_place_named, load, refuse_units, spark_lane
+from tidegate.api.opening import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.columns.replay import ChunkInterval, ReplayConfig, chunk_columns
-from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.specs.columns import Value
+from tidegate.specs.columns import ColumnSource, Value
 
 if TYPE_CHECKING:
     from tidegate.runs.column_source import ColumnBound
@@ -52,19 +51,16 @@ def replay_range(
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    refuse_units(project, pipeline, "reset")
-    place = column_place_named(project, pipeline, source)
-    if place is None:
-        raise ConfigError((f"pipeline {pipeline!r} reads files; a range is for sources that are followed by columns",))
+    place = replayed_source(project, pipeline, source, ColumnSource)
     bounds = [_bound(place, each, chunk_column) for each in (start, end)]
     wanted = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = place.pipeline.sink.table
     table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
     written = replace(place.pipeline, sink=replace(place.pipeline.sink, table=table))
-    with spark_lane(project.spark, emit, flag, columns=(written,)) as lane, stops_on_signals(flag):
+    with spark_engine(project.spark, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
         replay = ColumnReplay(
             place,
-            lane,
+            engine,
             wanted,
             into=None if table.uri == own.uri else table,
             skip_gap=skip_gap,

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, Mode, load, open_places, parallelism_of, pipelines_of, spark_lane
+from tidegate.api.opening import Config, Mode, load, parallelism_of, pipelines_of, sources_of, spark_engine
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports.run import RunReport
 from tidegate.specs.project import PathSource, ProjectSpec
@@ -44,9 +44,9 @@ def run(
     ]
     with (
         watching as told,
-        spark_lane(project.spark, told, flag, lambda: open_places(project, pipeline), columns) as lane,
+        spark_engine(project.spark, told, flag, lambda: sources_of(project, pipeline), columns) as engine,
     ):
-        return run_on(project, pipeline, mode, told, flag, lane, accept_new_partitions=accept_new_partitions)
+        return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
 
 
 def run_on(
@@ -59,7 +59,7 @@ def run_on(
     *,
     accept_new_partitions: bool = False,
 ) -> RunReport:
-    """Run the pipelines of a project on a lane that is there already; the notices of the project are told first."""
+    """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
     from tidegate.runs.loop import Loop, stops_on_signals
 
     for notice in project.notices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidegate.api.opening import Config, agreed, places_of
+from tidegate.api.opening import Config, agreed, file_sources
 from tidegate.reports.schema import SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 
@@ -24,7 +24,7 @@ def infer_schema(
     """
     from tidegate.commands.schema import inferred, updated
 
-    place = places_of(config, pipeline, source)[0]
+    place = file_sources(config, pipeline, source)[0]
     now = datetime.now(UTC)
     return updated(place, now, sample, confirm) if update else inferred(place, now, sample)
 
@@ -33,14 +33,14 @@ def show_schema(config: Config, pipeline: str) -> SchemaView:
     """The declared, the remembered and the table's columns of a pipeline, side by side. Touches nothing."""
     from tidegate.commands.schema import shown
 
-    return shown(places_of(config, pipeline, None)[0])
+    return shown(file_sources(config, pipeline, None)[0])
 
 
 def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
     """What the next run would do about the columns of its table. Touches nothing."""
     from tidegate.commands.schema import compared
 
-    return compared(places_of(config, pipeline, None)[0])
+    return compared(file_sources(config, pipeline, None)[0])
 
 
 def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agreed) -> TableRewrite:
@@ -51,4 +51,4 @@ def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRew
     """
     from tidegate.commands.schema import replace_columns
 
-    return replace_columns(places_of(config, pipeline, None)[0], confirm)
+    return replace_columns(file_sources(config, pipeline, None)[0], confirm)

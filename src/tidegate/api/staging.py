@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tidegate.api.opening import Config, Mode, agreed, load, open_places, pipelines_of_files
+from tidegate.api.opening import Config, Mode, agreed, load, pipelines_of_files, sources_of
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.staging import CommitReport, FileAdoption
+from tidegate.specs.project import PathSource
 
 
 def commit(
@@ -52,5 +53,9 @@ def adopt_files(
     tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
-    places = tuple(place for place in open_places(project, None, emit) if place.pipeline.sink.table.uri in tables)
+    places = tuple(
+        each
+        for each in sources_of(project, None, emit=emit)
+        if isinstance(each.source, PathSource) and each.table_uri in tables
+    )
     return FileAdopting(places, emit).run(prefix, confirm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, agreed, load, open_places, other_places, pipelines_of
+from tidegate.api.opening import Config, agreed, load, pipelines_of, sources_of
 from tidegate.reports.run import TableCareReport
 from tidegate.reports.schema import TableRewrite
 
@@ -28,7 +28,7 @@ def widen_table(
     from tidegate.commands.schema import widen
 
     project = load(config, pipeline=pipeline)
-    return widen((*open_places(project, pipeline), *other_places(project, pipeline))[0], column, to, confirm)
+    return widen(sources_of(project, pipeline)[0], column, to, confirm)
 
 
 def optimize_table(

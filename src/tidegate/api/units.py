@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
-from tidegate.api.opening import Config, agreed, load, open_unit_places, unit_place_named
+from tidegate.api.opening import Config, agreed, unit_sources
 from tidegate.reports.units import UnitList, UnitsMove, UnitView
 
 
@@ -27,8 +27,7 @@ def units(
     """
     from tidegate.commands.units import UnitsQuery, listed
 
-    project = load(config, pipeline=pipeline)
-    places = open_unit_places(project, pipeline, source) or (unit_place_named(project, pipeline, source),)
+    places = unit_sources(config, pipeline, source)
     wanted = UnitsQuery(frozenset(names), partition, failed, limit)
     return tuple(listed(place, now or datetime.now(UTC), wanted) for place in places)
 
@@ -38,8 +37,9 @@ def unit(
 ) -> UnitView:
     """One unit of a source, partition by partition: what was read of it and what would run. Touches nothing."""
     from tidegate.commands.units import viewed
+    from tidegate.runs.bound_source import source_named
 
-    place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
+    place = source_named(unit_sources(config, pipeline), source)
     return viewed(place, now or datetime.now(UTC), name)
 
 
@@ -58,8 +58,9 @@ def retry_units(
     ``CommitLost`` when another run was first.
     """
     from tidegate.commands import units
+    from tidegate.runs.bound_source import source_named
 
-    place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
+    place = source_named(unit_sources(config, pipeline), source)
     return units.retry_units(place, names, partition, datetime.now(UTC), confirm)
 
 
@@ -77,6 +78,7 @@ def reset_units(
     Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
     """
     from tidegate.commands import units
+    from tidegate.runs.bound_source import source_named
 
-    place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
+    place = source_named(unit_sources(config, pipeline), source)
     return units.reset_units(place, names, partition, datetime.now(UTC), confirm)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from tidegate.api.opening import (
-    Config,
-    agreed,
-    column_place_named,
-    load,
-    open_places,
-    refuse_units,
-    sources_of,
-)
-from tidegate.errors import TidegateError
+from tidegate.api.opening import Config, agreed, load, sources_of
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.ledger import WatermarkHistory
 from tidegate.reports.run import WatermarkView
+
+if TYPE_CHECKING:
+    from tidegate.runs.tracker import WatermarkEdit
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
@@ -54,21 +49,9 @@ def set_watermark(
     below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
     another run was first.
     """
-    from tidegate.commands.watermark import move_watermark, target_of
-    from tidegate.runs.bound_source import source_named
+    from tidegate.runs.tracker import WatermarkEdit
 
-    project = load(config, pipeline=pipeline)
-    refuse_units(project, pipeline, "reset|retry")
-    columns = column_place_named(project, pipeline, source)
-    if (columns is None) != (values is None) or (columns is None) == (to is None):
-        wanted = "the path of a file (to)" if columns is None else "values of its watermark columns (values)"
-        raise TidegateError(f"the watermark of {pipeline!r} is something else", f"give {wanted}")
-    if columns is not None and values is not None:
-        from tidegate.commands.watermark import set_columns
-
-        return set_columns(columns, values, datetime.now(UTC), confirm, inclusive=inclusive)
-    place = source_named(open_places(project, pipeline), source)
-    return move_watermark(place, target_of(place.source, to or ""), datetime.now(UTC), confirm)
+    return _edit(config, pipeline, source, WatermarkEdit(to, values, inclusive), confirm)
 
 
 def reset_watermark(
@@ -80,18 +63,20 @@ def reset_watermark(
     confirm: Callable[[WatermarkMove], bool] = agreed,
 ) -> WatermarkMove:
     """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
-    from tidegate.commands.watermark import EditTarget, move_watermark
+    from tidegate.runs.tracker import WatermarkEdit
+
+    return _edit(config, pipeline, source, WatermarkEdit(reset=True, partition=partition), confirm)
+
+
+def _edit(
+    config: Config,
+    pipeline: str,
+    source: str | None,
+    edit: WatermarkEdit,
+    confirm: Callable[[WatermarkMove], bool],
+) -> WatermarkMove:
     from tidegate.runs.bound_source import source_named
 
-    project = load(config, pipeline=pipeline)
-    refuse_units(project, pipeline, "reset|retry")
-    columns = column_place_named(project, pipeline, source)
-    if columns is not None:
-        if partition is not None:
-            raise TidegateError(f"{pipeline!r} is followed by columns and has no partitions", "leave partition out")
-        from tidegate.commands.watermark import reset_columns
-
-        return reset_columns(columns, datetime.now(UTC), confirm)
-    place = source_named(open_places(project, pipeline), source)
-    target = EditTarget(None if partition is None else partition.strip("/"))
-    return move_watermark(place, target, datetime.now(UTC), confirm)
+    chosen = source_named(sources_of(load(config, pipeline=pipeline), pipeline), source)
+    move: WatermarkMove = chosen.tracker.edit(chosen, edit, datetime.now(UTC), confirm)
+    return move

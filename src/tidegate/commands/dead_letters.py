@@ -6,25 +6,23 @@ answers to its letters as a debt. So two retries at once, or a retry beside a ru
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
-from tidegate.core.globs import matches_path
 from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
+from tidegate.runs.dead_letters import DeadLetters, DeadLetterSelection, answered, chosen
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import coverage_of
 from tidegate.runs.frames import FrameCommit, as_read, frame_reasons
-from tidegate.runs.source_report import DeadLetters, letterbox
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
@@ -34,31 +32,6 @@ from tidegate.sink.task import Reread, reread
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9
 _MIXED = "so going on would mix two contents; `tidegate replay` replaces its rows, `tidegate dlq discard` leaves it"
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterSelection:
-    """Which letters; all of these hold. ``ids`` are beginnings of ids, ``file`` a glob, ``reason`` a part of it."""
-
-    ids: tuple[str, ...] = ()
-    file: str | None = None
-    reason: str | None = None
-    kind: str | None = None
-
-    def takes(self, letter: Letter) -> bool:
-        """Whether this letter is meant."""
-        return (
-            (not self.ids or any(letter.id.startswith(each) for each in self.ids))
-            and (self.file is None or matches_path(self.file, letter.file or ""))
-            and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
-            and self.kind in (None, letter.kind)
-        )
-
-
-def chosen(place: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
-    """The open letters of a source that are meant."""
-    found = place.tracker.letters.open_letters(place.pipeline.name, place.source.name)
-    return (letter for letter in found if choice.takes(letter))
 
 
 def retry(
@@ -206,14 +179,6 @@ def _against(letters: Sequence[Letter], now: SourceFile) -> str:
 def _columns(place: FileSource, opened: Position, emit: Emit) -> TableColumnsPlan:
     plan = Plan(place.pipeline.name, place.source.name, opened.version, datetime.now(UTC))
     return resolve_columns(place, opened, plan, emit)
-
-
-def answered(place: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
-    """Answers to letters, written, for a commit to bring along."""
-    box = letterbox(place, run, schema)
-    with contextlib.closing(box):
-        box.resolved(letters, how)
-        return DeadLetters(box.cut(), 0)
 
 
 def _change(opened: Position, place: FileSource, letters: DeadLetters, difference: int, action: str) -> Change:

@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegate.commands.dead_letters import DeadLetterSelection as LetterChoice
-from tidegate.commands.dead_letters import answered, chosen
 from tidegate.core.files.discovery import accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -38,11 +36,12 @@ from tidegate.protocol.table_rows import literal, rows_by_value
 from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
 from tidegate.reports.correction import FileSet, ReplayReport
 from tidegate.runs.bound_source import Clock
+from tidegate.runs.dead_letters import DeadLetters, answered, chosen
+from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, left_of
 from tidegate.runs.frames import refuse_frames
-from tidegate.runs.source_report import DeadLetters
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,17 +12,17 @@ from tidegate.core.columns.state import ColumnState, column_watermark_text, deco
 from tidegate.errors import StateError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.providers.copy import KIND as COPY
 from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.run import ColumnSourcePlan
+from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, named_position
 from tidegate.runs.column_source import ColumnBound, shown_values
 from tidegate.runs.pass_ import Pass, Retries, Walk
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Backlog, Summary
+from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.reader import explained
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, WatermarkMode
 from tidegate.specs.project import PipelineSpec
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnTracker:
+class ColumnTracker(TrackerDefaults):
     """The watermark of one column source; ``provider`` has a copy of it, if there is one."""
 
     key: SourceKey
@@ -43,8 +43,7 @@ class ColumnTracker:
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "is followed by columns"
-    keeps_position: ClassVar[bool] = False
-    mirror_legacy: ClassVar[bool] = False
+    replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
     letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (
         "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
@@ -74,9 +73,6 @@ class ColumnTracker:
     def encode(self, state: ColumnState) -> dict[str, object]:
         return encode_columns(state)
 
-    def embedded(self, encoded: State) -> State:
-        return encoded
-
     def follow_ups(self, before: ColumnState | None, after: ColumnState) -> tuple[Mapping[str, Any], ...]:
         """The provider is told the new watermark."""
         if self.provider is None:
@@ -94,10 +90,6 @@ class ColumnTracker:
     def replays(self, source: ColumnBound, pipeline: PipelineSpec) -> AnySource:
         """Replays are a source of their own beside the production one."""
         return replay_source(source, pipeline)
-
-    def for_run(self, source: ColumnBound) -> ColumnBound:
-        """Runs commit by themselves."""
-        return source
 
     def walk(self, run: Pass) -> Walk:
         """Fix the bounds, read, load."""
@@ -137,16 +129,44 @@ class ColumnTracker:
             notes=(*opened.warnings, *plan.notes),
         )
 
-    def known_state(self, source: ColumnBound, recorded: Recorded | None) -> ColumnState | None:
-        """The recorded watermark."""
-        return None if recorded is None else self.decode(recorded.state)
-
     def backlog(self, source: ColumnBound, state: ColumnState | None, version: int, now: datetime) -> Backlog:
         """Unknown: the source itself is not asked."""
         if state is None or source.pipeline.sink.load.type.reads_everything:
             return Backlog(notes=(NO_LOOK,))
         ahead = (f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(self.source, state.values, now))
         return Backlog(notes=(NO_LOOK, *ahead))
+
+    def edit(self, source: ColumnBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+        """Move the watermark, because a person says so."""
+        from tidegate.runs.column_edit import edit_columns
+
+        return edit_columns(source, edit, now, confirm)
+
+    def doubles(self, source: ColumnBound) -> bool:
+        """Whether rows are appended, and not replaced by their keys."""
+        return not source.pipeline.sink.load.type.is_idempotent
+
+    def stored(self, state: Any) -> str:
+        """The watermark in brackets."""
+        return f" ({column_watermark_text(state) or 'no watermark'})"
+
+    def source_checks(self, source: ColumnBound) -> list[Check]:
+        """Whether the source can be reached, and what is odd about it."""
+        from tidegate.runs.checks import column_checks
+
+        return column_checks(source)
+
+    def table_checks(self, source: ColumnBound, name: str, position: Position, state: Any) -> Iterator[Check]:
+        """What is odd about the position."""
+        from tidegate.runs.checks import column_table_checks
+
+        return column_table_checks(source, name, position, state)
+
+    def further_checks(self, source: ColumnBound) -> list[Check]:
+        """Whether the state provider answers."""
+        from tidegate.runs.checks import provider_checks
+
+        return provider_checks(source)
 
     @property
     def type_name(self) -> str:
@@ -171,7 +191,7 @@ class ColumnTracker:
         except StateError:
             return False
 
-    def moving_both(self, source: ColumnBound) -> ColumnBound:
+    def for_edit(self, source: ColumnBound) -> ColumnBound:
         """The source for a person who moves the watermark: whatever the provider has is replaced."""
         pay = ProviderCopy(self.provider, source.positions.position, overwrite=True).pay
         return replace(source, positions=source.positions.paying({COPY: pay}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -84,12 +84,6 @@ class FileTracker(Tracker, Protocol):
 
     def written(self, step: Any) -> Any:
         """The state of a step, once everything that it refers to is written; comes before the document."""
-
-    def check(self, state: Any) -> None:
-        """``StateError`` when something that the state refers to is missing or damaged."""
-
-    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
-        """The state without what is missing or damaged, made anew from the files that were ``read``."""
 
     def keeping_pending(self) -> FileTracker:
         """The same tracker for staged delivery: it remembers what pending units finished where its state cannot."""

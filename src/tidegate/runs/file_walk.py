@@ -18,11 +18,11 @@ from tidegate.observe import events
 from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
+from tidegate.runs.dead_letters import DeadLetters, Limits, given_up
 from tidegate.runs.engine import deadline_in, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, Step, discover_files, plan_files
 from tidegate.runs.frames import FrameCommit, as_read
 from tidegate.runs.pass_ import Pass
-from tidegate.runs.source_report import DeadLetters, Limits, given_up
 from tidegate.runs.staged import step_json
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.inference import Inference

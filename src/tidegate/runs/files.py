@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, idle
+from tidegate.core.files.advance import Advance, advance, covered, idle
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.edit import Sorted, sorted_by_state
 from tidegate.core.files.path_set import SetAdvance, SetState, advance_set, decode_set, encode_set, idle_set
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Failed, FileOutcome, PathState, RecordsRead
+from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError
-from tidegate.protocol.change import State
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Coverage, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import KIND as SCHEMA
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.path_segments import Known, RememberedPaths
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.run import FailedFile, SourcePlan
-from tidegate.runs.file_source import FileSource
+from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.run import Check, FailedFile, SourcePlan
+from tidegate.runs.file_source import FileSource, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, Retries, Walk
-from tidegate.runs.tracker import Backlog, Summary
+from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all
-from tidegate.specs.project import Delivery, PathSource, PipelineSpec
+from tidegate.specs.project import Delivery, PathSource
 from tidegate.storage.port import ObjectStore
+
+EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class FileTrackerBase:
+class FileTrackerBase(TrackerDefaults):
     """What both trackers of files have in common: one prefix of files, read by one walk."""
 
     key: SourceKey
@@ -50,6 +53,7 @@ class FileTrackerBase:
 
     kind: ClassVar[str]
     reads: ClassVar[str] = "reads files"
+    replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
     not_compared: ClassVar[str | None] = None
     retries: ClassVar[Retries] = Retries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
@@ -67,16 +71,6 @@ class FileTrackerBase:
     def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
         """Dead letters, and the schema that was inferred."""
         return {LETTERS: self.letters.pay, SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
-
-    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
-        """A moved watermark alone owes nothing."""
-        return ()
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """No copy of the state is kept elsewhere."""
-
-    def replays(self, source: FileSource, pipeline: PipelineSpec) -> None:
-        """A replay of files is one commit of the source itself."""
 
     def for_run(self, source: FileSource) -> FileSource:
         """Where delivery is staged, commits of runs become units."""
@@ -98,15 +92,45 @@ class FileTrackerBase:
 
         return plan_of(source, now)
 
-    def known_state(self, source: FileSource, recorded: Recorded | None) -> Any:
-        """The recorded state."""
-        return source.tracker.decode(None if recorded is None else recorded.state)
-
     def backlog(self, source: FileSource, state: Any, version: int, now: datetime) -> Backlog:
         """What waits above the watermark."""
         from tidegate.runs.file_reports import backlog_of
 
         return backlog_of(source, state, version, now)
+
+    def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+        """Move the watermark, because a person says so."""
+        from tidegate.runs.file_edit import edit_files
+
+        return edit_files(source, edit, now, confirm)
+
+    def carried_forward(
+        self, source: FileSource, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
+    ) -> Any | None:
+        """Only watermarks can be carried forward."""
+        return None
+
+    def read_next(self, source: FileSource, state: Any, version: int, now: datetime) -> str:
+        """The files of the next plan, some by name."""
+        plan = plan_files(source, state, version, discover_files(source, state, now), now)
+        paths = [each.path for unit in plan.units for each in unit.slices]
+        if not paths:
+            return "no file: nothing at the source lies above that state any more"
+        more = f" and {count(len(paths) - EXAMPLES, 'more', 'more')}" if len(paths) > EXAMPLES else ""
+        listed = "" if plan.complete else "at least "
+        return f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
+
+    def source_checks(self, source: FileSource) -> list[Check]:
+        """Whether the source can be reached, and what is odd about it."""
+        from tidegate.runs.checks import file_checks
+
+        return file_checks(source)
+
+    def table_checks(self, source: FileSource, name: str, position: Position, state: Any) -> Iterator[Check]:
+        """What is odd about the position."""
+        from tidegate.runs.checks import file_table_checks
+
+        return file_table_checks(source, name, position)
 
     def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
         unfinished = list(state.unfinished())
@@ -171,11 +195,21 @@ class PathTracker(FileTrackerBase):
     def written(self, step: Advance) -> PathState:
         return step.state
 
-    def check(self, state: PathState) -> None:
-        """A state of watermarks refers to nothing."""
-
-    def rebuilt(self, state: PathState, read: Iterable[SourceFile]) -> PathState:
-        return state
+    def carried_forward(
+        self, source: FileSource, state: PathState, commits: Sequence[tuple[Coverage, ...]], now: datetime
+    ) -> PathState | None:
+        """The state after those commits, None where there is none, or they do not follow on it."""
+        if not commits:
+            return None
+        listing = discover_files(source, state, now)
+        ranges = [
+            [Covered(each.file, each.size, each.etag, each.start, each.end, each.eof) for each in coverage]
+            for coverage in commits
+        ]
+        try:
+            return covered(self.source, state, ranges, listing.files, now)
+        except StateError:
+            return None
 
     def keeping_pending(self) -> PathTracker:
         """Watermarks remember what pending units finished."""
@@ -217,9 +251,6 @@ class SetTracker(FileTrackerBase):
 
     def encode(self, state: SetState) -> dict[str, object]:
         return encode_set(state)
-
-    def embedded(self, encoded: State) -> State:
-        return encoded
 
     def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
         return discover_all(self.store, self.source, state, partial(self._look_up, state), limit=limit)

@@ -32,8 +32,8 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Signal, StagedUnit
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
+from tidegate.runs.dead_letters import DeadLetters
 from tidegate.runs.file_source import FileSource, SourceState
-from tidegate.runs.source_report import DeadLetters
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
 from tidegate.sink.read_task import outcome_from_json

@@ -6,14 +6,19 @@ through this port and know no kind. A new kind is a tracker and one line in ``ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
+from tidegate.core.files.paths import SourceFile
+from tidegate.protocol.change import Coverage, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.mirror import Recorded
-from tidegate.reports.run import ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
+from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.store import PositionStore
+from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import AnySource, StateKind
 from tidegate.runs.pass_ import Pass, Retries, Walk
@@ -67,6 +72,21 @@ class Backlog:
     pending_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkEdit:
+    """What a person wants of a watermark: to a file (``to``), to values of columns, or, with ``reset``, forgotten.
+
+    With ``inclusive`` the next read takes rows at these values, too. ``partition`` is the only one that is forgotten.
+    """
+
+    to: str | None = None
+    values: Mapping[str, str] | None = None
+    inclusive: bool = False
+    reset: bool = False
+    partition: str | None = None
+
+
+ConfirmMove = Callable[[WatermarkMove], bool]
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 
 
@@ -76,6 +96,10 @@ class Tracker(StateKind, Protocol):
     @property
     def reads(self) -> str:
         """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+
+    @property
+    def replay_hint(self) -> str:
+        """What to do instead where a source is replayed in a way that does not fit it."""
 
     @property
     def source(self) -> Any:
@@ -117,3 +141,103 @@ class Tracker(StateKind, Protocol):
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
         """What waits above ``state``, as far as that is told without a run."""
+
+    def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+        """Move the watermark if ``confirm`` agrees to what that means; no row is touched."""
+
+    def for_edit(self, source: Any) -> Any:
+        """The bound source for a person who moves its state: copies that are kept elsewhere are replaced."""
+
+    def check(self, state: Any) -> None:
+        """``StateError`` when something that the state refers to is missing or damaged."""
+
+    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
+        """The state without what is missing or damaged, made anew from the files that were ``read``."""
+
+    def carried_forward(
+        self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
+    ) -> Any | None:
+        """An earlier state after ``commits`` that are known to follow it; None where that cannot be told."""
+
+    def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
+        """What a run from ``state`` would read, in words; None where only a run can tell."""
+
+    def doubles(self, source: Any) -> bool:
+        """Whether rows that are read again are in the table twice then."""
+
+    def stored(self, state: Any) -> str:
+        """What ``doctor`` adds to a position: the watermark in brackets, where it fits into a line."""
+
+    def source_checks(self, source: Any) -> list[Check]:
+        """What ``doctor`` finds at the source."""
+
+    def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
+        """What it finds wrong, or worth knowing, about a position and its table."""
+
+    def further_checks(self, source: Any) -> list[Check]:
+        """What it finds at others who keep a copy of the state."""
+
+
+class TrackerDefaults:
+    """What most kinds answer: nothing is kept elsewhere, nothing is referred to, and runs commit by themselves."""
+
+    __slots__ = ()
+
+    keeps_position: ClassVar[bool] = False
+
+    @property
+    def mirror_legacy(self) -> bool:
+        return False
+
+    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
+        return {}
+
+    def embedded(self, encoded: State) -> State:
+        return encoded
+
+    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
+        return ()
+
+    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
+        """No copy of the state is kept elsewhere."""
+
+    def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
+        return None
+
+    def for_run(self, source: Any) -> Any:
+        return source
+
+    def for_edit(self, source: Any) -> Any:
+        return source
+
+    def known_state(self, source: Any, recorded: Recorded | None) -> Any:
+        return source.tracker.decode(None if recorded is None else recorded.state)
+
+    def check(self, state: Any) -> None:
+        """The state refers to nothing."""
+
+    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
+        return state
+
+    def carried_forward(
+        self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
+    ) -> Any | None:
+        return None
+
+    def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
+        return None
+
+    def doubles(self, source: Any) -> bool:
+        return True
+
+    def stored(self, state: Any) -> str:
+        return ""
+
+    def source_checks(self, source: Any) -> list[Check]:
+        return []
+
+    def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
+        return iter(())
+
+    def further_checks(self, source: Any) -> list[Check]:
+        return []

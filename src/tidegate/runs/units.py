@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
 from tidegate.core.units.state import UnitState, decode_units, encode_units, unit_watermark_text
+from tidegate.errors import ConfigError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import read_attempts
-from tidegate.protocol.position import Payer, Position
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.position import Position
+from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.run import Check
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.pass_ import Pass, Retries, Walk
-from tidegate.runs.tracker import Backlog, Summary
+from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.runs.unit_source import UnitBound, attempted, coverage_text, failed_units
-from tidegate.specs.project import PipelineSpec
-from tidegate.specs.units import UnitSource
+from tidegate.specs.units import Replace, UnitSource
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTracker:
+class UnitTracker(TrackerDefaults):
     """What was read of one source of work units."""
 
     key: SourceKey
@@ -31,8 +32,7 @@ class UnitTracker:
 
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
-    keeps_position: ClassVar[bool] = False
-    mirror_legacy: ClassVar[bool] = False
+    replay_hint: ClassVar[str] = "for those there is `tidegate units reset`"
     letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (
         "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
@@ -46,10 +46,6 @@ class UnitTracker:
         rows = self.source.rows
         return Identity(self.kind, self.source.uri, None, rows.notes, rows.former_uri)
 
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """Nothing is owed that others do not owe."""
-        return {}
-
     def decode(self, recorded: State | None) -> UnitState | None:
         return None if recorded is None else decode_units(recorded)
 
@@ -58,23 +54,6 @@ class UnitTracker:
 
     def encode(self, state: UnitState) -> dict[str, object]:
         return encode_units(state)
-
-    def embedded(self, encoded: State) -> State:
-        return encoded
-
-    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
-        """Nothing is owed."""
-        return ()
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """No copy of the state is kept elsewhere."""
-
-    def replays(self, source: UnitBound, pipeline: PipelineSpec) -> None:
-        """Work units are read again by runs."""
-
-    def for_run(self, source: UnitBound) -> UnitBound:
-        """Runs commit by themselves."""
-        return source
 
     def walk(self, run: Pass) -> Walk:
         """Wave after wave."""
@@ -113,3 +92,29 @@ class UnitTracker:
         from tidegate.runs.unit_reports import backlog_of
 
         return backlog_of(source, state, version, now)
+
+    def edit(self, source: UnitBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+        """Work units have commands of their own."""
+        raise ConfigError(
+            (f"pipeline {source.pipeline.name!r} has work units; for those there is `tidegate units reset|retry`",)
+        )
+
+    def doubles(self, source: UnitBound) -> bool:
+        """Whether rows are appended, and not replaced by their keys."""
+        return self.source.replace is not Replace.MERGE_KEYS
+
+    def stored(self, state: Any) -> str:
+        """The watermark in brackets."""
+        return f" ({unit_watermark_text(state) or 'nothing read'})"
+
+    def source_checks(self, source: UnitBound) -> list[Check]:
+        """Whether the source can be reached, and what is odd about it."""
+        from tidegate.runs.checks import unit_checks
+
+        return unit_checks(source)
+
+    def table_checks(self, source: UnitBound, name: str, position: Position, state: Any) -> Iterator[Check]:
+        """What is odd about the position."""
+        from tidegate.runs.checks import unit_table_checks
+
+        return unit_table_checks(source, name, position, state)

@@ -317,7 +317,7 @@ def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) 
     stopped = api.recover(project, "answers")[0]
     assert stopped.verdict == "fail"
     assert "--accept mirror" in stopped.remedy
-    assert "--accept previous --accept doubles` goes on from 2020-02-21" in stopped.remedy
+    assert "--accept previous --accept doubles` goes on from the state of position 1 (2020-02-21" in stopped.remedy
     assert api.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
     assert api.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
     assert watermark_of(lake.place).value == "2020-03-02"

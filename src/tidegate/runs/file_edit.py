@@ -1,44 +1,46 @@
-"""Watermarks: shown, as they were, and edited by hand.
+"""Edits of a file source's watermarks, because a person says so.
 
 The consequences are worked out first, from the recorded state and a listing, and shown to whoever has to agree. The
 new state is then committed by the ordinary protocol: of two at once one is told that the other was first. Rows are
 never touched. Open dead letters of files that will be read from their start again are answered by the same commit: the
 run finds their lines anew.
-
-The new state is committed by the ordinary protocol, alone: no row is touched. A provider's copy moves with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tidegate.commands.dead_letters import DeadLetterSelection, answered, chosen
-from tidegate.core.columns.planner import stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text
-from tidegate.core.columns.values import is_above, value_of
 from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.discovery import accepts
 from tidegate.core.files.edit import Consequences, Found, blank, consequences, moved_to, without
 from tidegate.core.files.paths import SourceFile, join, split
 from tidegate.core.files.state import PathState
-from tidegate.errors import TidegateError, WatermarkError
+from tidegate.errors import TidegateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.bound_source import AnySource
+from tidegate.runs.dead_letters import DeadLetters, DeadLetterSelection, answered, chosen
 from tidegate.runs.file_source import FileSource, watermarks_of
-from tidegate.runs.source_report import DeadLetters
+from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
-from tidegate.schema.names import spelled
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sources.file_discovery import scope_of
-from tidegate.specs.columns import Value, Watermark
 from tidegate.specs.project import PathSource
 from tidegate.storage.listing_scope import Scope
 
-Confirm = Callable[[WatermarkMove], bool]
+
+def edit_files(place: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+    """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees."""
+    if edit.values is not None or (edit.to is None) != edit.reset:
+        raise TidegateError(
+            f"the watermark of {place.pipeline.name!r} is something else", "give the path of a file (to)"
+        )
+    if edit.to is not None:
+        return move_watermark(place, target_of(place.source, edit.to), now, confirm)
+    target = EditTarget(None if edit.partition is None else edit.partition.strip("/"))
+    return move_watermark(place, target, now, confirm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def target_of(source: PathSource, path: str) -> EditTarget:
     return EditTarget(*split(relative))
 
 
-def move_watermark(place: FileSource, target: EditTarget, now: datetime, confirm: Confirm) -> WatermarkMove:
+def move_watermark(place: FileSource, target: EditTarget, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
     """Move the watermark if ``confirm`` agrees to what it would mean; what was done, or would have been.
 
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
@@ -188,119 +190,3 @@ def _remarks(
         yield f"there is no file in partition {target.partition or '(top level)'!r} of the source"
     if target.partition is None and place.source.partition_filter is not None:
         yield "partition_filter bounds the next run like a first one: older partitions are not read again"
-
-
-ColumnMovingConfirm = Callable[[WatermarkMove], bool]
-
-NULL = "null"
-
-
-def set_columns(
-    place: AnySource,
-    values: Mapping[str, str],
-    now: datetime,
-    confirm: ColumnMovingConfirm,
-    *,
-    inclusive: bool = False,
-) -> WatermarkMove:
-    """Set the watermark of columns to values that are given as text, if ``confirm`` agrees to what that means."""
-    known = place.source.watermark_columns
-    values = {spelled(name, known): text for name, text in values.items()}
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        raise TidegateError(
-            f"{place.key}: {unknown[0]!r} is not a watermark column", f"allowed: {', '.join(known) or 'none'}"
-        )
-    place = place.tracker.moving_both(place)
-    opened, before = _opened(place)
-    stored: Watermark = {} if before is None else before.values
-    wanted = {name: _given(name, text, stored.get(name)) for name, text in values.items()}
-    kept = frozenset() if before is None else before.inclusive - set(values)
-    after = ColumnState({**stored, **wanted}, kept | (set(values) if inclusive else set()), now)
-    return _moved(place, opened, before, after, "watermark set", confirm)
-
-
-def _given(column: str, text: str, stored: Value | None) -> Value | None:
-    """The value that a person means; ``null`` is none."""
-    try:
-        return None if text == NULL else value_of(text, stored)
-    except WatermarkError as error:
-        other = (
-            "" if stored is None else f"; if the column has changed its type, set it to {NULL} first, then to the value"
-        )
-        raise WatermarkError(f"column {column!r}: {error.problem}", f"{error.remedy}{other}") from error
-
-
-def reset_columns(place: AnySource, now: datetime, confirm: ColumnMovingConfirm) -> WatermarkMove:
-    """Forget the watermark: the next run reads everything."""
-    place = place.tracker.moving_both(place)
-    opened, before = _opened(place)
-    return _moved(place, opened, before, ColumnState({}, frozenset(), now), "watermark reset", confirm)
-
-
-def _opened(place: AnySource) -> tuple[Position, ColumnState | None]:
-    """The position, whatever a provider's copy says: moving it is the way out where the two differ."""
-    opened = place.positions.open()
-    if opened.table_version < 0:
-        raise TidegateError(
-            f"{place.key}: there is no table yet, so there is no watermark to move", "run the pipeline first"
-        )
-    return opened, place.state_of(opened)
-
-
-def _moved(
-    place: AnySource,
-    opened: Position,
-    before: ColumnState | None,
-    after: ColumnState,
-    action: str,
-    confirm: ColumnMovingConfirm,
-) -> WatermarkMove:
-    is_there = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
-    same = is_there and place.tracker.has_same_copy(after)
-    move = WatermarkMove(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        action=action,
-        partition=None,
-        before=column_watermark_text(before),
-        after=column_watermark_text(after),
-        read_again=FileSet(),
-        never_read=FileSet(),
-        notes=(*opened.warnings, *_remarks_column_moving(place, before, after, same=same), *_ahead(place, after)),
-        version=opened.version,
-        table_version=opened.table_version,
-        tracking="columns",
-    )
-    if same or not confirm(move):
-        return move
-    state = place.tracker.encode(after)
-    change = Change(state=state, embedded=state, debts=place.tracker.follow_ups(before, after), action=action)
-    done = place.positions.commit(opened, change)
-    return replace(move, version=done.version, table_version=done.table_version, applied=True)
-
-
-def _ahead(place: AnySource, after: ColumnState) -> Iterator[str]:
-    """A watermark that lies ahead stops every run."""
-    if after.updated is not None and not place.pipeline.sink.load.type.reads_everything:
-        for told in stored_ahead(place.source, after.values, after.updated):
-            yield f"{told}; runs stop until then"
-
-
-def _remarks_column_moving(
-    place: AnySource, before: ColumnState | None, after: ColumnState, *, same: bool
-) -> Iterator[str]:
-    if same:
-        yield "the watermark is there already: nothing changes"
-        return
-    if not place.tracker.has_same_copy(before):
-        yield "the state provider has another watermark, whose place this one takes"
-    old = {} if before is None else before.values
-    idempotent = place.pipeline.sink.load.type.is_idempotent
-    for column in sorted({*old, *after.values}):
-        was, now = old.get(column), after.values.get(column)
-        if was is not None and (now is None or is_above(was, now)):
-            then = "replaced by what the source holds" if idempotent else "in the table twice then"
-            yield f"{column} moves down: rows above it are read again, and are {then}"
-        elif now is not None and (was is None or is_above(now, was)):
-            yield f"{column} moves up: rows at or below it that were not read are never read; only a replay reads them"

@@ -1,0 +1,157 @@
+"""Bad records and given-up files of a source: what they add to its commits, limits that stop a pass, and answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.core.files.plan import GivenUp
+from tidegate.core.files.state import Covered, FileOutcome, Refused
+from tidegate.core.globs import matches_path
+from tidegate.errors import LimitReached, StateError
+from tidegate.protocol.change import DataFile
+from tidegate.protocol.dead_letters import debt
+from tidegate.protocol.position import Position
+from tidegate.runs.file_source import FileSource
+from tidegate.schema.dead_letter import Letter
+from tidegate.sink.dead_letters import DeadLetterTarget, DeadLetterWriter
+from tidegate.sink.read_task import GroupResult
+
+FRACTION_FROM = 100
+"""Lines from which on the share of bad ones says something."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Letter files that a commit brings along, and how many letters they hold."""
+
+    files: tuple[DataFile, ...] = ()
+    count: int = 0
+
+    @classmethod
+    def of(cls, results: Iterable[GroupResult]) -> DeadLetters:
+        """Those that tasks wrote."""
+        files = tuple(file for result in results for file in result.letter_files)
+        return cls(files, sum(file.record_count for file in files))
+
+    def debts(self, place: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
+        """What the commit owes to the dead-letter table; checks that it may."""
+        if not self.files:
+            return ()
+        place.tracker.letters.check(self.files)
+        _check_not_ahead(place, opened)
+        return (debt(place.tracker.letters.uri, self.files),)
+
+
+def _check_not_ahead(place: FileSource, opened: Position) -> None:
+    """Stop where new letters would be taken for known ones: the dead-letter table is ahead of the table.
+
+    A rival that moved the source meanwhile is no such case: then the table is ahead, too, and the commit is lost.
+    """
+    ahead = place.tracker.letters.position(opened)
+    if ahead > opened.version and place.positions.position() == opened.version:
+        raise StateError(
+            f"{place.key}: dead-letter table {place.tracker.letters.uri} is at position {ahead}, and its table at "
+            f"{opened.version}: one of them was put back from a copy; new letters would be taken for known ones",
+            "set error_handling.dlq_path to a new place",
+        )
+
+
+def given_up(place: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
+    """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
+    letters = letterbox(place, run)
+    with contextlib.closing(letters):
+        for each in files:
+            letters.file(each.slice, each.reason, each.stage.value)
+        finished = letters.cut()
+    outcomes = tuple(
+        Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)
+        for one in (each.slice for each in files)
+    )
+    return DeadLetters(finished, len(files)), outcomes
+
+
+def letterbox(place: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
+    """For letters that are written by the driver."""
+    target = place.pipeline.dead_letters
+    return DeadLetterWriter(DeadLetterTarget(target, place.pipeline.name, place.source.name, run, fingerprint))
+
+
+class Limits:
+    """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
+
+    def __init__(self, place: FileSource) -> None:
+        self._handling = place.pipeline.error_handling
+        self._name = f"{place.pipeline.name}/{place.source.name}"
+        self._failures = 0
+        self._bad = 0
+        self._lines = 0
+
+    def check(self, outcomes: Sequence[FileOutcome]) -> None:
+        """Raise if these, with what was committed before, are too many."""
+        handling = self._handling
+        failures, bad, lines = self._with(outcomes)
+        wrong = [
+            each.path for each in outcomes if isinstance(each, Refused) or (isinstance(each, Covered) and each.bad)
+        ]
+        last = wrong[-1] if wrong else "an earlier file"
+        if handling.max_failures and failures > handling.max_failures:
+            raise self._reached(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
+        if handling.max_bad_records and bad > handling.max_bad_records:
+            raise self._reached(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
+        share = handling.max_bad_fraction
+        if share and lines >= FRACTION_FROM and bad > share * lines:
+            raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
+
+    def keep(self, outcomes: Sequence[FileOutcome]) -> None:
+        """These are committed: they count from now on."""
+        self._failures, self._bad, self._lines = self._with(outcomes)
+
+    def _with(self, outcomes: Sequence[FileOutcome]) -> tuple[int, int, int]:
+        covered = [each for each in outcomes if isinstance(each, Covered)]
+        return (
+            self._failures + sum(isinstance(each, Refused) for each in outcomes),
+            self._bad + sum(each.bad for each in covered),
+            self._lines + sum(each.end - each.start for each in covered),
+        )
+
+    def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
+        return LimitReached(
+            f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
+            f"what exceeded the limit was not committed; correct the files or the schema, or raise {key}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterSelection:
+    """Which letters; all of these hold. ``ids`` are beginnings of ids, ``file`` a glob, ``reason`` a part of it."""
+
+    ids: tuple[str, ...] = ()
+    file: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        """Whether this letter is meant."""
+        return (
+            (not self.ids or any(letter.id.startswith(each) for each in self.ids))
+            and (self.file is None or matches_path(self.file, letter.file or ""))
+            and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
+            and self.kind in (None, letter.kind)
+        )
+
+
+def chosen(place: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
+    """The open letters of a source that are meant."""
+    found = place.tracker.letters.open_letters(place.pipeline.name, place.source.name)
+    return (letter for letter in found if choice.takes(letter))
+
+
+def answered(place: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
+    """Answers to letters, written, for a commit to bring along."""
+    box = letterbox(place, run, schema)
+    with contextlib.closing(box):
+        box.resolved(letters, how)
+        return DeadLetters(box.cut(), 0)

@@ -1,0 +1,246 @@
+"""The seam of trackers: a fifth kind of source, defined here alone, runs and answers every command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tidegate import api
+from tidegate.errors import StateError, TidegateError
+from tidegate.protocol.change import Change, State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Position
+from tidegate.protocol.table_rows import query
+from tidegate.reports.correction import FileSet, WatermarkMove
+from tidegate.reports.run import Check, ColumnSourcePlan, RunReport
+from tidegate.runs import bind
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.tracker import Backlog, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.sink.row_task import row_task
+from tidegate.specs.columns import ColumnSource, FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+
+
+@dataclass(frozen=True)
+class CounterSource:
+    """A file with one number: its rows are all numbers up to it."""
+
+    name: str
+    path: Path
+    poll_interval_secs: int = 60
+    takes_turns: bool = False
+
+    @property
+    def uri(self) -> str:
+        return self.path.as_uri()
+
+
+@dataclass(frozen=True)
+class CounterTracker(TrackerDefaults):
+    """Remembers the last number that was read."""
+
+    key: SourceKey
+    source: CounterSource
+
+    kind: ClassVar[str] = "counter"
+    reads: ClassVar[str] = "counts"
+    replay_hint: ClassVar[str] = "numbers are not replayed"
+    letters: ClassVar[None] = None
+    not_compared: ClassVar[str] = "numbers are not compared"
+    retries: ClassVar[Retries] = Retries(3)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.kind, self.source.uri)
+
+    def decode(self, recorded: State | None) -> int:
+        if recorded is None:
+            return 0
+        if not isinstance(recorded.get("last"), int):
+            raise StateError("it has no last number", "")
+        return int(recorded["last"])
+
+    def fresh(self) -> int:
+        return 0
+
+    def encode(self, state: int) -> dict[str, object]:
+        return {"schema_version": 1, "last": state}
+
+    def walk(self, run: Pass) -> CounterWalk:
+        return CounterWalk(run)
+
+    def summary(self, state: int) -> Summary:
+        return Summary("columns", watermark=str(state), value=str(state))
+
+    def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
+        opened = source.open(read_only=True)
+        last = source.state_of(opened)
+        return ColumnSourcePlan(
+            *source.names,
+            table_uri=source.table_uri,
+            kind=self.kind,
+            source_uri=self.source.uri,
+            load_type="append",
+            position=opened.version,
+            stored={},
+            effective={"n": str(last)},
+            predicate=f"{last} < n <= {self.newest()}",
+            full=False,
+            cap="the number in the file",
+        )
+
+    def backlog(self, source: Any, state: int, version: int, now: datetime) -> Backlog:
+        return Backlog(complete=True, behind=self.newest() > state)
+
+    def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: Any) -> WatermarkMove:
+        opened = source.open()
+        before, after = source.state_of(opened), 0 if edit.reset else int(edit.to or "")
+        state = self.encode(after)
+        done = source.positions.commit(opened, Change(state=state, embedded=state, action="watermark set"))
+        return WatermarkMove(
+            *source.names,
+            action="watermark set",
+            partition=None,
+            before=str(before),
+            after=str(after),
+            read_again=FileSet(),
+            never_read=FileSet(),
+            notes=(),
+            version=done.version,
+            table_version=done.table_version,
+            applied=True,
+        )
+
+    def source_checks(self, source: Any) -> list[Check]:
+        return [Check(f"source {self.key}", "ok", f"it counts to {self.newest()}")]
+
+    def newest(self) -> int:
+        return int(self.source.path.read_text())
+
+
+class CounterWalk:
+    """Reads the numbers that are new, and commits them with the last."""
+
+    def __init__(self, run: Pass) -> None:
+        self.run = run
+
+    def go(self, position: Position) -> Position:
+        source = self.run.source
+        newest = source.tracker.newest()
+        if newest == self.run.state:
+            return position if position.state is None else self.run.idle(position, position.state)
+        rows = pa.table({"n": list(range(self.run.state + 1, newest + 1))})
+        task = row_task(
+            source.pipeline,
+            ColumnSource(source.source.name, FunctionRead("counter:read")),
+            self.run.engine.columns(rows),
+            position.schema(),
+        )
+        written = self.run.engine.write_rows(rows, task)
+        state = source.tracker.encode(newest)
+        change = Change(
+            state=state, embedded=state, data_files=written.data_files, rows=written.rows, schema=task.written
+        )
+        return self.run.commit(position, change, newest)
+
+
+@dataclass
+class Counter:
+    """A project with one counter."""
+
+    project: ProjectSpec
+    path: Path
+
+    def count_to(self, number: int) -> RunReport:
+        self.path.write_text(str(number))
+        return Loop(self.project, InProcessEngine(), 1).once(self.project.pipelines)
+
+    def numbers(self) -> list[int]:
+        return sorted(row["n"] for row in query(self.project.pipelines[0].sink.table, "select n from t"))
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter:
+    monkeypatch.setitem(bind.TRACKERS, CounterSource, lambda binding: CounterTracker(binding.key, binding.source))
+    path = tmp_path / "number"
+    path.write_text("0")
+    sink = SinkSpec(Location((tmp_path / "lake" / "numbers").as_uri()))
+    pipeline = PipelineSpec("numbers", (CounterSource("counter", path),), SchemaSpec(infer=True), sink)
+    return Counter(ProjectSpec("code", (pipeline,)), path)
+
+
+def test_it_runs_exactly_once(counter: Counter) -> None:
+    (first,) = counter.count_to(3).sources
+    assert (first.state, first.rows, first.commits, first.watermark, first.error) == ("Active", 3, 1, "3", None)
+    (idle,) = counter.count_to(3).sources
+    assert (idle.state, idle.commits) == ("Idle", 0)
+    assert counter.count_to(5).ok
+    assert counter.numbers() == [1, 2, 3, 4, 5]
+
+
+def test_it_is_planned_shown_and_examined(counter: Counter) -> None:
+    counter.count_to(2)
+    counter.path.write_text("7")
+    (plan,) = api.plan(counter.project)
+    assert (plan.position, plan.to_json()["predicate"]) == (1, "2 < n <= 7")
+    (status,) = api.status(counter.project)
+    assert (status.state, status.watermark, status.version, status.error) == ("Active", "2", 1, None)
+    (shown,) = api.show_watermarks(counter.project, "numbers")
+    assert (shown.value, shown.version) == ("2", 1)
+    (history,) = api.watermark_history(counter.project, "numbers")
+    assert [each.position for each in history.positions] == [1]
+    checks = [each for each in api.doctor(counter.project) if "numbers" in each.name]
+    assert [(each.verdict, each.detail.partition(";")[0]) for each in checks[:1]] == [("ok", "it counts to 7")]
+    assert {each.verdict for each in checks} <= {"ok", "warn"}
+
+
+def test_its_watermark_is_moved_by_hand(counter: Counter) -> None:
+    counter.count_to(2)
+    assert api.set_watermark(counter.project, "numbers", to="5").applied
+    counter.count_to(6)
+    assert counter.numbers() == [1, 2, 6]
+    assert api.reset_watermark(counter.project, "numbers").after == "0"
+
+
+def test_it_recovers_from_a_state_that_cannot_be_read(counter: Counter) -> None:
+    counter.count_to(2)
+    counter.count_to(4)
+    (check,) = api.recover(counter.project, "numbers")
+    assert check.verdict == "ok"
+    table = Path(counter.project.pipelines[0].sink.table.uri.removeprefix("file://"))
+    (newest,) = (table / "_tidegate" / "numbers" / "counter").glob(f"{2:020d}-*.json")
+    newest.unlink()
+    DeltaTable(str(table)).create_checkpoint()
+    DeltaTable(str(table)).alter.set_table_description("a foreign commit")
+    for version in (0, 1):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    stopped = api.recover(counter.project, "numbers")[0]
+    assert stopped.verdict == "fail"
+    assert "--accept previous --accept doubles` goes on from the state of position 1" in stopped.remedy
+    assert api.recover(counter.project, "numbers", accept=("mirror",))[0].verdict == "ok"
+    assert counter.count_to(5).ok
+    assert counter.numbers() == [1, 2, 3, 4, 5]
+
+
+def test_it_is_reconciled_and_fenced_with_its_table(counter: Counter) -> None:
+    counter.count_to(2)
+    report = api.reconcile(counter.project)
+    assert (report.sources[0].compared, report.sources[0].notes) == (False, ("numbers are not compared",))
+    assert report.tables[0].data_files == 1
+    assert api.reconcile(counter.project, clean=True).ok
+
+
+def test_what_makes_no_sense_for_it_is_refused_in_its_words(counter: Counter) -> None:
+    with pytest.raises(TidegateError, match="'numbers' counts; allowed here: a pipeline whose source is files"):
+        api.files(counter.project, "numbers")
+    with pytest.raises(TidegateError, match="'numbers' counts; numbers are not replayed"):
+        api.replay(counter.project, "numbers", files="*")
