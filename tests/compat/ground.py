@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
 import os
 import re
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,13 +201,23 @@ class Ground:
         return text
 
     def documents(self) -> dict[str, Any]:
-        """Every JSON document of tables, state and staging by its masked path, masked; log entries by their actions."""
+        """Every JSON document of tables, state and staging by its masked path, masked; log entries by their actions.
+
+        Of very many positions, those from 50 to 769 are left out.
+        """
         found: dict[str, list[Any]] = {}
+        for path in sorted(self.root.glob("state/*.db")):
+            found[str(path.relative_to(self.root))] = [self.masked(_database(path))]
+        for path in sorted((*self.root.rglob("ledger/*.parquet"), *self.root.rglob("*_set/*.parquet"))):
+            name = self._masked_text(str(path.relative_to(self.root)))
+            found.setdefault(name, []).append(self.masked(_columns(path)))
         for folder in ("lake", "state"):
             for path in sorted((self.root / folder).rglob("*")):
                 if path.is_file() and path.suffix in (".json", ".won", ".files", ".lock"):
                     name = self._masked_text(str(path.relative_to(self.root)))
-                    with suppress(UnicodeDecodeError):
+                    if re.fullmatch(r"0{17}(?!0[0-4]\d|77\d)\d{3}\D.*", path.name):
+                        continue
+                    with contextlib.suppress(UnicodeDecodeError):
                         found.setdefault(name, []).append(self._document(path))
         return {name: each[0] if len(each) == 1 else sorted(each, key=str) for name, each in sorted(found.items())}
 
@@ -217,6 +228,22 @@ class Ground:
         if path.parent.name != "_delta_log":
             return _shape(self.masked(json.loads(text)) if text else text)
         return _shape([self.masked(_entry(json.loads(line))) for line in text.splitlines()])
+
+
+def _database(path: Path) -> dict[str, Any]:
+    """The rows of every table of an SQLite database, by column."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
+        return {name: [dict(row) for row in connection.execute(f"select * from {name}")] for name in sorted(names)}
+
+
+def _columns(path: Path) -> dict[str, Any]:
+    """The columns of a Parquet file of ours, and what it says about itself."""
+    schema = pq.read_schema(path)
+    told = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    told = {key: "<…>" if key == "mark" else value for key, value in told.items() if key != "ARROW:schema"}
+    return {"columns": {each.name: str(each.type) for each in schema}, "metadata": told}
 
 
 def _entry(action: dict[str, Any]) -> dict[str, Any]:

@@ -21,12 +21,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 HOME = "/tmp/compat-xxxxxxxx"
 API = "http://api.compat"
+LONG_AGO = 1_772_000_000 * 10**9
+"""When the files of a fixture were modified, in nanoseconds: nothing of it is young, today or in years."""
+
 FIXTURES = Path(__file__).parent / "lakes"
 _MANIFEST = "manifest.json"
 _TEXTS = (".json", ".won", ".files")
@@ -60,13 +64,14 @@ def files(root: Path, below: str = "") -> list[Path]:
 def pack(root: Path, target: Path, api: str | None = None) -> None:
     """Write the lake in ``root`` as a fixture; ``root`` itself is moved by it and of no use any more."""
     sources = {str(path.relative_to(root)): path for path in files(root) if _is_source(root, path)}
-    places = {name: (etag(path), path.stat().st_mtime_ns) for name, path in sources.items()}
-    told = {
-        name: {"etag": f"{number:x}-{mtime:x}-{sources[name].stat().st_size:x}", "mtime_ns": mtime}
-        for number, (name, (_, mtime)) in enumerate(sorted(places.items()), 0xC0)
-    }
+    old = {name: etag(path) for name, path in sources.items()}
+    by_age = sorted(sources, key=lambda name: (sources[name].stat().st_mtime_ns, name))
+    told: dict[str, dict[str, Any]]
+    told = {name: {"mtime_ns": LONG_AGO + number * 10**9} for number, name in enumerate(by_age)}
+    for number, (name, about) in enumerate(told.items(), 0xC0):
+        about["etag"] = f"{number:x}-{about['mtime_ns']:x}-{sources[name].stat().st_size:x}"
     words = {str(root): HOME, **({} if api is None else {api: API})}
-    words |= {old: str(told[name]["etag"]) for name, (old, _) in places.items()}
+    words |= {before: told[name]["etag"] for name, before in old.items()}
     move(root, words)
     (root / _MANIFEST).write_text(json.dumps(told, indent=1, sort_keys=True))
     left = [path for path in files(root) if str(root).encode() in path.read_bytes()]
@@ -75,7 +80,7 @@ def pack(root: Path, target: Path, api: str | None = None) -> None:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in files(root):
             about = tarfile.TarInfo(str(path.relative_to(root)))
-            about.size, about.mtime = path.stat().st_size, int(path.stat().st_mtime)
+            about.size, about.mtime = path.stat().st_size, LONG_AGO // 10**9
             with path.open("rb") as content:
                 archive.addfile(about, content)
     target.write_bytes(gzip.compress(packed.getvalue(), 9, mtime=0))
@@ -114,7 +119,7 @@ def move(root: Path, words: Mapping[str, str]) -> None:
         if _BLOCK.search(str(path)):
             _move_block(path, known)
         elif path.suffix == ".parquet" and not _SEGMENT.search(str(path)):
-            _rewrite(path, _replaced(path.read_bytes(), places))
+            _move_rows(path, places)
 
 
 def _is_source(root: Path, path: Path) -> bool:
@@ -175,11 +180,20 @@ def _move_block(path: Path, known: Mapping[bytes, bytes]) -> None:
     _rewrite(path, sink.getvalue())
 
 
+def _move_rows(path: Path, places: Mapping[bytes, bytes]) -> None:
+    before = path.read_bytes()
+    after = _replaced(before, places)
+    if after != before:
+        _rewrite(path, after)
+
+
 def _text(value: str | None, known: Mapping[bytes, bytes]) -> str | None:
     return None if value is None else known.get(value.encode(), value.encode()).decode()
 
 
 def _rewrite(path: Path, content: bytes) -> None:
+    """New content at the same time; the checksum that Spark keeps of a local file goes."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     mtime = path.stat().st_mtime_ns
     path.write_bytes(content)
     os.utime(path, ns=(mtime, mtime))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compat import lakes
 from compat.ground import Ground
-from compat.scenarios import SCENARIOS, Scenario
+from compat.scenarios import SCENARIOS, Scenario, Step
 from servers import api as servers
 from servers.api import Api
+
+AFTER_A_STEP = ("status", "watermark show")
 
 
 @contextlib.contextmanager
@@ -42,18 +44,24 @@ def make(wanted: Scenario) -> None:
         copy = Ground(unpacked, api, spark=wanted.needs_spark)
         lakes.unpack(wanted.name, copy.root, None if api is None else api.url)
         check(wanted.name, "copy", copy, wanted.ids)
-        expected: dict[str, Any] = {"documents": copy.documents(), **seen(copy, wanted), "steps": []}
+        expected: dict[str, Any] = {"documents": copy.documents(), **seen(copy, wanted.look), "steps": []}
         for step in wanted.steps:
-            printed = copy.masked(step.act(copy))
-            check(wanted.name, step.name, copy, step.ids)
-            expected["steps"].append({"name": step.name, "printed": printed, **seen(copy, wanted)})
+            expected["steps"].append(taken(step, copy, wanted))
     text = json.dumps(expected, indent=1, sort_keys=True, ensure_ascii=False)
     (lakes.FIXTURES / f"{wanted.name}.json").write_text(text + "\n")
 
 
-def seen(ground: Ground, wanted: Scenario) -> dict[str, Any]:
+def taken(step: Step, ground: Ground, wanted: Scenario) -> dict[str, Any]:
+    """One step and what came of it; after the last one everything is looked at."""
+    printed = ground.masked(step.act(ground))
+    check(wanted.name, step.name, ground, step.ids)
+    commands = wanted.look if step is wanted.steps[-1] else AFTER_A_STEP
+    return {"name": step.name, "printed": printed, **seen(ground, commands)}
+
+
+def seen(ground: Ground, commands: Sequence[str]) -> dict[str, Any]:
     """What look-only commands say of a lake, and its rows."""
-    return {"look": ground.look(wanted.look), "rows": {name: ground.checksum(name) for name in ground.tables()}}
+    return {"look": ground.look(commands), "rows": {name: ground.checksum(name) for name in ground.tables()}}
 
 
 def check(name: str, when: str, ground: Ground, ids: Any) -> None:
@@ -63,8 +71,19 @@ def check(name: str, when: str, ground: Ground, ids: Any) -> None:
     assert found == wanted, f"{name}, {when}: {found} instead of {wanted}"
 
 
+def start_spark() -> Any:
+    """The session that commands of this process use."""
+    from tidegate.spark.session import open_session
+    from tidegate.specs import SparkSpec
+
+    return open_session(SparkSpec(master="local[2]"), delta=True)
+
+
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or SCENARIOS:
+    names = sys.argv[1:] or list(SCENARIOS)
+    if any(SCENARIOS[name].needs_spark for name in names):
+        spark = start_spark()
+    for chosen in names:
         make(SCENARIOS[chosen])
         size = (lakes.FIXTURES / f"{chosen}.tar.gz").stat().st_size
-        print(f"{chosen}: {size:,} bytes")
+        print(f"{chosen}: {size:,} bytes", flush=True)

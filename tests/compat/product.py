@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import multiprocessing
+import os
 import runpy
 import signal
 import sys
@@ -78,15 +79,16 @@ def kill(failpoint: str, *arguments: str | Path) -> None:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "support.unit_lake", "tidegate.api", "pyarrow.dataset", "deltalake"])
-    process = context.Process(target=_until_killed, args=(failpoint, tuple(map(str, arguments))))
+    process = context.Process(target=_until_killed, args=(failpoint, tuple(map(str, arguments)), dict(os.environ)))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL, f"{arguments} ended with {process.exitcode}, not at {failpoint}"
 
 
-def _until_killed(failpoint: str, arguments: tuple[str, ...]) -> None:
+def _until_killed(failpoint: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
     from tidegate import failpoints
 
+    os.environ.update(environment)
     failpoints.arm(failpoint)
     outcome = command(*arguments)
     print(outcome.out, outcome.err, file=sys.stderr)

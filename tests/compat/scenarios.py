@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -367,9 +368,13 @@ def inferred_schema(ground: Ground) -> None:
     Step("a new file", arrives("f0100.ndjson", 100), {EVENTS: [*range(20), 100]}),
     Step("table care", does("table checkpoint", "-p", "events")),
     IDLE,
+    look=[each for each in PATHS if each != "reconcile"],
 )
 def checkpointed_log(ground: Ground) -> None:
-    """A log with a checkpoint, a state too large to stand in it as it is, and small files put together."""
+    """A log with a checkpoint, a state too large to stand in it as it is, and small files put together.
+
+    Reconcile is not asked: what left the table becomes an orphan with the days.
+    """
     events(
         ground,
         {"lateness": "none", "checkpoint": {"interval_files": 5}},
@@ -833,3 +838,125 @@ def work_units_at_work(ground: Ground) -> None:
     surveys(ground, "03-01", {"grace_period_days": 3})
     ground.responses(FIRST)
     ground.kill("state.commit.after", "run")
+
+
+# What only Spark can do
+
+UPSERT = {"load_type": "merge_upsert", "merge_keys": ["id"]}
+OVERWRITE = {"load_type": "merge_overwrite", "merge_keys": ["id"]}
+BACK = {"watermark_columns": ["at"], "configure": {"backward": {"days": 2}}}
+COLUMNS = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}, {"name": "note", "type": "string"}]
+LOADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "upsert": ({"type": "delta", "source_uri": "data/delta", **BACK}, UPSERT),
+    "replaced": (
+        {"type": "parquet", "source_uri": "data/parquet", **BACK},
+        {**OVERWRITE, "replace_by_watermark": True},
+    ),
+    "versions": (
+        {"type": "csv", "source_uri": "data/csv", "watermark_columns": ["at"]},
+        {**UPSERT, "load_type": "scd2"},
+    ),
+    "appended": ({"type": "delta", "source_uri": "data/delta", "watermark_columns": ["id"]}, {"load_type": "append"}),
+}
+
+
+def _source_rows(ground: Ground, rows: Sequence[tuple[int, int, str]]) -> None:
+    """The same rows as Delta table, Parquet file and CSV file: number, day and note."""
+    import pyarrow.parquet as pq
+
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    found = [{"id": number, "at": start + timedelta(days=day), "note": note} for number, day, note in rows]
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("note", pa.string())])
+    table = pa.Table.from_pylist(found, schema)
+    write_deltalake(str(ground.root / "data/delta"), table, mode="overwrite")
+    for name in ("parquet", "csv"):
+        (ground.root / "data" / name).mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, ground.root / "data/parquet/rows.parquet")
+    lines = [f"{each['id']},{each['at'].isoformat()},{each['note']}\n" for each in found]
+    (ground.root / "data/csv/rows.csv").write_text("id,at,note\n" + "".join(lines))
+
+
+def _load_again(ground: Ground) -> Any:
+    _source_rows(ground, [(1, 1, "new"), (2, 2, "new"), (3, 8, "again"), (4, 4, "new"), (5, 9, "new")])
+    return run(ground)
+
+
+LOADED = {
+    "lake/upsert": [1, 2, 3, 4],
+    "lake/replaced": [1, 2, 3, 4],
+    "lake/versions": [1, 2, 3, 3, 4],
+    "lake/appended": [1, 2, 3, 4],
+}
+LOADED_AGAIN = {
+    "lake/upsert": [1, 2, 3, 4, 5],
+    "lake/replaced": [1, 2, 3, 4, 5],
+    "lake/versions": [1, 2, 3, 3, 3, 4, 5],
+    "lake/appended": [1, 2, 3, 4, 5],
+}
+
+
+@scenario(LOADED, Step("changed and new rows", _load_again, LOADED_AGAIN), look=ROWS, needs_spark=True)
+def load_strategies(ground: Ground) -> None:
+    """Rows by columns of Delta, Parquet and CSV, merged, replaced, kept as versions and appended; with look-back."""
+    pipelines = {
+        name: {"source": source, "schema": {"fields": COLUMNS}, "sink": {"table_uri": f"lake/{name}", **sink}}
+        for name, (source, sink) in LOADS.items()
+    }
+    ground.configure(pipelines, spark={"master": "local[2]"})
+    _source_rows(ground, [(1, 1, "new"), (2, 2, "new"), (3, 3, "new")])
+    run(ground)
+    _source_rows(ground, [(1, 1, "new"), (2, 2, "new"), (3, 4, "newer"), (4, 5, "new")])
+    run(ground)
+
+
+@scenario(
+    {EVENTS: [1, 2, 3]},
+    Step("a new file", arrives("c.ndjson", 4), {EVENTS: [1, 2, 3, 4]}),
+    needs_spark=True,
+)
+def transformed_files(ground: Ground) -> None:
+    """Files through a transform: Spark names the data files, which are noted beside the documents."""
+    sql = "select id, event, id * 2 as twice from source"
+    events(ground, transform={"sql": sql}, settings={"spark": {"master": "local[2]"}})
+    ground.arrive("a.ndjson", [1, 2])
+    run(ground)
+    ground.arrive("b.ndjson", [3])
+    with (ground.root / "data/b.ndjson").open("a") as file:
+        file.write("no json\n")
+    run(ground)
+
+
+def _more_tickets(ground: Ground) -> Any:
+    def change(data: dict[str, Any]) -> None:
+        source = data["pipelines"]["tickets"]["source"]
+        source["options"] = {"north": "1@01-05,2@02-05,5@03-05", "south": "3@01-06,4@02-06"}
+        source["watermark"][0]["range"]["to"] = "2020-04-01"
+
+    ground.adjust(change)
+    return run(ground)
+
+
+@scenario(
+    {"lake/tickets": [1, 2]},
+    Step("what failed, and what is new", _more_tickets, {"lake/tickets": [1, 2, 3, 4, 5]}),
+    look=UNITS,
+    needs_spark=True,
+)
+def function_units(ground: Ground) -> None:
+    """Work units of a Python function; one branch failed."""
+    body = {
+        "source": {
+            "type": "python",
+            "function": "compat.functions:tickets",
+            "options": {"north": "1@01-05,2@02-05"},
+            "watermark": [
+                {"name": "system", "type": "datetime", "range": {"from": "2020-01-01", "to": "2020-03-01"}},
+                {"name": "branch", "type": "unit", "units": "north,south"},
+            ],
+            "work_unit": {"partition": "monthly"},
+            "time_column": "sold_at",
+        },
+        "sink": {"table_uri": "lake/tickets"},
+    }
+    ground.configure({"tickets": body}, spark={"master": "local[2]"})
+    ground.tidegate("run", code=1)
