@@ -203,7 +203,7 @@ class Ground:
     def documents(self) -> dict[str, Any]:
         """Every JSON document of tables, state and staging by its masked path, masked; log entries by their actions.
 
-        Of very many positions, those from 50 to 769 are left out.
+        Of very many positions, those from 50 to 519 are left out.
         """
         found: dict[str, list[Any]] = {}
         for path in sorted(self.root.glob("state/*.db")):
@@ -215,7 +215,7 @@ class Ground:
             for path in sorted((self.root / folder).rglob("*")):
                 if path.is_file() and path.suffix in (".json", ".won", ".files", ".lock"):
                     name = self._masked_text(str(path.relative_to(self.root)))
-                    if re.fullmatch(r"0{17}(?!0[0-4]\d|77\d)\d{3}\D.*", path.name):
+                    if re.fullmatch(r"0{17}(?!0[0-4]\d|5[23]\d)\d{3}\D.*", path.name):
                         continue
                     with contextlib.suppress(UnicodeDecodeError):
                         found.setdefault(name, []).append(self._document(path))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def cases(*, spark: bool) -> list[Any]:
-    """The scenarios that a run of the tests carries out."""
-    chosen = [each for each in SCENARIOS.values() if each.needs_spark is spark and (LONG or not each.is_long)]
-    return [pytest.param(each, id=each.name) for each in chosen]
+def cases(*, spark: bool, made: bool = False) -> list[Any]:
+    """The scenarios with Spark or without; of those that are ``made`` anew, the long ones in a long run alone."""
+    chosen = [each for each in SCENARIOS.values() if each.needs_spark is spark]
+    return [pytest.param(each, id=each.name) for each in chosen if LONG or not (made and each.is_long)]
 
 
 @pytest.fixture
@@ -90,9 +90,11 @@ class TestInThisProcess:
     def test_it_goes_on_from_there(self, ground: Ground, wanted: Scenario) -> None:
         go_on(ground, wanted)
 
-    def test_the_same_documents_are_written_today(self, wanted: Scenario, api: Api | None) -> None:
-        with lakes.folder() as root:
-            write_again(Ground(root, api), wanted)
+
+@pytest.mark.parametrize("wanted", cases(spark=False, made=True))
+def test_the_same_documents_are_written_today(wanted: Scenario, api: Api | None) -> None:
+    with lakes.folder() as root:
+        write_again(Ground(root, api), wanted)
 
 
 @pytest.mark.spark
