@@ -106,6 +106,7 @@ class TestOnSpark:
     def test_it_goes_on_from_there(self, spark: SparkSession, ground: Ground, wanted: Scenario) -> None:
         go_on(ground, wanted)
 
+    @pytest.mark.skipif(not LONG, reason="long runs only")
     def test_the_same_documents_are_written_today(self, spark: SparkSession, wanted: Scenario, api: Api | None) -> None:
         with lakes.folder() as root:
             write_again(Ground(root, api, spark=True), wanted)
