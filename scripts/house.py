@@ -185,11 +185,11 @@ WITHOUT_SPARK = """
 import sys
 import house
 import tidegate
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
 project = tidegate.load(sys.argv[1])
 house.begin()
-sys.exit(0 if Running(project, InProcessLane(), 1).once(project.pipelines).ok else 1)
+sys.exit(0 if Loop(project, InProcessEngine(), 1).once(project.pipelines).ok else 1)
 """
 IN_WORKERS = """
 import os

@@ -39,10 +39,10 @@ class Outcome:
 @contextlib.contextmanager
 def without_spark() -> Iterator[None]:
     """Commands that would start Spark work in this process instead; merges and SCD2 cannot."""
-    from support.unit_lake import InProcessUnitLane
+    from support.unit_lake import InProcessUnitEngine
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tidegate.spark.arrow_lane.SparkArrowLane", lambda *given, **named: InProcessUnitLane())
+        monkeypatch.setattr("tidegate.spark.engine.SparkEngine", lambda *given, **named: InProcessUnitEngine())
         yield
 
 

@@ -13,7 +13,7 @@ from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run_replay
 from tidegate.errors import ConfigError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.spark.arrow_lane import SparkEngine
+from tidegate.spark.engine import SparkEngine
 
 FILES = """
 pipelines:

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 import tidegate
-from tidegate.spark import arrow_lane
+from tidegate.spark import engine
 from tidegate.spark.java import find_java
 from tidegate.spark.session import open_session
 from tidegate.specs.locations import Options
@@ -44,7 +44,7 @@ Faults = Callable[[int, int], str]
 """(partition, attempt) to the failpoints that are armed in that task."""
 
 
-class Saboteur(arrow_lane._Reader):
+class Saboteur(engine._Reader):
     """The task's function, which notes that the attempt began and arms what befalls it."""
 
     def __init__(self, payload: bytes, faults: Faults, notes: Path) -> None:
@@ -96,7 +96,7 @@ def run(folder: Path, name: str) -> dict[str, Any]:
     """One run with the scenario's faults."""
     faults, notes = SCENARIOS[name], folder / name / "attempts"
     notes.mkdir()
-    arrow_lane._Reader = lambda payload: Saboteur(payload, faults, notes)  # type: ignore[misc,assignment]
+    engine._Reader = lambda payload: Saboteur(payload, faults, notes)  # type: ignore[misc,assignment]
     killer = threading.Thread(target=kill_an_executor, args=(notes,), daemon=True)
     if name == "executor-lost":
         killer.start()

@@ -13,7 +13,7 @@ import tidegate
 from servers import postgres as postgres_server
 from support.unit_examples import SERVER, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
-from tidegate.spark.arrow_lane import SparkEngine
+from tidegate.spark.engine import SparkEngine
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from servers.api import Api, running
 from servers.surveys import keep_surveys
 from support.unit_waves import RANGE, failure, inferred, rows, source, surveys, wave, work
-from tidegate.spark.arrow_lane import SparkEngine
+from tidegate.spark.engine import SparkEngine
 from tidegate.specs.columns import AuthKind, HttpAuth, RateLimit
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import SparkSpec

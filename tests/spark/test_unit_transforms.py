@@ -9,7 +9,7 @@ import pytest
 
 from support.unit_lake import survey_lake
 from tidegate.protocol.table_rows import query
-from tidegate.spark.arrow_lane import SparkEngine
+from tidegate.spark.engine import SparkEngine
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SparkSpec
 

@@ -129,7 +129,7 @@ def spark_engine(
     and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
     from tidegate.runs.frames import any_frames, frame_packages
-    from tidegate.spark.arrow_lane import SparkEngine
+    from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
     from tidegate.spark.session import py4j_is_silent
 

@@ -27,7 +27,7 @@ from tidegate.sources.reader import explained
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, WatermarkMode
 from tidegate.specs.project import PipelineSpec
 
-NO_LOOK = "how much is new is told by the run: the source was not asked"
+NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
     from tidegate.protocol.providers.base import BaseMetadataProvider

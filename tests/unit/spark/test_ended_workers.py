@@ -18,8 +18,8 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import ReadTask
-from tidegate.spark import arrow_lane
-from tidegate.spark.arrow_lane import SparkEngine
+from tidegate.spark import engine
+from tidegate.spark.engine import SparkEngine
 from tidegate.spark.tasks import worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
@@ -43,7 +43,7 @@ class Cluster:
         self._tasks = [pa.record_batch({"id": [number]}) for number in range(start, end, step)]
         return self
 
-    def mapInArrow(self, work: arrow_lane._Reader, _: str) -> Cluster:  # noqa: N802  # as Spark calls it
+    def mapInArrow(self, work: engine._Reader, _: str) -> Cluster:  # noqa: N802  # as Spark calls it
         self._work = work
         return self
 
