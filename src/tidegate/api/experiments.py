@@ -51,6 +51,6 @@ def chaos(
     from tidegate.specs.locations import Location, Options
     from tidegate.storage.options import absolute
 
-    place = Location(absolute(uri, Path.cwd()), Options(options or {}))
+    bound = Location(absolute(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)
-    return Chaos(place, limits, any_seed() if seed is None else seed, keep, show).play()
+    return Chaos(bound, limits, any_seed() if seed is None else seed, keep, show).play()

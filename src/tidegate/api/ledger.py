@@ -34,6 +34,6 @@ def export_ledger(config: Config, pipeline: str, source: str | None = None, *, t
 
 def compact_ledger(config: Config, pipeline: str, source: str | None = None) -> tuple[LedgerCompaction, ...]:
     """Gathers old documents of a pipeline's sources into blocks of the ledger; runs do the same bit by bit."""
-    from tidegate.commands.files import compact_place
+    from tidegate.commands.files import compact_source
 
-    return tuple(compact_place(place) for place in file_sources(config, pipeline, source))
+    return tuple(compact_source(bound) for bound in file_sources(config, pipeline, source))

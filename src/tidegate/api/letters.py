@@ -33,8 +33,8 @@ def list_letters(
     from tidegate.runs.dead_letters import DeadLetterSelection, chosen
 
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    places = file_sources(config, pipeline, source)
-    return tuple(islice(chain.from_iterable(chosen(place, choice) for place in places), limit))
+    sources = file_sources(config, pipeline, source)
+    return tuple(islice(chain.from_iterable(chosen(bound, choice) for bound in sources), limit))
 
 
 def retry_letters(
@@ -56,9 +56,9 @@ def retry_letters(
 
     project = load(config, pipeline=pipeline)
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    places = file_sources(project, pipeline, source)
-    with spark_engine(project.spark, emit, threading.Event(), lambda: places) as engine:
-        return tuple(retry(place, choice, lambda: engine, emit) for place in places)
+    sources = file_sources(project, pipeline, source)
+    with spark_engine(project.spark, emit, threading.Event(), lambda: sources) as engine:
+        return tuple(retry(bound, choice, lambda: engine, emit) for bound in sources)
 
 
 def discard_letters(
@@ -75,4 +75,4 @@ def discard_letters(
     from tidegate.runs.dead_letters import DeadLetterSelection
 
     choice = DeadLetterSelection(tuple(ids), file, reason)
-    return tuple(discard(place, choice) for place in file_sources(config, pipeline, source))
+    return tuple(discard(bound, choice) for bound in file_sources(config, pipeline, source))

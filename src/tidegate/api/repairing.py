@@ -67,11 +67,11 @@ def reconcile(
     project = load(config)
     names = {each.name for each in pipelines_of(project, pipeline)}
     every = sources_of(project, None, emit=emit)
-    places = sources_named([each for each in every if each.pipeline.name in names], source)
-    spark = spark_engine(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
+    sources = sources_named([each for each in every if each.pipeline.name in names], source)
+    spark = spark_engine(project.spark, emit, flag, lambda: sources) if ingest else contextlib.nullcontext()
     with spark as engine, stops_on_signals(flag):
         wanted = ReconcileOptions(engine, clean, age)
-        return Reconciling(places, every, wanted, emit, flag).all()
+        return Reconciling(sources, every, wanted, emit, flag).all()
 
 
 def adopt(
@@ -90,10 +90,10 @@ def adopt(
     ``read_skipped`` leaves the files to be read that it passed over in partitions of which it noted nothing.
     """
     from tidegate.migrate.blizzard import AdoptOptions
-    from tidegate.migrate.blizzard import adopt as adopt_place
+    from tidegate.migrate.blizzard import adopt as adopt_source
 
     wish = AdoptOptions(dry_run, quiet_for, fresh, read_skipped)
-    return tuple(adopt_place(place, wish) for place in file_sources(config, pipeline, source))
+    return tuple(adopt_source(bound, wish) for bound in file_sources(config, pipeline, source))
 
 
 def replay(
@@ -121,7 +121,7 @@ def replay(
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
     project = load(config)
-    place = replayed_source(project, pipeline, source, PathSource)
+    bound = replayed_source(project, pipeline, source, PathSource)
     with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
-        carried = Replay(place, engine, others=other_locations(project, place), emit=emit, stop=flag)
+        carried = Replay(bound, engine, others=other_locations(project, bound), emit=emit, stop=flag)
         return carried.run(selection, confirm, drop_missing=drop_missing)

@@ -51,15 +51,15 @@ def replay_range(
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    place = replayed_source(project, pipeline, source, ColumnSource)
-    bounds = [_bound(place, each, chunk_column) for each in (start, end)]
+    bound = replayed_source(project, pipeline, source, ColumnSource)
+    bounds = [_bound(bound, each, chunk_column) for each in (start, end)]
     wanted = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
-    own = place.pipeline.sink.table
+    own = bound.pipeline.sink.table
     table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
-    written = replace(place.pipeline, sink=replace(place.pipeline.sink, table=table))
+    written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
     with spark_engine(project.spark, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
         replay = ColumnReplay(
-            place,
+            bound,
             engine,
             wanted,
             into=None if table.uri == own.uri else table,
@@ -73,14 +73,14 @@ def replay_range(
         return replay.run(confirm)
 
 
-def _bound(place: ColumnBound, given: Value, chunk_column: str | None) -> Value:
+def _bound(bound: ColumnBound, given: Value, chunk_column: str | None) -> Value:
     """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
     from tidegate.core.columns.values import value_of
 
     if not isinstance(given, str):
         return given
-    state = place.state_of(place.positions.open(read_only=True))
-    columns = chunk_columns(place.source, chunk_column)
+    state = bound.state_of(bound.positions.open(read_only=True))
+    columns = chunk_columns(bound.source, chunk_column)
     stored = None if state is None or not columns else state.values.get(columns[0])
     plain = value_of(given)
     if type(plain) is date and isinstance(stored, datetime) and stored.tzinfo is not None:

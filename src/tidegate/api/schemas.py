@@ -24,9 +24,9 @@ def infer_schema(
     """
     from tidegate.commands.schema import inferred, updated
 
-    place = file_sources(config, pipeline, source)[0]
+    bound = file_sources(config, pipeline, source)[0]
     now = datetime.now(UTC)
-    return updated(place, now, sample, confirm) if update else inferred(place, now, sample)
+    return updated(bound, now, sample, confirm) if update else inferred(bound, now, sample)
 
 
 def show_schema(config: Config, pipeline: str) -> SchemaView:

@@ -53,9 +53,9 @@ def adopt_files(
     tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
-    places = tuple(
+    sources = tuple(
         each
         for each in sources_of(project, None, emit=emit)
         if isinstance(each.source, PathSource) and each.table_uri in tables
     )
-    return FileAdopting(places, emit).run(prefix, confirm)
+    return FileAdopting(sources, emit).run(prefix, confirm)

@@ -27,9 +27,9 @@ def units(
     """
     from tidegate.commands.units import UnitsQuery, listed
 
-    places = unit_sources(config, pipeline, source)
+    sources = unit_sources(config, pipeline, source)
     wanted = UnitsQuery(frozenset(names), partition, failed, limit)
-    return tuple(listed(place, now or datetime.now(UTC), wanted) for place in places)
+    return tuple(listed(bound, now or datetime.now(UTC), wanted) for bound in sources)
 
 
 def unit(
@@ -39,8 +39,8 @@ def unit(
     from tidegate.commands.units import viewed
     from tidegate.runs.bound_source import source_named
 
-    place = source_named(unit_sources(config, pipeline), source)
-    return viewed(place, now or datetime.now(UTC), name)
+    bound = source_named(unit_sources(config, pipeline), source)
+    return viewed(bound, now or datetime.now(UTC), name)
 
 
 def retry_units(
@@ -60,8 +60,8 @@ def retry_units(
     from tidegate.commands import units
     from tidegate.runs.bound_source import source_named
 
-    place = source_named(unit_sources(config, pipeline), source)
-    return units.retry_units(place, names, partition, datetime.now(UTC), confirm)
+    bound = source_named(unit_sources(config, pipeline), source)
+    return units.retry_units(bound, names, partition, datetime.now(UTC), confirm)
 
 
 def reset_units(
@@ -80,5 +80,5 @@ def reset_units(
     from tidegate.commands import units
     from tidegate.runs.bound_source import source_named
 
-    place = source_named(unit_sources(config, pipeline), source)
-    return units.reset_units(place, names, partition, datetime.now(UTC), confirm)
+    bound = source_named(unit_sources(config, pipeline), source)
+    return units.reset_units(bound, names, partition, datetime.now(UTC), confirm)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 class ReplayChecks:
     """A replay as it is asked for, and the production watermark before it; ``elsewhere``: into another table."""
 
-    place: ColumnBound
+    bound: ColumnBound
     config: ReplayConfig
     state: ColumnState | None
     elsewhere: bool = False
@@ -82,16 +82,16 @@ class ReplayChecks:
 
     @property
     def _name(self) -> str:
-        return str(self.place.key)
+        return str(self.bound.key)
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return chunk_columns(self.place.source, self.config.chunk_column)
+        return chunk_columns(self.bound.source, self.config.chunk_column)
 
     @property
     def _replaces(self) -> bool:
         """Whether all rows of the table in the range give way, whoever brought them."""
-        return self.place.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
+        return self.bound.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
 
     @property
     def in_order(self) -> bool:
@@ -99,7 +99,7 @@ class ReplayChecks:
 
         Versions follow each other in time. And what was appended above the saved watermark, a run would append again.
         """
-        load = self.place.pipeline.sink.load.type
+        load = self.bound.pipeline.sink.load.type
         return load is LoadType.SCD2 or (load is LoadType.APPEND and self.config.save_watermark)
 
     @property
@@ -116,15 +116,15 @@ class ReplayChecks:
 
     def plan(self, now: datetime) -> ColumnPlan:
         """The whole range as one chunk; refuses bounds that do not fit the watermark."""
-        load = self.place.pipeline.sink.load
+        load = self.bound.pipeline.sink.load
         if load.type.reads_everything:
             raise ConfigError(
                 (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)
             )
         self._check_alone()
         return plan_columns(
-            self.place.pipeline.name,
-            self.place.source,
+            self.bound.pipeline.name,
+            self.bound.source,
             load,
             self.state,
             0,
@@ -134,8 +134,8 @@ class ReplayChecks:
         )
 
     def _check_alone(self) -> None:
-        pipeline = self.place.pipeline
-        others = [each.name for each in pipeline.sources if each.name != self.place.source.name]
+        pipeline = self.bound.pipeline
+        others = [each.name for each in pipeline.sources if each.name != self.bound.source.name]
         if others and self._replaces and not self.elsewhere:
             raise ConfigError(
                 (
@@ -153,9 +153,9 @@ class ReplayChecks:
             raise ConfigError(
                 (f"{self._name}: the rows go into another table, so the watermark is not moved; leave it out",)
             )
-        check_past(self._name, self.place.source, self.config, now)
+        check_past(self._name, self.bound.source, self.config, now)
         self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
-        if self.place.pipeline.sink.load.type is LoadType.APPEND:
+        if self.bound.pipeline.sink.load.type is LoadType.APPEND:
             self._check_edges()
 
     @property
@@ -163,7 +163,7 @@ class ReplayChecks:
         """The columns by which the next run would append rows of the range again."""
         if self.elsewhere:
             return ()
-        source, load = self.place.source, self.place.pipeline.sink.load
+        source, load = self.bound.source, self.bound.pipeline.sink.load
         return doubled_by_production(source, load, self.state, self.config)
 
     def _check_overlap(self) -> None:
@@ -184,7 +184,7 @@ class ReplayChecks:
 
     def check_chunk(self, greatest: Watermark) -> None:
         """Refuse a chunk by another column that holds rows which the next run appends; they were never read."""
-        source, load = self.place.source, self.place.pipeline.sink.load
+        source, load = self.bound.source, self.bound.pipeline.sink.load
         if self.allow_overlap or self.elsewhere or load.type is not LoadType.APPEND or self.state is None:
             return
         if set(self._columns) & set(source.watermark_columns):
@@ -205,8 +205,8 @@ class ReplayChecks:
 
         ``record`` is the position of the replay in the table that is written.
         """
-        site, load = record.site, self.place.pipeline.sink.load.type
-        others = sources_of(site.store) - {COMMITTER, self.place.key, site.key}
+        site, load = record.site, self.bound.pipeline.sink.load.type
+        others = sources_of(site.store) - {COMMITTER, self.bound.key, site.key}
         if others and self._replaces:
             named = ", ".join(sorted(map(str, others)))
             raise TableError(
@@ -218,7 +218,7 @@ class ReplayChecks:
     def check_source(self, reader: Reader) -> None:
         """Refuse to jump over rows below the range, and to save an end that the source has not reached."""
         if reader.fixed_first and self.config.save_watermark and is_number(self.config.end):
-            everything = RowFilter(tuple(map(ColumnRange, self._columns)), extra=self.place.source.filter_expression)
+            everything = RowFilter(tuple(map(ColumnRange, self._columns)), extra=self.bound.source.filter_expression)
             check_reached(self._name, self.config, reader.greatest(everything).values)
         if self.asks_source:
             self._check_below(reader)
@@ -228,14 +228,14 @@ class ReplayChecks:
         if reader.fixed_first:
             upper = Bound(self.config.start)
             ranges = tuple(ColumnRange(each, upper=upper) for each in self._columns)
-            seen = reader.greatest(RowFilter(ranges, extra=self.place.source.filter_expression))
+            seen = reader.greatest(RowFilter(ranges, extra=self.bound.source.filter_expression))
             if all(value is None for value in seen.values.values()):
                 return
         self._check_handover(self.config, skip_gap=False)
 
     def _check_edges(self) -> None:
         """All watermarks pass an edge together, or a run between two chunks would append rows of the first again."""
-        for chunk in self.config.chunks(chunk_zone(self.place.source, self.config))[:-1]:
+        for chunk in self.config.chunks(chunk_zone(self.bound.source, self.config))[:-1]:
             try:
                 part = replace(self.config, end=chunk.high, chunk_interval=None)
                 self._check_handover(part, skip_gap=True)
@@ -247,12 +247,12 @@ class ReplayChecks:
                 ) from error
 
     def _check_handover(self, config: ReplayConfig, *, skip_gap: bool) -> None:
-        source, load = self.place.source, self.place.pipeline.sink.load
+        source, load = self.bound.source, self.bound.pipeline.sink.load
         check_handover(self._name, source, load, self.state, config, skip_gap=skip_gap)
 
     def warnings(self) -> Iterator[str]:
         """What would go wrong later, and is the user's to decide."""
-        pipeline, source = self.place.pipeline, self.place.source
+        pipeline, source = self.bound.pipeline, self.bound.source
         if self.elsewhere or pipeline.sink.load.type is not LoadType.APPEND:
             return
         if self._doubled:
@@ -319,7 +319,7 @@ class ColumnReplay:
 
     def __init__(
         self,
-        place: ColumnBound,
+        bound: ColumnBound,
         engine: Engine,
         config: ReplayConfig,
         *,
@@ -332,7 +332,7 @@ class ColumnReplay:
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._place = place
+        self._bound = bound
         self._engine = engine
         self._config = config
         self._fresh = fresh
@@ -340,8 +340,8 @@ class ColumnReplay:
         self._emit = emit
         self._stop = stop or threading.Event()
         self._clock = clock
-        self._names = (place.pipeline.name, place.source.name)
-        self._pipeline = place.pipeline if into is None else _into(place.pipeline, into)
+        self._names = (bound.pipeline.name, bound.source.name)
+        self._pipeline = bound.pipeline if into is None else _into(bound.pipeline, into)
         self._elsewhere = into is not None
         self._skip_gap = skip_gap
         self._allow_overlap = allow_overlap
@@ -356,12 +356,12 @@ class ColumnReplay:
         Up to then nothing is written and Spark is not asked for.
         """
         started = time.monotonic()
-        production = self._place.state_of(self._place.open(read_only=True))
-        record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+        production = self._bound.state_of(self._bound.open(read_only=True))
+        record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         if not self._fresh and self._fit(record.recorded_kind()):
-            record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+            record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         checks = self._checks(production)
-        predicate = explained(self._place.source, checks.plan(self._clock()).reads)
+        predicate = explained(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
@@ -384,7 +384,7 @@ class ColumnReplay:
         for warning in warnings:
             self._emit(events.Notice(*self._names, warning))
         if checks.needs_source:
-            checks.check_source(self._engine.reader(self._place.source, self._pipeline.schema, self._clock()))
+            checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
         with suppress(StorageError):
             clean_old(record.positions.site.store, record.positions.site.key, self._clock())
         record.hand_over()
@@ -395,14 +395,14 @@ class ColumnReplay:
         """Whether only the source can tell what kind of times the bounds are among: none of their columns is stored."""
         stored = {} if production is None else production.values
         is_stored = any(
-            stored.get(each) is not None for each in chunk_columns(self._place.source, self._config.chunk_column)
+            stored.get(each) is not None for each in chunk_columns(self._bound.source, self._config.chunk_column)
         )
         return not self._is_fitted and not is_stored and isinstance(self._config.start, date)
 
     def _kind_at_source(self) -> str | None:
         """The kind of times that the columns of the replay have; None where the source cannot tell."""
-        columns = chunk_columns(self._place.source, self._config.chunk_column)
-        reader = self._engine.reader(self._place.source, self._pipeline.schema, self._clock())
+        columns = chunk_columns(self._bound.source, self._config.chunk_column)
+        reader = self._engine.reader(self._bound.source, self._pipeline.schema, self._clock())
         if isinstance(reader, Typed):
             found = {reader.kinds(columns).get(each) for each in columns}
         else:
@@ -414,12 +414,12 @@ class ColumnReplay:
         """Give the bounds the kind that the columns have; whether that changes them."""
         if kind is None:
             return False
-        before, zone = self._config, self._place.source.source_timezone
+        before, zone = self._config, self._bound.source.source_timezone
         self._config = fitted_bounds(before, kind, zone)
         return self._config is not before
 
     def _checks(self, production: ColumnState | None) -> ReplayChecks:
-        return ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
+        return ReplayChecks(self._bound, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
 
     def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
         """Read chunks, as many at once as there are workers, and commit them one after the other."""
@@ -468,7 +468,7 @@ class ColumnReplay:
         """The rows of one chunk, read into a work area of its own."""
         from tidegate.sink.row_task import Batch, row_task
 
-        source, now, chunk = self._place.source, self._clock(), record.chunks[number]
+        source, now, chunk = self._bound.source, self._clock(), record.chunks[number]
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
         bounds = fixed(plan, None, {})
@@ -487,7 +487,7 @@ class ColumnReplay:
     def _check_overlap(self, written: RowsWritten) -> None:
         """A chunk by another column than the watermark's must hold no row that production has not read yet."""
         if self._config.chunk_column is not None and not self._elsewhere:
-            production = self._place.state_of(self._place.positions.open(read_only=True))
+            production = self._bound.state_of(self._bound.positions.open(read_only=True))
             self._checks(production).check_chunk(written.greatest)
 
     def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
@@ -541,11 +541,11 @@ class ColumnReplay:
 
     def _since(self, chunk: Chunk) -> int | None:
         """Where production is, unless it never writes in the chunk again; versions find their own place anyway."""
-        load, source = self._pipeline.sink.load.type, self._place.source
+        load, source = self._pipeline.sink.load.type, self._bound.source
         if self._elsewhere or load is LoadType.SCD2:
             return None
-        opened = self._place.positions.open(read_only=True)
-        state = self._place.state_of(opened) or ColumnState()
+        opened = self._bound.positions.open(read_only=True)
+        state = self._bound.state_of(opened) or ColumnState()
         columns = chunk_columns(source, None)
         by_watermark = chunk_columns(source, self._config.chunk_column) == columns
         only_grows = load is LoadType.APPEND and source.look_back.is_off and by_watermark

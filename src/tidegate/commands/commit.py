@@ -50,10 +50,10 @@ class _Found:
 class FileAdopting:
     """Adds the foreign files below a prefix of one table."""
 
-    def __init__(self, places: Sequence[FileSource], emit: Emit = ignore) -> None:
-        self._committer = TableCommitter(places, emit=emit)
-        self._place = places[0]
-        self._store = places[0].table_store
+    def __init__(self, sources: Sequence[FileSource], emit: Emit = ignore) -> None:
+        self._committer = TableCommitter(sources, emit=emit)
+        self._bound = sources[0]
+        self._store = sources[0].table_store
 
     def run(self, prefix: str, confirm: Confirm) -> FileAdoption:
         """What is there and, if ``confirm`` agrees to exactly that, what was added; raises what stopped it."""
@@ -122,7 +122,7 @@ class FileAdopting:
         try:
             if isinstance(examined, StateError):
                 raise examined
-            schema = schema_in(examined, columns, self._place.pipeline.schema.evolution)
+            schema = schema_in(examined, columns, self._bound.pipeline.schema.evolution)
         except (StateError, TableError) as error:
             return replace(told, refused=error.problem)
         foreign.files.append((examined.file, schema))
@@ -215,10 +215,10 @@ class Committing:
     def _committer(self, uri: str) -> TableCommitter:
         """The committer of a table, for everyone of the project who writes into it."""
         if uri not in self._committers:
-            self._committers[uri] = TableCommitter(self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock)
+            self._committers[uri] = TableCommitter(self._sources(uri), emit=self.emit, stop=self.stop, clock=self.clock)
         return self._committers[uri]
 
-    def _places(self, uri: str) -> tuple[FileSource, ...]:
+    def _sources(self, uri: str) -> tuple[FileSource, ...]:
         return tuple(
             bind(self.project, pipeline, source, 1, self.emit, self.pace)
             for pipeline in self.project.pipelines

@@ -35,15 +35,15 @@ _MIXED = "so going on would mix two contents; `tidegate replay` replaces its row
 
 
 def retry(
-    place: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
+    bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
 ) -> LettersReport:
     """Read letters again; ``lane`` is asked for only where files are among them."""
-    return _committed(place, lambda opened: _retried(place, opened, choice, lane, emit))
+    return _committed(bound, lambda opened: _retried(bound, opened, choice, lane, emit))
 
 
-def discard(place: FileSource, choice: DeadLetterSelection) -> LettersReport:
+def discard(bound: FileSource, choice: DeadLetterSelection) -> LettersReport:
     """Answer letters without reading them; their lines stay in the dead-letter table."""
-    return _committed(place, lambda opened: _discarded(place, opened, choice))
+    return _committed(bound, lambda opened: _discarded(bound, opened, choice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class _Answer:
     report: LettersReport
 
 
-def _committed(place: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
+def _committed(bound: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
     for attempt in range(TRIES_AGAINST_OTHERS):
-        opened = place.positions.open()
+        opened = bound.positions.open()
         made = answer(opened)
         if made.change is None:
             return made.report
         try:
-            after = place.positions.commit(opened, made.change)
+            after = bound.positions.commit(opened, made.change)
         except (CommitLost, ObjectMissing, ObjectChanged):
             if attempt + 1 == TRIES_AGAINST_OTHERS:
                 raise
@@ -71,42 +71,42 @@ def _committed(place: FileSource, answer: Callable[[Position], _Answer]) -> Lett
     raise AssertionError("unreachable")
 
 
-def _discarded(place: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
-    letters = list(chosen(place, choice))
-    report = _report(place, len(letters))
+def _discarded(bound: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
+    letters = list(chosen(bound, choice))
+    report = _report(bound, len(letters))
     if not letters:
         return _Answer(None, report)
-    answers = answered(place, letters, DISCARDED, uuid7())
-    change = _change(opened, place, answers, -len(letters), "dlq discard")
+    answers = answered(bound, letters, DISCARDED, uuid7())
+    change = _change(opened, bound, answers, -len(letters), "dlq discard")
     return _Answer(change, replace(report, answered=len(letters)))
 
 
 def _retried(
-    place: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
+    bound: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
 ) -> _Answer:
-    letters = list(chosen(place, choice))
-    report = _report(place, len(letters))
+    letters = list(chosen(bound, choice))
+    report = _report(bound, len(letters))
     if not letters:
         return _Answer(None, report)
     run = uuid7()
-    columns = _columns(place, as_read(place, opened), emit)
-    task = columns.task(place.pipeline, place.source, None, run)
-    frames = FrameCommit.of(place, lane(), opened, datetime.now(UTC)) if frame_reasons(place, opened) else None
+    columns = _columns(bound, as_read(bound, opened), emit)
+    task = columns.task(bound.pipeline, bound.source, None, run)
+    frames = FrameCommit.of(bound, lane(), opened, datetime.now(UTC)) if frame_reasons(bound, opened) else None
     task = task if frames is None else frames.task(task)
     records = [letter for letter in letters if letter.kind == RECORD]
     files = [letter for letter in letters if letter.kind == FILE]
     lines = reread(task, records) if records else Reread()
-    whole = _reread_files(place, task, files, lane) if files else _Files()
+    whole = _reread_files(bound, task, files, lane) if files else _Files()
     good = [*lines.good, *whole.good]
     bad = [*lines.bad, *whole.bad]
     told = replace(report, still_bad=tuple((letter.id, letter.file or "", reason) for letter, reason in bad))
     if not good:
         return _Answer(None, told)
     new = DeadLetters.of(whole.results)
-    answers = answered(place, good, RETRIED, run, fingerprint(columns.fields))
+    answers = answered(bound, good, RETRIED, run, fingerprint(columns.fields))
     together = DeadLetters((*new.files, *answers.files), new.count)
     change = replace(
-        _change(opened, place, together, new.count - len(good), "dlq retry"),
+        _change(opened, bound, together, new.count - len(good), "dlq retry"),
         coverage=coverage_of(whole.results),
         data_files=(*lines.files, *(file for result in whole.results for file in result.data_files)),
         rows=lines.rows + sum(result.rows for result in whole.results),
@@ -127,7 +127,7 @@ class _Files:
     bad: list[tuple[Letter, str]] = field(default_factory=list)
 
 
-def _reread_files(place: FileSource, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Engine]) -> _Files:
+def _reread_files(bound: FileSource, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Engine]) -> _Files:
     found = _Files()
     by_path: dict[str, list[Letter]] = {}
     for letter in letters:
@@ -135,7 +135,7 @@ def _reread_files(place: FileSource, task: ReadTask, letters: Sequence[Letter], 
     slices = []
     for path, own in by_path.items():
         try:
-            now = place.tracker.store.head(path)
+            now = bound.tracker.store.head(path)
             problem = _against(own, SourceFile(path, now.size, now.etag))
         except ObjectMissing:
             problem = "the file is not there any more"
@@ -149,7 +149,7 @@ def _reread_files(place: FileSource, task: ReadTask, letters: Sequence[Letter], 
     units = [FileGroup(number, (each,)) for number, each in enumerate(slices, 1)]
     runner = lane()
     runner.prepare()
-    found.results = runner.execute(whole, deal(units, place.slots), lambda done: None)
+    found.results = runner.execute(whole, deal(units, bound.slots), lambda done: None)
     raise_failures(found.results)
     for result in found.results:
         for outcome in result.outcomes:
@@ -176,23 +176,23 @@ def _against(letters: Sequence[Letter], now: SourceFile) -> str:
     return ""
 
 
-def _columns(place: FileSource, opened: Position, emit: Emit) -> TableColumnsPlan:
-    plan = Plan(place.pipeline.name, place.source.name, opened.version, datetime.now(UTC))
-    return resolve_columns(place, opened, plan, emit)
+def _columns(bound: FileSource, opened: Position, emit: Emit) -> TableColumnsPlan:
+    plan = Plan(bound.pipeline.name, bound.source.name, opened.version, datetime.now(UTC))
+    return resolve_columns(bound, opened, plan, emit)
 
 
-def _change(opened: Position, place: FileSource, letters: DeadLetters, difference: int, action: str) -> Change:
+def _change(opened: Position, bound: FileSource, letters: DeadLetters, difference: int, action: str) -> Change:
     if opened.state is None:
-        raise TidegateError(f"{place.key}: nothing was ever committed, so it has no dead letters", "run it first")
+        raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
         state=opened.state,
-        embedded=place.tracker.embedded(opened.state),
+        embedded=bound.tracker.embedded(opened.state),
         dead_letter_files=letters.files,
-        debts=letters.debts(place, opened),
+        debts=letters.debts(bound, opened),
         letters=difference,
         action=action,
     )
 
 
-def _report(place: FileSource, letters: int) -> LettersReport:
-    return LettersReport(place.pipeline.name, place.source.name, place.tracker.letters.uri, letters)
+def _report(bound: FileSource, letters: int) -> LettersReport:
+    return LettersReport(bound.pipeline.name, bound.source.name, bound.tracker.letters.uri, letters)

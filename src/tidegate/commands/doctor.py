@@ -25,15 +25,14 @@ def examine_machine() -> tuple[Check, ...]:
     return (_python(), _packages(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
 
 
-def examine_project(project: ProjectSpec, places: Sequence[AnySource]) -> tuple[Check, ...]:
+def examine_project(project: ProjectSpec, sources: Sequence[AnySource]) -> tuple[Check, ...]:
     """Notices of the configuration, then each source and its table."""
-    sources = sum(len(pipeline.sources) for pipeline in project.pipelines)
-    found = [Check("configuration", "ok", f"{project.origin}: {count(sources, 'source')}")]
+    found = [Check("configuration", "ok", f"{project.origin}: {count(len(sources), 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
-    for place in places:
-        found += place.tracker.source_checks(place)
-        found += _table(place)
-        found += place.tracker.further_checks(place)
+    for bound in sources:
+        found += bound.tracker.source_checks(bound)
+        found += _table(bound)
+        found += bound.tracker.further_checks(bound)
     return tuple(found)
 
 
@@ -74,18 +73,18 @@ def _jars() -> Check:
     )
 
 
-def _table(place: AnySource) -> list[Check]:
-    name = f"table of {place.key}"
+def _table(bound: AnySource) -> list[Check]:
+    name = f"table of {bound.key}"
 
     def look() -> Iterator[Check]:
-        opened = place.open(read_only=True)
-        state = place.state_of(opened)
+        opened = bound.open(read_only=True)
+        state = bound.state_of(opened)
         at = f"at version {opened.table_version}" if opened.table_version >= 0 else "not made yet"
-        stored = place.tracker.stored(state)
-        yield Check(name, "ok", f"{place.table_uri} {at}; this source is at position {opened.version}{stored}")
+        stored = bound.tracker.stored(state)
+        yield Check(name, "ok", f"{bound.table_uri} {at}; this source is at position {opened.version}{stored}")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
-        yield from place.tracker.table_checks(place, name, opened, state)
-        yield from writable(name, place.table_uri)
+        yield from bound.tracker.table_checks(bound, name, opened, state)
+        yield from writable(name, bound.table_uri)
 
     return guarded(name, look)

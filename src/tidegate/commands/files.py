@@ -142,9 +142,9 @@ _CLOCKS_APART = 256
 """So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
 
 
-def files_of(places: Sequence[FileSource], wanted: FilesQuery, limit: int) -> FilesReport:
+def files_of(sources: Sequence[FileSource], wanted: FilesQuery, limit: int) -> FilesReport:
     """The ingested files of these sources, newest first; ``limit`` 0 means all."""
-    found = [_files_of(place, wanted, limit) for place in places]
+    found = [_files_of(bound, wanted, limit) for bound in sources]
     lines = sorted((line for lines, *_ in found for line in lines), key=_newest, reverse=True)
     shown = tuple(lines[:limit] if limit else lines)
     return FilesReport(
@@ -173,36 +173,36 @@ def _totals(lines: Sequence[IngestedFile]) -> FileTotals:
 
 
 def _files_of(
-    place: FileSource, wanted: FilesQuery, limit: int
+    bound: FileSource, wanted: FilesQuery, limit: int
 ) -> tuple[tuple[IngestedFile, ...], bool, tuple[LedgerGap, ...], tuple[str, ...]]:
-    newest, notes = _newest_position(place)
-    lines = FileLines(place.pipeline.name, place.source.name, wanted, limit)
+    newest, notes = _newest_position(bound)
+    lines = FileLines(bound.pipeline.name, bound.source.name, wanted, limit)
     gaps: list[LedgerGap] = []
-    for entry in _looked_at(place, wanted, newest):
+    for entry in _looked_at(bound, wanted, newest):
         if entry.gap is not None:
-            _add_gap(gaps, place, entry)
+            _add_gap(gaps, bound, entry)
         elif lines.add(entry):
             return lines.shown(), False, tuple(gaps), notes
     return lines.shown(), lines.complete, tuple(gaps), notes
 
 
-def _newest_position(place: FileSource | ColumnBound | UnitBound) -> tuple[Parent | None, tuple[str, ...]]:
+def _newest_position(bound: FileSource | ColumnBound | UnitBound) -> tuple[Parent | None, tuple[str, ...]]:
     """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
     try:
-        return place.positions.open(read_only=True).parent, ()
+        return bound.positions.open(read_only=True).parent, ()
     except (StateError, TableError) as error:
-        return None, (f"{place.key}: the newest position may be missing, since the table cannot be opened: {error}",)
+        return None, (f"{bound.key}: the newest position may be missing, since the table cannot be opened: {error}",)
 
 
-def _looked_at(place: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
+def _looked_at(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
     if wanted.position is not None:
-        for entry in entries(place.table_store, place.key, start=wanted.position, newest=newest):
+        for entry in entries(bound.table_store, bound.key, start=wanted.position, newest=newest):
             if entry.version == wanted.position:
                 yield entry
             return
         return
     older = 0
-    for entry in newest_first(place.table_store, place.key, newest):
+    for entry in newest_first(bound.table_store, bound.key, newest):
         moment = moment_of(entry)
         if wanted.since is None or moment is None or moment >= wanted.since:
             older = 0
@@ -211,26 +211,26 @@ def _looked_at(place: FileSource, wanted: FilesQuery, newest: Parent | None) -> 
             return
 
 
-def _add_gap(gaps: list[LedgerGap], place: FileSource, entry: LedgerEntry) -> None:
+def _add_gap(gaps: list[LedgerGap], bound: FileSource, entry: LedgerEntry) -> None:
     """Gaps are met newest first; neighbours with one reason are one."""
     reason = entry.gap or ""
     if gaps and gaps[-1].first == entry.version + 1 and gaps[-1].reason == reason:
         gaps[-1] = replace(gaps[-1], first=entry.version)
     else:
-        gaps.append(LedgerGap(place.pipeline.name, place.source.name, entry.version, entry.version, reason))
+        gaps.append(LedgerGap(bound.pipeline.name, bound.source.name, entry.version, entry.version, reason))
 
 
-def history_of(place: FileSource | ColumnBound | UnitBound, limit: int) -> WatermarkHistory:
+def history_of(bound: FileSource | ColumnBound | UnitBound, limit: int) -> WatermarkHistory:
     """The positions of a source, newest first; ``limit`` 0 means all."""
-    newest, notes = _newest_position(place)
+    newest, notes = _newest_position(bound)
     views: list[PositionView] = []
     complete = True
-    for entry in newest_first(place.table_store, place.key, newest):
+    for entry in newest_first(bound.table_store, bound.key, newest):
         if limit and len(views) == limit:
             complete = False
             break
         views.append(_view(entry))
-    return WatermarkHistory(place.pipeline.name, place.source.name, tuple(views), complete, notes)
+    return WatermarkHistory(bound.pipeline.name, bound.source.name, tuple(views), complete, notes)
 
 
 def _view(entry: LedgerEntry) -> PositionView:
@@ -250,7 +250,7 @@ def _view(entry: LedgerEntry) -> PositionView:
     )
 
 
-def export(places: Sequence[FileSource], target: Path) -> LedgerExport:
+def export(sources: Sequence[FileSource], target: Path) -> LedgerExport:
     """The complete ledger of these sources as one Parquet file, which appears when it is whole."""
     import pyarrow as pa
 
@@ -259,29 +259,29 @@ def export(places: Sequence[FileSource], target: Path) -> LedgerExport:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as sink:
-            rows = ledger_blocks.write(sink, (batch for place in places for batch in _named(place, columns)), columns)
+            rows = ledger_blocks.write(sink, (batch for bound in sources for batch in _named(bound, columns)), columns)
         part.replace(target)
     except OSError as error:
         raise TidegateError(f"{target} cannot be written ({error})", "name a file in a folder that exists") from error
     finally:
         part.unlink(missing_ok=True)
-    return LedgerExport(str(target), len(places), rows)
+    return LedgerExport(str(target), len(sources), rows)
 
 
-def _named(place: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _named(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one source, with the names that blocks leave to their path."""
     import pyarrow as pa
 
-    newest, _ = _newest_position(place)
-    for batch in record_batches(place.table_store, place.key, newest):
-        names = [pa.repeat(pa.scalar(name), batch.num_rows) for name in (place.key.pipeline, place.key.source)]
+    newest, _ = _newest_position(bound)
+    for batch in record_batches(bound.table_store, bound.key, newest):
+        names = [pa.repeat(pa.scalar(name), batch.num_rows) for name in (bound.key.pipeline, bound.key.source)]
         yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=columns)
 
 
-def compact_place(place: FileSource) -> LedgerCompaction:
+def compact_source(bound: FileSource) -> LedgerCompaction:
     """Gathers every block that is due; stops where OPEN would."""
-    opened: Position = place.positions.open(read_only=True)
+    opened: Position = bound.positions.open(read_only=True)
     done = ledger.Compacted()
     if opened.parent is not None:
-        done = ledger.compact(place.table_store, place.key, opened.parent)
-    return LedgerCompaction(place.pipeline.name, place.source.name, done.blocks, done.removed)
+        done = ledger.compact(bound.table_store, bound.key, opened.parent)
+    return LedgerCompaction(bound.pipeline.name, bound.source.name, done.blocks, done.removed)

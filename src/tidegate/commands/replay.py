@@ -105,40 +105,40 @@ def file_set(files: Sequence[SourceFile]) -> FileSet:
     return FileSet(len(files), sum(file.size for file in files), tuple(file.path for file in files[:EXAMPLES]))
 
 
-def other_locations(project: ProjectSpec, place: FileSource) -> tuple[str, ...]:
+def other_locations(project: ProjectSpec, bound: FileSource) -> tuple[str, ...]:
     """Where the other sources lie that are read into the same table."""
     return tuple(
         source.location.uri
         for pipeline in project.pipelines
-        if pipeline.sink.table.uri == place.pipeline.sink.table.uri
+        if pipeline.sink.table.uri == bound.pipeline.sink.table.uri
         for source in pipeline.of(PathSource)
-        if (pipeline.name, source.name) != (place.pipeline.name, place.source.name)
+        if (pipeline.name, source.name) != (bound.pipeline.name, bound.source.name)
     )
 
 
-def check_rows_are_told_apart(place: FileSource, opened: Position, others: Sequence[str]) -> None:
+def check_rows_are_told_apart(bound: FileSource, opened: Position, others: Sequence[str]) -> None:
     """Refuse a table in which the rows of a file cannot be found."""
-    sink, base = place.pipeline.sink, f"{place.source.location.uri}/"
+    sink, base = bound.pipeline.sink, f"{bound.source.location.uri}/"
     if opened.first_run or opened.table_version < 0:
-        raise TidegateError(f"{place.key}: nothing was ingested yet", "run the pipeline first")
+        raise TidegateError(f"{bound.key}: nothing was ingested yet", "run the pipeline first")
     schema = opened.schema()
     if FILE_COLUMN not in sink.metadata_columns or schema is None or FILE_COLUMN not in schema.names:
         raise TidegateError(
-            f"{place.key}: which rows came from which file is not recorded in {sink.table.uri}",
+            f"{bound.key}: which rows came from which file is not recorded in {sink.table.uri}",
             f"a replay needs {FILE_COLUMN!r} in sink.metadata_columns from the first run on; without it, delete the "
             "rows yourself and then move the watermark back (`tidegate watermark set`)",
         )
     for uri in others:
         if f"{uri}/".startswith(base) or base.startswith(f"{uri}/"):
             raise TidegateError(
-                f"{place.key}: another source reads {uri} into the same table, and shares files with "
-                f"{place.source.location.uri}; whose rows are whose cannot be told",
+                f"{bound.key}: another source reads {uri} into the same table, and shares files with "
+                f"{bound.source.location.uri}; whose rows are whose cannot be told",
                 "give the sources locations, or tables, of their own",
             )
 
 
 def choose(
-    place: FileSource,
+    bound: FileSource,
     others: Sequence[str],
     selection: Selection,
     state: SourceState,
@@ -147,25 +147,25 @@ def choose(
     drop_missing: bool = False,
 ) -> ReplaySelection:
     """The files that are meant, after looking into source and table."""
-    source, base = place.source, f"{place.source.location.uri}/"
+    source, base = bound.source, f"{bound.source.location.uri}/"
     scope = scope_of(source)
-    listed = place.tracker.store.list(selection.prefix, scope=scope)
+    listed = bound.tracker.store.list(selection.prefix, scope=scope)
     there = {info.path: info for info in listed if selection.takes(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
-    by_state = place.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
+    by_state = bound.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
     rows = {
         value.removeprefix(base): number
-        for value, number in rows_by_value(place.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
+        for value, number in rows_by_value(bound.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
     }
     not_there = [path for path in sorted(rows) if path not in there and selection.takes(path)]
     behind = scope.unseen
     unseen = tuple(path for path in not_there if is_behind(path, behind))
     missing = tuple(path for path in not_there if not is_behind(path, behind))
     dropped = missing if drop_missing else ()
-    _check_number(place, len(by_state.finished) + len(dropped))
+    _check_number(bound, len(by_state.finished) + len(dropped))
     blank = {file.path for file in by_state.finished if file.path not in rows}
     if blank:
-        _check_elsewhere(place, others, blank)
+        _check_elsewhere(bound, others, blank)
     leaving = [*(file.path for file in by_state.finished), *dropped]
     counted = sum(rows.get(path, 0) for path in leaving)
     left_out = scope.left_out
@@ -174,29 +174,29 @@ def choose(
     )
 
 
-def _check_number(place: FileSource, number: int) -> None:
+def _check_number(bound: FileSource, number: int) -> None:
     if number > MOST_FILES:
         raise TidegateError(
-            f"{place.key}: {number:,} files are selected, and one replay takes at most {MOST_FILES:,}",
+            f"{bound.key}: {number:,} files are selected, and one replay takes at most {MOST_FILES:,}",
             "narrow the pattern, or replay one partition after the other",
         )
 
 
-def _check_elsewhere(place: FileSource, others: Sequence[str], paths: set[str]) -> None:
+def _check_elsewhere(bound: FileSource, others: Sequence[str], paths: set[str]) -> None:
     """Refuse files whose old rows may be there without a name, or under that of another location."""
-    table, base = place.pipeline.sink.table, f"{place.source.location.uri}/"
+    table, base = bound.pipeline.sink.table, f"{bound.source.location.uri}/"
     known = tuple(f"{uri}/" for uri in others)
     for value, rows in rows_by_value(table, FILE_COLUMN, base, outside=True):
         if not value:
             raise TidegateError(
-                f"{place.key}: {rows:,} rows of {table.uri} do not say which file they came from, and {len(paths):,} "
+                f"{bound.key}: {rows:,} rows of {table.uri} do not say which file they came from, and {len(paths):,} "
                 f"selected files (e.g. {min(paths)}) have no row under their name: their old rows cannot be found",
                 f"select files that were ingested since {FILE_COLUMN!r} is recorded",
             )
         same = None if value.startswith(known) else _end_in(value, paths)
         if same is not None:
             raise TidegateError(
-                f"{place.key}: {same} has no row in {table.uri} under {base}, but {value} has {rows:,}: the source was "
+                f"{bound.key}: {same} has no row in {table.uri} under {base}, but {value} has {rows:,}: the source was "
                 "moved, and a replay would double these rows",
                 f"set {FILE_COLUMN!r} of the old rows to the new location first (UPDATE with Spark)",
             )
@@ -219,7 +219,7 @@ class Replay:
 
     def __init__(
         self,
-        place: FileSource,
+        bound: FileSource,
         engine: Engine,
         *,
         others: Sequence[str] = (),
@@ -227,24 +227,24 @@ class Replay:
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._place = place
+        self._bound = bound
         self._engine = engine
         self._others = tuple(others)
         self._emit = emit
         self._stop = stop or threading.Event()
         self._clock = clock
-        self._names = (place.pipeline.name, place.source.name)
+        self._names = (bound.pipeline.name, bound.source.name)
         self._run = uuid7()
 
     def run(self, selection: Selection, confirm: Confirm, *, drop_missing: bool = False) -> ReplayReport:
         """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
         started = time.monotonic()
         opened = self._opened()
-        state = self._place.state_of(opened)
-        choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
+        state = self._bound.state_of(opened)
+        choice = choose(self._bound, self._others, selection, state, self._clock(), drop_missing=drop_missing)
         if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
-                f"{self._place.key}: there is no file that is meant by {selection}",
+                f"{self._bound.key}: there is no file that is meant by {selection}",
                 "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",
             )
         report = self._report(selection, choice, opened, drop_missing=drop_missing)
@@ -263,9 +263,9 @@ class Replay:
         )
 
     def _opened(self) -> Position:
-        opened = self._place.positions.open()
-        refuse_frames(self._place, opened, "rows of it cannot be replaced by `tidegate replay`")
-        check_rows_are_told_apart(self._place, opened, self._others)
+        opened = self._bound.positions.open()
+        refuse_frames(self._bound, opened, "rows of it cannot be replaced by `tidegate replay`")
+        check_rows_are_told_apart(self._bound, opened, self._others)
         return opened
 
     def _read(
@@ -274,7 +274,7 @@ class Replay:
         """Every file, whole, by the ordinary tasks; or an error."""
         units = self._units(files)
         plan = Plan(*self._names, version=opened.version, now=self._clock(), units=units)
-        columns = resolve_columns(self._place, opened, plan, self._emit)
+        columns = resolve_columns(self._bound, opened, plan, self._emit)
         task = self._task(columns, work)
         results: list[GroupResult] = []
         left = units
@@ -288,23 +288,23 @@ class Replay:
             _check(outcomes)
             before, left = left, left_of(left, outcomes)
             if left == before:
-                raise TidegateError(f"{self._place.key}: nothing was read of {len(left)} units", "see the tasks' log")
+                raise TidegateError(f"{self._bound.key}: nothing was read of {len(left)} units", "see the tasks' log")
         failpoint("runs.read")
         return columns, tuple(results)
 
     def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
-        return grouped(slices, sizing_of(self._place))
+        return grouped(slices, sizing_of(self._bound))
 
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
         """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
-        task = columns.task(self._place.pipeline, self._place.source, None, self._run)
+        task = columns.task(self._bound.pipeline, self._bound.source, None, self._run)
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
 
     def _wave(self, task: ReadTask, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
         self._engine.prepare()
-        slots = deal(units, self._place.slots)
+        slots = deal(units, self._bound.slots)
         files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
         self._emit(events.WaveStarted(*self._names, len(slots), files, size))
         return self._engine.execute(
@@ -333,13 +333,13 @@ class Replay:
         tries = 0
         while True:
             opened = self._opened()
-            state = self._still_finished(self._place.state_of(opened), choice)
-            embedded = self._place.tracker.embedded(state)
+            state = self._still_finished(self._bound.state_of(opened), choice)
+            embedded = self._bound.tracker.embedded(state)
             whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
             tries += 1
             try:
                 failpoint("runs.commit.before")
-                done = self._place.positions.commit(opened, whole)
+                done = self._bound.positions.commit(opened, whole)
                 failpoint("runs.commit.after")
                 return done
             except CommitLost:
@@ -352,47 +352,47 @@ class Replay:
         """The change with the letters that the files bring now, and answers to those they brought before."""
         new = DeadLetters.of(results)
         paths = {*(file.path for file in choice.files), *choice.dropped}
-        before = [letter for letter in chosen(self._place, LetterChoice()) if letter.file in paths]
-        answers = answered(self._place, before, REPLAYED, self._run)
+        before = [letter for letter in chosen(self._bound, LetterChoice()) if letter.file in paths]
+        answers = answered(self._bound, before, REPLAYED, self._run)
         together = DeadLetters((*new.files, *answers.files), new.count)
         return replace(
             change,
             dead_letter_files=together.files,
-            debts=together.debts(self._place, opened),
+            debts=together.debts(self._bound, opened),
             letters=new.count - len(before),
         )
 
     def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:
         """The state as it is now, unless it says by now that one of the files is to be read."""
         now = self._clock()
-        due = self._place.tracker.sorted(state, choice.files, now).due
+        due = self._bound.tracker.sorted(state, choice.files, now).due
         if due:
             raise TidegateError(
-                f"{self._place.key}: {due[0].path} was finished when the replay began, and now waits to be read: the "
+                f"{self._bound.key}: {due[0].path} was finished when the replay began, and now waits to be read: the "
                 "watermark was moved meanwhile",
                 "nothing was replaced; replay again",
             )
-        return self._place.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
+        return self._bound.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
 
     @contextmanager
     def _work_area(self) -> Iterator[Location]:
         """A place below the table for one replay; removed at its end, like those that were left a day ago."""
-        place = self._place
-        clean_old(place.table_store, place.key, self._clock())
-        work = new_work_area(place.key, place.pipeline.sink.table)
+        bound = self._bound
+        clean_old(bound.table_store, bound.key, self._clock())
+        work = new_work_area(bound.key, bound.pipeline.sink.table)
         try:
             yield work.location
         finally:
             with suppress(StorageError):
-                remove_work(place.table_store, work.directory)
+                remove_work(bound.table_store, work.directory)
 
     def _report(
         self, selection: Selection, choice: ReplaySelection, opened: Position, *, drop_missing: bool
     ) -> ReplayReport:
         return ReplayReport(
-            pipeline=self._place.pipeline.name,
-            source=self._place.source.name,
-            table_uri=self._place.pipeline.sink.table.uri,
+            pipeline=self._bound.pipeline.name,
+            source=self._bound.source.name,
+            table_uri=self._bound.pipeline.sink.table.uri,
             selected=str(selection),
             replayed=file_set(choice.files),
             left_to_run=file_set(choice.due),

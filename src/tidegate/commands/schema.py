@@ -72,29 +72,29 @@ EFFECTS = {
 _TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
 
 
-def inferred(place: FileSource, now: datetime, lines: int) -> SchemaInference:
+def inferred(bound: FileSource, now: datetime, lines: int) -> SchemaInference:
     """What the first ``lines`` of each of some files say, old files and new ones alike."""
-    return _reported(place, _looked(place, now, lines), read_remembered(place))
+    return _reported(bound, _looked(bound, now, lines), read_remembered(bound))
 
 
-def updated(place: FileSource, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
+def updated(bound: FileSource, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
     """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees.
 
     Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
     """
-    if place.pipeline.schema.fields:
+    if bound.pipeline.schema.fields:
         raise TidegateError(
-            f"{place.pipeline.name}: schema.fields are declared, so no inferred schema is used",
+            f"{bound.pipeline.name}: schema.fields are declared, so no inferred schema is used",
             "change the declared fields in the configuration",
         )
-    memory = InferredSchema(place.table_store, place.pipeline.name)
-    found, files = _looked(place, now, lines)
-    before = _kept(place, memory)
-    report = _reported(place, (found, files), before)
+    memory = InferredSchema(bound.table_store, bound.pipeline.name)
+    found, files = _looked(bound, now, lines)
+    before = _kept(bound, memory)
+    report = _reported(bound, (found, files), before)
     if not report.new and before is not None:
         return report
     agreeing(found)
-    whole_columns(place.pipeline, with_rescued(place.pipeline, found.fields))
+    whole_columns(bound.pipeline, with_rescued(bound.pipeline, found.fields))
     if not confirm(report):
         return report
     if before is None:
@@ -104,36 +104,36 @@ def updated(place: FileSource, now: datetime, lines: int, confirm: ConfirmInfere
     return replace(report, applied=True)
 
 
-def _kept(place: FileSource, memory: InferredSchema) -> Inference | None:
+def _kept(bound: FileSource, memory: InferredSchema) -> Inference | None:
     """The columns that new ones are added to: those remembered or, where these are lost, the table's."""
-    table = place.positions.table_schema()
+    table = bound.positions.table_schema()
     if table is None:
         return None
     try:
         remembered = memory.read()
     except StateError:
         remembered = None
-    if remembered is not None or place.pipeline.transform is not None:
+    if remembered is not None or bound.pipeline.transform is not None:
         return remembered
-    return Inference(fields_of_table(place.pipeline, table), (), 0)
+    return Inference(fields_of_table(bound.pipeline, table), (), 0)
 
 
-def _looked(place: FileSource, now: datetime, lines: int) -> tuple[Inference, int]:
-    listing = discover_files(place, place.tracker.decode(None), now, limit=FILES_PER_PLAN)
+def _looked(bound: FileSource, now: datetime, lines: int) -> tuple[Inference, int]:
+    listing = discover_files(bound, bound.tracker.decode(None), now, limit=FILES_PER_PLAN)
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
-        raise SourceError(f"{place.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
+        raise SourceError(f"{bound.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
     chosen = spread(files)
-    return sample(place, chosen, lines), len(chosen)
+    return sample(bound, chosen, lines), len(chosen)
 
 
-def _reported(place: FileSource, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
+def _reported(bound: FileSource, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
     found, files = looked
     known = {} if remembered is None else dict(paths_of(arrow_schema(remembered.fields)))
     ours = dict(paths_of(arrow_schema(found.fields)))
     return SchemaInference(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
         files=files,
         records=found.records,
         unreadable=found.unreadable,
@@ -209,12 +209,12 @@ def _flow(value: Any) -> str:
 _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def shown(place: FileSource) -> SchemaView:
+def shown(bound: FileSource) -> SchemaView:
     """The declared, the remembered and the table's columns, side by side."""
-    pipeline = place.pipeline
-    remembered = read_remembered(place)
-    opened = place.positions.site.delta.snapshot()
-    table = place.positions.table_schema()
+    pipeline = bound.pipeline
+    remembered = read_remembered(bound)
+    opened = bound.positions.site.delta.snapshot()
+    table = bound.positions.table_schema()
     sides = [
         {} if fields is None else dict(paths_of(fields))
         for fields in (
@@ -230,29 +230,29 @@ def shown(place: FileSource) -> SchemaView:
         table_version=None if opened is None else opened.facts.version,
         evolution=pipeline.schema.evolution.value,
         columns=tuple(SchemaColumn(path, *(side.get(path) for side in sides)) for path in paths),
-        notes=tuple(_notes(place, remembered)),
+        notes=tuple(_notes(bound, remembered)),
     )
 
 
-def _notes(place: FileSource, remembered: Inference | None) -> Iterator[str]:
-    if place.pipeline.transform is not None:
+def _notes(bound: FileSource, remembered: Inference | None) -> Iterator[str]:
+    if bound.pipeline.transform is not None:
         yield _TRANSFORMED
-    if place.pipeline.schema.fields:
+    if bound.pipeline.schema.fields:
         if remembered is not None:
             yield "schema.fields are declared: the remembered schema is not used"
     elif remembered is None:
         yield "nothing is declared or remembered: the next run goes by the table, or by a sample of its files"
 
 
-def compared(place: FileSource) -> SchemaDiff:
+def compared(bound: FileSource) -> SchemaDiff:
     """What the next run would do about the columns of its table."""
-    pipeline = place.pipeline
-    opened = place.positions.open(read_only=True)
+    pipeline = bound.pipeline
+    opened = bound.positions.open(read_only=True)
     if pipeline.transform is not None:
         evolution = pipeline.schema.evolution.value
         return SchemaDiff(pipeline.name, pipeline.sink.table.uri, evolution, (), ok=True, notes=(_TRANSFORMED,))
     table = opened.schema()
-    known = known_fields(place, table)
+    known = known_fields(bound, table)
     fields = None if known is None else with_rescued(pipeline, known)
     notes: tuple[str, ...] = ()
     changes: tuple[SchemaChange, ...] = ()
@@ -263,29 +263,29 @@ def compared(place: FileSource) -> SchemaDiff:
         whole, _ = whole_columns(pipeline, fields)
         changes = tuple(SchemaChange(path, Kind.NEW.value, None, kind, "created") for path, kind in paths_of(whole))
     else:
-        changes = tuple(_changes(place, table, opened.partition_columns, fields))
+        changes = tuple(_changes(bound, table, opened.partition_columns, fields))
     ok = all(change.error is None for change in changes)
     return SchemaDiff(pipeline.name, pipeline.sink.table.uri, pipeline.schema.evolution.value, changes, ok, notes)
 
 
 def _changes(
-    place: FileSource, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
+    bound: FileSource, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
 ) -> Iterator[SchemaChange]:
-    whole, keys = whole_columns(place.pipeline, fields)
+    whole, keys = whole_columns(bound.pipeline, fields)
     if keys != partition_columns:
         text = f"the table is partitioned by {list(partition_columns)}, the pipeline by {list(keys)}"
         yield SchemaChange("sink.partition_by", "partitioning", str(list(partition_columns)), str(list(keys)), "", text)
         return
-    mode = place.pipeline.schema.evolution
+    mode = bound.pipeline.schema.evolution
     for each in differences(table, whole, mode, partition_columns=keys, file_name="the pipeline"):
-        yield change_of(place, each)
+        yield change_of(bound, each)
 
 
-def change_of(place: FileSource, each: Difference) -> SchemaChange:
+def change_of(bound: FileSource, each: Difference) -> SchemaChange:
     """A difference, with what the next run does about it."""
     effect, error = EFFECTS.get(each.kind, ""), None if each.error is None else str(each.error)
     if isinstance(each.error, ReplacesTable):
-        if place.positions.has_rows():
+        if bound.positions.has_rows():
             effect, error = "replaces the table: see `tidegate schema replace`", str(costs_rows(each.error))
         else:
             effect, error = "replaces the columns of the table, which has no rows", None
@@ -313,10 +313,10 @@ _FEED = "every row is removed and added again: readers of a change data feed or 
 _SLOW = "a commit of somebody else in between costs another attempt: stop the pipelines of a large table meanwhile"
 
 
-def widen(place: RewrittenTable, column: str, type_name_: str, confirm: ConfirmRewrite) -> TableRewrite:
+def widen(bound: RewrittenTable, column: str, type_name_: str, confirm: ConfirmRewrite) -> TableRewrite:
     """Rewrite the table with the wider type of one column, if ``confirm`` agrees; what was done, or would have been."""
     started = time.monotonic()
-    widening = _Widening(place, column, _type(type_name_))
+    widening = _Widening(bound, column, _type(type_name_))
     report = widening.report()
     if not report.changes or not confirm(report):
         return report
@@ -334,17 +334,17 @@ def _type(name: str) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class _Widening:
-    place: RewrittenTable
+    bound: RewrittenTable
     column: str
     kind: pa.DataType
 
     @property
     def _uri(self) -> str:
-        return self.place.pipeline.sink.table.uri
+        return self.bound.pipeline.sink.table.uri
 
     def snapshot(self) -> Snapshot:
         """The table as it is now, if it may be rewritten."""
-        found = self.place.positions.site.delta.snapshot()
+        found = self.bound.positions.site.delta.snapshot()
         if found is None:
             raise TableError(f"there is no table at {self._uri}", "run the pipeline first")
         check_table(found.facts, self._uri)
@@ -367,7 +367,7 @@ class _Widening:
             for each in differences(table, self.target(snapshot), Evolution.MERGE)
         )
         notes = (_FEED, _SLOW) if changes else ("the column has this type already",)
-        return _report(self.place, snapshot, "table widen", changes, notes)
+        return _report(self.bound, snapshot, "table widen", changes, notes)
 
     def carry_out(self) -> int:
         """Rewrite until the table has the type; the version that has it. An exception decides nothing."""
@@ -387,11 +387,11 @@ class _Widening:
         ) from problem
 
     def _rewrite(self, snapshot: Snapshot, target: pa.Schema) -> None:
-        delta = self.place.positions.site.delta
-        now = self.place.positions.site.pace.now_ms()
+        delta = self.bound.positions.site.delta
+        now = self.bound.positions.site.pace.now_ms()
         note = CommitNote({}, now, f"tidegate: {self.column} widened to {type_name(self.kind)}")
         with ExitStack() as stack:
-            stack.enter_context(alone(self.place.pipeline.sink.table, always=False))
+            stack.enter_context(alone(self.bound.pipeline.sink.table, always=False))
             batches = stack.enter_context(delta.all_rows(snapshot))
             rows = pa.RecordBatchReader.from_batches(target, _cast(batches, target))
             delta.overwrite(snapshot, rows, note)
@@ -403,13 +403,13 @@ def _cast(batches: Iterator[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def replace_columns(place: FileSource, confirm: ConfirmRewrite) -> TableRewrite:
+def replace_columns(bound: FileSource, confirm: ConfirmRewrite) -> TableRewrite:
     """Give the table exactly the columns of the pipeline, without a row, if ``confirm`` agrees.
 
     The position stays: what was read is not read again by itself.
     """
     started = time.monotonic()
-    pipeline = place.pipeline
+    pipeline = bound.pipeline
     if pipeline.schema.evolution is not Evolution.OVERWRITE:
         mode = pipeline.schema.evolution.value
         text = f"schema_evolution is `{mode}`, so its table is never replaced; set `schema_evolution: overwrite` first"
@@ -417,53 +417,53 @@ def replace_columns(place: FileSource, confirm: ConfirmRewrite) -> TableRewrite:
     if pipeline.transform is not None:
         text = "the columns of its table are those of a transform, which only a run knows; write into another table"
         raise ConfigError((f"{pipeline.name}: {text}",))
-    opened = place.positions.open()
-    snapshot = place.positions.site.delta.snapshot()
-    fields = known_fields(place, None)
+    opened = bound.positions.open()
+    snapshot = bound.positions.site.delta.snapshot()
+    fields = known_fields(bound, None)
     if snapshot is None or opened.state is None:
-        raise TableError(f"{place.key}: there is no table to replace the columns of", "run the pipeline first")
+        raise TableError(f"{bound.key}: there is no table to replace the columns of", "run the pipeline first")
     if fields is None:
-        raise SchemaMismatch(f"{place.key}: no columns are declared", "declare schema.fields")
+        raise SchemaMismatch(f"{bound.key}: no columns are declared", "declare schema.fields")
     columns, keys = whole_columns(pipeline, with_rescued(pipeline, fields))
     check_partitioning(snapshot.facts.partition_columns, keys)
     check_replaceable(snapshot.facts, pipeline.sink.table.uri)
-    report = _replacement(place, snapshot, columns, keys)
+    report = _replacement(bound, snapshot, columns, keys)
     if not report.changes or not confirm(report):
         return report
     replacement = Replacement("true", no_rows, columns)
-    state = place.tracker.encode(place.state_of(opened))
+    state = bound.tracker.encode(bound.state_of(opened))
     change = Change(
         state=state,
-        embedded=place.tracker.embedded(state),
+        embedded=bound.tracker.embedded(state),
         schema=columns,
         partition_columns=keys,
         action="schema replace",
         replacement=replacement,
     )
-    done = place.positions.commit(opened, change)
+    done = bound.positions.commit(opened, change)
     seconds = time.monotonic() - started
     return replace(report, table_version=done.table_version, applied=True, seconds=seconds)
 
 
-def _replacement(place: FileSource, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
+def _replacement(bound: FileSource, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
     table = arrow_schema_table(snapshot.facts.schema_json)
     found = differences(table, columns, Evolution.OVERWRITE, partition_columns=keys, file_name="the pipeline")
-    changes = tuple(replace(change_of(place, each), effect="replaced", error=None) for each in found)
+    changes = tuple(replace(change_of(bound, each), effect="replaced", error=None) for each in found)
     version = snapshot.facts.version
     notes = (
         f"the rows stay readable as version {version} of the table until VACUUM removes their files",
         "files that were read are not read again by themselves: `tidegate watermark reset --all` does that",
     )
-    return _report(place, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",))
+    return _report(bound, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",))
 
 
 def _report(
-    place: RewrittenTable, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
+    bound: RewrittenTable, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
 ) -> TableRewrite:
     size = snapshot.size()
     return TableRewrite(
-        pipeline=place.pipeline.name,
-        table_uri=place.pipeline.sink.table.uri,
+        pipeline=bound.pipeline.name,
+        table_uri=bound.pipeline.sink.table.uri,
         action=action,
         changes=changes,
         rows=size.rows,

@@ -44,18 +44,18 @@ class _Numbers:
     eligible: list[int] = field(default_factory=list)
 
 
-def listed(place: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
+def listed(bound: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
     """The units of a source, those that need somebody first."""
-    looked = look(place, now)
+    looked = look(bound, now)
     plan, state = looked.plan, looked.state or UnitState()
-    check_known(place, looked, wanted.units)
+    check_known(bound, looked, wanted.units)
     one = starting_at(plan.partitions, wanted.partition, plan.zone) if wanted.partition is not None else None
     lines = [each for each in _lines(plan, state, one) if _is_wanted(each, wanted)]
     lines.sort(key=lambda each: _ORDER.index(each.state))
     shown = lines[: wanted.limit] if wanted.limit else lines
     return UnitList(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
         position=looked.opened.version,
         zone=plan.zone,
         grid=plan.grid,
@@ -75,14 +75,14 @@ def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
     return named and (not wanted.failed or line.state in ("failed", "retired"))
 
 
-def check_known(place: UnitBound, looked: Looked, units: Collection[str]) -> None:
+def check_known(bound: UnitBound, looked: Looked, units: Collection[str]) -> None:
     """Raise where a unit is named that neither the plan nor the state has."""
     known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
     for unit in units:
         if unit not in known:
             hint = nearest(unit, list(known)) if len(known) < _COMPARED else ""
             raise TidegateError(
-                f"{place.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows those that there are"
+                f"{bound.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows those that there are"
             )
 
 
@@ -150,16 +150,16 @@ def _read_up_to(entry: UnitEntry | None, one: TimePartition | None) -> str | Non
     return maybe_utc(entry.coverage[-1][1] if one is None else high_of(entry.coverage, one.start, one.nominal_end))
 
 
-def viewed(place: UnitBound, now: datetime, unit: str) -> UnitView:
+def viewed(bound: UnitBound, now: datetime, unit: str) -> UnitView:
     """One unit, partition by partition."""
-    looked = look(place, now)
-    check_known(place, looked, (unit,))
+    looked = look(bound, now)
+    check_known(bound, looked, (unit,))
     plan, state = looked.plan, looked.state or UnitState()
     entry = state.entries.get(unit, UnitEntry())
     line = next(each for each in _lines(plan, state, None) if each.unit == unit)
     return UnitView(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
         unit=unit,
         state=line.state,
         position=looked.opened.version,
@@ -216,57 +216,57 @@ class Chosen:
 
 
 def retry_units(
-    place: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    bound: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
 ) -> UnitsMove:
     """Forget failures, so that no work unit waits, and that units are retired; without ``units`` of all."""
-    opened, before = _opened(place)
-    chosen = _chosen(place, before, units, partition, now)
+    opened, before = _opened(bound)
+    chosen = _chosen(bound, before, units, partition, now)
     if chosen.partition is None:
         after = before.retried(chosen.units)
     else:
         after = replace(
             before, failures={key: each for key, each in before.failures.items() if not chosen.has_failure(key)}
         )
-    return _moved(place, opened, before, after, chosen, "units retry", confirm)
+    return _moved(bound, opened, before, after, chosen, "units retry", confirm)
 
 
 def reset_units(
-    place: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    bound: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
 ) -> UnitsMove:
     """Forget what was read, so that it is read again and takes the place of its rows; without ``units`` of all."""
-    opened, before = _opened(place)
-    chosen = _chosen(place, before, units, partition, now)
+    opened, before = _opened(bound)
+    chosen = _chosen(bound, before, units, partition, now)
     one = chosen.partition
     low, high = (None, None) if one is None else (one.start, one.nominal_end)
-    return _moved(place, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
+    return _moved(bound, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
 
 
-def _opened(place: UnitBound) -> tuple[Position, UnitState]:
-    opened = place.open()
-    state = place.state_of(opened)
+def _opened(bound: UnitBound) -> tuple[Position, UnitState]:
+    opened = bound.open()
+    state = bound.state_of(opened)
     if opened.table_version < 0 or state is None:
         raise TidegateError(
-            f"{place.key}: nothing was read yet, so there is nothing to change", "run the pipeline first"
+            f"{bound.key}: nothing was read yet, so there is nothing to change", "run the pipeline first"
         )
     return opened, state
 
 
-def _chosen(place: UnitBound, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
+def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
     known = {*state.entries, *state.retired, *(unit for unit, _ in state.failures)}
     for unit in units:
         if unit not in known:
             raise TidegateError(
-                f"{place.key}: nothing is recorded of a unit {unit!r}",
+                f"{bound.key}: nothing is recorded of a unit {unit!r}",
                 nearest(unit, list(known)) or "`tidegate units list` shows those that there are",
             )
     one = None
     if partition is not None:
-        one = starting_at(cut(place.source, now).partitions, partition, place.source.timezone)
+        one = starting_at(cut(bound.source, now).partitions, partition, bound.source.timezone)
     return Chosen(frozenset(units) if units else None, one)
 
 
 def _moved(
-    place: UnitBound,
+    bound: UnitBound,
     opened: Position,
     before: UnitState,
     after: UnitState,
@@ -279,22 +279,22 @@ def _moved(
     read = {unit: entry for unit, entry in before.entries.items() if entry != after.entries[unit]}
     touched = {*(unit for unit, _ in failures), *retired, *read}
     move = UnitsMove(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
         action=action,
         partition=None if chosen.partition is None else utc(chosen.partition.start),
         units=tuple(sorted(touched)),
         failures=len(failures),
         retired=len(retired),
         ranges=sum(len(_forgotten(before, unit, chosen)) for unit in read),
-        notes=(*opened.warnings, *_remarks(place, before, after, touched, action)),
+        notes=(*opened.warnings, *_remarks(bound, before, after, touched, action)),
         version=opened.version,
         table_version=opened.table_version,
     )
     if not touched or not confirm(move):
         return move
-    state = place.tracker.encode(after)
-    done = place.positions.commit(opened, Change(state=state, embedded=state, action=action))
+    state = bound.tracker.encode(after)
+    done = bound.positions.commit(opened, Change(state=state, embedded=state, action=action))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
@@ -304,13 +304,13 @@ def _forgotten(state: UnitState, unit: str, chosen: Chosen) -> tuple[tuple[int, 
 
 
 def _remarks(
-    place: UnitBound, before: UnitState, after: UnitState, touched: Collection[str], action: str
+    bound: UnitBound, before: UnitState, after: UnitState, touched: Collection[str], action: str
 ) -> Iterator[str]:
     if not touched:
         yield "nothing changes: there is nothing of these work units to forget"
         return
     if action == "units reset":
-        how = "by their keys" if place.source.replace is Replace.MERGE_KEYS else "and only those"
+        how = "by their keys" if bound.source.replace is Replace.MERGE_KEYS else "and only those"
         yield f"what was read of them is read again; until then their rows stay, then they are replaced, {how}"
         kept = sum(1 for unit in touched if unit in after.retired)
         if kept:

@@ -391,10 +391,10 @@ class AdoptOptions:
     read_skipped: bool = False
 
 
-def adopt(place: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
+def adopt(bound: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
     """The old position of a source, taken over unless something speaks against it."""
-    blank = Adoption(place.pipeline.name, place.source.name, place.pipeline.sink.table.uri)
-    adopting = _Adopting(place, wish, clock, blank)
+    blank = Adoption(bound.pipeline.name, bound.source.name, bound.pipeline.sink.table.uri)
+    adopting = _Adopting(bound, wish, clock, blank)
     try:
         return adopting.run()
     except TidegateError as error:
@@ -404,14 +404,14 @@ def adopt(place: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adop
 class _Adopting:
     """One adoption; ``report`` holds what is known so far."""
 
-    def __init__(self, place: FileSource, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
-        self._place, self._wish, self._clock = place, wish, clock
-        self._store, self._key = place.table_store, place.key
+    def __init__(self, bound: FileSource, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
+        self._bound, self._wish, self._clock = bound, wish, clock
+        self._store, self._key = bound.table_store, bound.key
         self.report = blank
 
     def run(self) -> Adoption:
         """Look, decide, look again, and write."""
-        opened = self._place.positions.open([Accept.BLIZZARD], read_only=True)
+        opened = self._bound.positions.open([Accept.BLIZZARD], read_only=True)
         if not opened.first_run:
             return self._already(opened)
         snapshot = self._snapshot()
@@ -440,7 +440,7 @@ class _Adopting:
         return replace(self.report, version=opened.version, table_version=opened.table_version, findings=(told,))
 
     def _snapshot(self) -> Snapshot:
-        snapshot = self._place.positions.site.delta.snapshot()
+        snapshot = self._bound.positions.site.delta.snapshot()
         if snapshot is None:
             raise StateError(
                 f"{self._key}: there is no table at {self.report.table_uri}: nothing of the old program is committed",
@@ -450,7 +450,7 @@ class _Adopting:
 
     def _older(self) -> Older:
         """The state to take over, with the report told where it comes from."""
-        bases = _bases(self._place.source.location.uri)
+        bases = _bases(self._bound.source.location.uri)
         in_log = self._in_log(bases)
         file = checkpoint_file(self._store, self._key)
         trace, remarks = self._chosen(file, in_log, bases)
@@ -477,7 +477,7 @@ class _Adopting:
 
         It has no name in it, so the paths tell; relative ones only where the pipeline has no other source.
         """
-        alone = len(self._place.pipeline.sources) == 1
+        alone = len(self._bound.pipeline.sources) == 1
         for commit in old_commits(self._store):
             data = decoded(commit) if commit.is_writers else {}
             if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
@@ -523,8 +523,8 @@ class _Adopting:
         )
 
     def _everything(self) -> tuple[SourceFile, ...]:
-        whole = replace(self._place.source, partition_filter=None)
-        return discover(self._place.tracker.store, whole, PathState(), self._clock()).files
+        whole = replace(self._bound.source, partition_filter=None)
+        return discover(self._bound.tracker.store, whole, PathState(), self._clock()).files
 
     def _show(self, state: PathState) -> None:
         self.report = replace(
@@ -537,8 +537,8 @@ class _Adopting:
         )
 
     def _next_files(self, state: PathState, now: datetime) -> int:
-        listing = discover_files(self._place, state, now)
-        return plan_files(self._place, state, 0, listing, now).files
+        listing = discover_files(self._bound, state, now)
+        return plan_files(self._bound, state, 0, listing, now).files
 
     def _findings(self, result: Settled, older: Older, known: Contents) -> Iterator[Check]:
         if older.state.sealed_below and not self._wish.fresh:
@@ -570,7 +570,7 @@ class _Adopting:
             )
 
     def _write(self, state: PathState, before: Look, known: Contents) -> Adoption:
-        opened = self._place.positions.open([Accept.BLIZZARD])
+        opened = self._bound.positions.open([Accept.BLIZZARD])
         again = look(self._store, self._key, known.named).moved_since(before)
         if again or not opened.first_run:
             moved = "; ".join(again) or f"position {opened.version} was written"
@@ -579,7 +579,7 @@ class _Adopting:
             )
         data = encode(state)
         change = Change(state=data, embedded=embedded(data), action="adopt")
-        after = self._place.positions.commit(opened, change)
+        after = self._bound.positions.commit(opened, change)
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
         return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
 
@@ -590,7 +590,7 @@ class _Adopting:
         except TidegateError as error:
             yield Check("moved afterwards", "warn", f"taken over, but a last look failed ({error.problem})")
             return
-        if self._place.source.mirror_legacy:
+        if self._bound.source.mirror_legacy:
             after = replace(after, checkpoint=before.checkpoint)
         for text in after.moved_since(before):
             yield Check("moved afterwards", "warn", f"{text}: stop it, its rows may be doubled")

@@ -44,19 +44,19 @@ _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 """What the name of a column has in it whose value moves when a row changes."""
 
 
-def file_checks(place: FileSource) -> list[Check]:
-    name = f"source {place.key}"
+def file_checks(bound: FileSource) -> list[Check]:
+    name = f"source {bound.key}"
 
     def look() -> Iterator[Check]:
-        recorded = place.recorded()
-        state = place.tracker.known_state(place, recorded)
-        backlog = place.tracker.backlog(place, state, 0 if recorded is None else recorded.version, utc_now())
+        recorded = bound.recorded()
+        state = bound.tracker.known_state(bound, recorded)
+        backlog = bound.tracker.backlog(bound, state, 0 if recorded is None else recorded.version, utc_now())
         more = "" if backlog.complete else " or more"
-        yield Check(name, "ok", f"{place.source.location.uri} answers; {backlog.files}{more} new files")
-        if place.source.format is Format.AVRO:
+        yield Check(name, "ok", f"{bound.source.location.uri} answers; {backlog.files}{more} new files")
+        if bound.source.format is Format.AVRO:
             reading_library()
-        verdict = names_sort_in_time(sample(place.tracker.store, scope=scope_of(place.source)))
-        summary = place.tracker.summary(state)
+        verdict = names_sort_in_time(sample(bound.tracker.store, scope=scope_of(bound.source)))
+        summary = bound.tracker.summary(state)
         if summary.tracking == "set":
             yield _set_cost(name, summary.remembered, verdict)
         elif verdict.order is Order.NOT_IN_TIME:
@@ -81,16 +81,16 @@ def _set_cost(name: str, remembered: int, verdict: Verdict) -> Check:
     return Check(name, "ok", told)
 
 
-def file_table_checks(place: FileSource, name: str, opened: Position) -> Iterator[Check]:
+def file_table_checks(bound: FileSource, name: str, opened: Position) -> Iterator[Check]:
     """The declared schema against the table's columns; one that does not fit is raised as it would be by a run.
 
     The columns behind a transform are those of its result, which only a run knows.
     """
     from tidegate.runs.table_columns import declared_columns
 
-    if place.pipeline.transform is not None:
+    if bound.pipeline.transform is not None:
         return
-    declared = declared_columns(place, opened)
+    declared = declared_columns(bound, opened)
     if declared is None or declared.existing is None:
         return
     new = [each for each in declared.table.names if each not in declared.existing.names]
@@ -108,35 +108,35 @@ def file_table_checks(place: FileSource, name: str, opened: Position) -> Iterato
         yield Check(name, "ok", "the declared schema and the table have the same columns")
 
 
-def column_checks(place: AnySource) -> list[Check]:
-    name = f"source {place.key}"
+def column_checks(bound: AnySource) -> list[Check]:
+    name = f"source {bound.key}"
 
     def look() -> Iterator[Check]:
-        yield _reached(name, place)
-        if isinstance(place.source.read, JdbcRead):
-            yield driver_check(name, place.source.read, packages_of([place.source]))
-            yield from tested_check(name, place.source.read)
-        yield from _window(name, place)
+        yield _reached(name, bound)
+        if isinstance(bound.source.read, JdbcRead):
+            yield driver_check(name, bound.source.read, packages_of([bound.source]))
+            yield from tested_check(name, bound.source.read)
+        yield from _window(name, bound)
 
     return guarded(name, look)
 
 
-def _reached(name: str, place: AnySource) -> Check:
+def _reached(name: str, bound: AnySource) -> Check:
     """Whether somebody listens at the source, or its folder can be listed."""
-    read, kind = place.source.read, place.tracker.type_name
+    read, kind = bound.source.read, bound.tracker.type_name
     if isinstance(read, TableRead):
         empty = next(iter(open_store(read.location).list(scope=Scope())), None) is None
         if empty:
             return Check(name, "warn", f"{kind}: there is nothing at {read.location.uri}", "correct source_uri")
         return Check(name, "ok", f"{kind}: {read.location.uri} answers")
-    return answers(name, kind, place.source)
+    return answers(name, kind, bound.source)
 
 
-def _window(name: str, place: AnySource) -> Iterator[Check]:
+def _window(name: str, bound: AnySource) -> Iterator[Check]:
     """A window that is replaced does not see a row whose value moves below it."""
-    if not place.pipeline.sink.load.replace_by_watermark:
+    if not bound.pipeline.sink.load.replace_by_watermark:
         return
-    for column in place.source.watermark_columns:
+    for column in bound.source.watermark_columns:
         if _MOVES.search(column):
             yield Check(
                 name,
@@ -147,45 +147,45 @@ def _window(name: str, place: AnySource) -> Iterator[Check]:
             )
 
 
-def column_table_checks(place: AnySource, name: str, opened: Position, state: ColumnState | None) -> Iterator[Check]:
+def column_table_checks(bound: AnySource, name: str, opened: Position, state: ColumnState | None) -> Iterator[Check]:
     """A watermark that lies ahead; whether the provider says the same was looked at when the position was opened."""
-    if not place.pipeline.sink.load.type.reads_everything:
-        for told in stored_ahead(place.source, {} if state is None else state.values, utc_now()):
+    if not bound.pipeline.sink.load.type.reads_everything:
+        for told in stored_ahead(bound.source, {} if state is None else state.values, utc_now()):
             yield Check(name, "fail", told, AHEAD_REMEDY)
 
 
-def provider_checks(place: AnySource) -> list[Check]:
+def provider_checks(bound: AnySource) -> list[Check]:
     """Whether the provider answers; whether it says the same as the destination is looked at with the table."""
-    name, provider = f"state of {place.key}", place.tracker.provider
+    name, provider = f"state of {bound.key}", bound.tracker.provider
     if provider is None:
         return []
 
     def look() -> Iterator[Check]:
-        found = provider.get_watermark(str(place.key))
+        found = provider.get_watermark(str(bound.key))
         yield Check(name, "ok", f"the provider answers: {found or 'nothing saved'}")
 
     return guarded(name, look)
 
 
-def unit_checks(place: UnitBound) -> list[Check]:
-    name, source = f"source {place.key}", place.source
+def unit_checks(bound: UnitBound) -> list[Check]:
+    name, source = f"source {bound.key}", bound.source
 
     def look() -> Iterator[Check]:
         read = source.read.http if isinstance(source.read, FileRead) else source.read
         if isinstance(read, HttpRead | JdbcRead):
-            yield answers(name, type_of(place), ColumnSource(source.name, read))
+            yield answers(name, type_of(bound), ColumnSource(source.name, read))
         else:
-            yield Check(name, "ok", f"{type_of(place)}: {source.uri}; the run tells whether it can be read")
+            yield Check(name, "ok", f"{type_of(bound)}: {source.uri}; the run tells whether it can be read")
         if isinstance(read, JdbcRead):
             yield driver_check(name, read, packages_of([source]))
             yield from tested_check(name, read)
 
-    return [*guarded(name, look), *_inputs(place)]
+    return [*guarded(name, look), *_inputs(bound)]
 
 
-def _inputs(place: UnitBound) -> list[Check]:
+def _inputs(bound: UnitBound) -> list[Check]:
     """Whether the units can be read, and how many there are."""
-    name, source = f"units of {place.key}", place.source
+    name, source = f"units of {bound.key}", bound.source
     if source.unit is None and not source.inputs:
         return []
 
@@ -199,14 +199,14 @@ def _inputs(place: UnitBound) -> list[Check]:
     return guarded(name, look)
 
 
-def unit_table_checks(place: UnitBound, name: str, opened: Position, state: UnitState | None) -> Iterator[Check]:
+def unit_table_checks(bound: UnitBound, name: str, opened: Position, state: UnitState | None) -> Iterator[Check]:
     """What failed, and how much would run."""
     if state is not None and state.failures:
         failed = count(len(state.failures), "work unit")
-        remedy = f"tidegate units list CONFIG -p {place.pipeline.name} --failed"
+        remedy = f"tidegate units list CONFIG -p {bound.pipeline.name} --failed"
         yield Check(name, "warn", f"{failed} failed when tried last", remedy)
-    units = read_units(place.source)
-    plan = plan_units(place.pipeline.name, place.source, state, units, opened.version, utc_now())
+    units = read_units(bound.source)
+    plan = plan_units(bound.pipeline.name, bound.source, state, units, opened.version, utc_now())
     yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
 
 

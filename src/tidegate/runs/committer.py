@@ -53,27 +53,27 @@ _AGAIN = (CommitLost, ObjectMissing, ObjectChanged, SchemaMismatch)
 
 
 class TableCommitter:
-    """Commits what waits below one table; ``places`` are the sources of the configuration that write into it."""
+    """Commits what waits below one table; ``sources`` are the sources of the configuration that write into it."""
 
     def __init__(
         self,
-        places: Sequence[FileSource],
+        sources: Sequence[FileSource],
         *,
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        first = places[0]
+        first = sources[0]
         self.tally = CommitterCounts(emit)
         self.uri = first.pipeline.sink.table.uri
-        self._places = {place.key: place for place in places}
+        self._bound = {bound.key: bound for bound in sources}
         self._first = first
         self._store = first.table_store
         self._emit = emit
         self._stop = stop or threading.Event()
         self._clock = clock
-        self._archive = any(place.pipeline.staging.archive for place in places)
-        self._max_files = min(place.pipeline.staging.max_files_per_commit for place in places)
+        self._archive = any(bound.pipeline.staging.archive for bound in sources)
+        self._max_files = min(bound.pipeline.staging.max_files_per_commit for bound in sources)
         self._clearing = Clearing(self._store, self._settle)
         site = first.positions.site
         self.positions = PositionStore(
@@ -132,7 +132,7 @@ class TableCommitter:
         gathering = PendingBatch(self._store, folds, TableColumns(opened), self._max_files, self._careful, paths=before)
         gathering.units(pending)
         foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
-        self.tally.count_what_waits(pending, folds, gathering, set(self._places))
+        self.tally.count_what_waits(pending, folds, gathering, set(self._bound))
         taken = Taken(self._members(folds), _stale(pending, folds), foreign, gathering)
         if taken.nothing:
             return False
@@ -178,12 +178,12 @@ class TableCommitter:
         folds: dict[SourceKey, SourceFold] = {}
         self.tally.errors.clear()
         for key in pending.units:
-            place = self._places.get(key)
-            if place is None:
+            bound = self._bound.get(key)
+            if bound is None:
                 continue
             try:
-                opened = self._open(place.positions, self._sources.get(key), (Accept.PENDING,))
-                folds[key] = SourceFold(place, opened, since_version(opened, recorded))
+                opened = self._open(bound.positions, self._sources.get(key), (Accept.PENDING,))
+                folds[key] = SourceFold(bound, opened, since_version(opened, recorded))
             except TidegateError as error:
                 self.tally.errors[key] = error
         return folds
@@ -211,8 +211,8 @@ class TableCommitter:
 
     def declare(self, columns: TableColumns, opened: Position) -> None:
         """Without a table, the columns that a pipeline declares, or has inferred before, will make it."""
-        for place in self._places.values():
-            first = first_columns(place, opened)
+        for bound in self._bound.values():
+            first = first_columns(bound, opened)
             if first is not None:
                 columns.add_files(first.table, first.partition_columns, (), Evolution.MERGE)
                 return
@@ -266,11 +266,11 @@ class TableCommitter:
 
     def _settle(self, key: SourceKey) -> None:
         """Pay what a source owes of its own, where it can: its writers do not, and it may have no further units."""
-        place = self._places.get(key)
-        if place is None or key in self._settled:
+        bound = self._bound.get(key)
+        if bound is None or key in self._settled:
             return
         try:
-            place.positions.open((Accept.PENDING,))
+            bound.positions.open((Accept.PENDING,))
         except (StateError, TableError) as error:
             self.tally.tell(f"something is left to do after its commit: {error}", key)
 

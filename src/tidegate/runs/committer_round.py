@@ -293,7 +293,7 @@ class PendingBatch:
         if again is not None:
             return f"data file {again} belongs to another unit"
         try:
-            measured(fold.place.positions.site, unit.data_files if self.careful else ())
+            measured(fold.bound.positions.site, unit.data_files if self.careful else ())
         except (ObjectMissing, ObjectChanged) as error:
             return error.problem
         return None

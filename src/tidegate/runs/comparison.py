@@ -161,15 +161,15 @@ class Comparison:
     """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
 
     def __init__(
-        self, place: FileSource, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+        self, bound: FileSource, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
     ) -> None:
-        self._place = place
+        self._bound = bound
         self._database = database
         self._emit = emit
         self._stop = stop
-        self._ledger = _Ledger(place)
+        self._ledger = _Ledger(bound)
         self._listed: FoundFiles | None = None
-        self._scope = scope_of(place.source)
+        self._scope = scope_of(bound.source)
 
     @property
     def is_listed(self) -> bool:
@@ -178,7 +178,7 @@ class Comparison:
 
     def list_source(self) -> None:
         """Everything in the source, into the database."""
-        store, source = self._place.tracker.store, self._place.source
+        store, source = self._bound.tracker.store, self._bound.source
         if not store.exists():
             raise SourceError(
                 f"source {source.name!r}: the directory {source.location.uri} does not exist",
@@ -205,7 +205,7 @@ class Comparison:
         """
         assert self._listed is not None
         self._catch_up(opened)
-        comparing = Comparing(self._place.source, _watermarks(self._place, opened), self._ledger.history())
+        comparing = Comparing(self._bound.source, _watermarks(self._bound, opened), self._ledger.history())
         piles, out_of_sight = _sorted_out(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
@@ -220,7 +220,7 @@ class Comparison:
 
     def _remarks(self, out_of_sight: int) -> Iterator[str]:
         yield from map(str, self._scope.left_out)
-        every = self._place.source.deep_listing_every
+        every = self._bound.source.deep_listing_every
         if out_of_sight:
             yield (
                 f"{count(out_of_sight, 'waiting file lies', 'waiting files lie')} in folders inside a partition, below "
@@ -229,23 +229,23 @@ class Comparison:
 
     def _catch_up(self, opened: Position) -> None:
         """The entries of the ledger that are not in the database yet."""
-        start, place = self._ledger.next, self._place
+        start, bound = self._ledger.next, self._bound
         if opened.version >= start:
-            found = entries(place.table_store, place.key, start=start, newest=opened.parent)
+            found = entries(bound.table_store, bound.key, start=start, newest=opened.parent)
             rows = (row for entry in found for row in self._ledger.rows(entry))
             fill(self._database, _COVERED, rows, self._teller("ledger"))
         self._ledger.close(opened)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        return teller(self._emit, self._stop, (self._place.pipeline.name, self._place.source.name), stage)
+        return teller(self._emit, self._stop, (self._bound.pipeline.name, self._bound.source.name), stage)
 
 
 class _Ledger:
     """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
 
-    def __init__(self, place: FileSource) -> None:
+    def __init__(self, bound: FileSource) -> None:
         self.next = 1
-        self._place = place
+        self._bound = bound
         self._first_run: LedgerEntry | None = None
         self._before: LedgerEntry | None = None
         self._moves: list[Move] = []
@@ -286,7 +286,7 @@ class _Ledger:
         self._moved.append(f"{entry.action} at position {entry.version}")
 
     def _state_of(self, entry: LedgerEntry) -> PathState | None:
-        stored = documents.read(self._place.table_store, self._place.key, entry.version, entry.attempt)
+        stored = documents.read(self._bound.table_store, self._bound.key, entry.version, entry.attempt)
         return None if stored is None or stored.document is None else decode(stored.document.state)
 
     def close(self, opened: Position) -> None:
@@ -301,10 +301,10 @@ class _Ledger:
 
     def _cold_start(self) -> PathState | None:
         """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""
-        place, first = self._place, self._first_run
-        if place.source.partition_filter is None:
+        bound, first = self._bound, self._first_run
+        if bound.source.partition_filter is None:
             return None
-        fixed = place.positions.cold_start()
+        fixed = bound.positions.cold_start()
         if fixed is not None:
             return decode(fixed)
         if first is None:
@@ -313,7 +313,7 @@ class _Ledger:
         moment = datetime.fromisoformat(first.written_at)
         if state is not None:
             moment = datetime.fromtimestamp(state.last_update_ts, UTC)
-        return with_cold_start(place.source, PathState(), moment)
+        return with_cold_start(bound.source, PathState(), moment)
 
     def notes(self) -> Iterator[str]:
         """What a person should know about the ledger."""
@@ -357,7 +357,7 @@ def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     return FoundFiles(total, size, tuple(path for (path,) in names))
 
 
-def _watermarks(place: FileSource, opened: Position) -> PathState:
+def _watermarks(bound: FileSource, opened: Position) -> PathState:
     """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
-    state = place.state_of(opened)
+    state = bound.state_of(opened)
     return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

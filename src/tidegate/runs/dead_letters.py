@@ -36,32 +36,32 @@ class DeadLetters:
         files = tuple(file for result in results for file in result.letter_files)
         return cls(files, sum(file.record_count for file in files))
 
-    def debts(self, place: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
+    def debts(self, bound: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
         """What the commit owes to the dead-letter table; checks that it may."""
         if not self.files:
             return ()
-        place.tracker.letters.check(self.files)
-        _check_not_ahead(place, opened)
-        return (debt(place.tracker.letters.uri, self.files),)
+        bound.tracker.letters.check(self.files)
+        _check_not_ahead(bound, opened)
+        return (debt(bound.tracker.letters.uri, self.files),)
 
 
-def _check_not_ahead(place: FileSource, opened: Position) -> None:
+def _check_not_ahead(bound: FileSource, opened: Position) -> None:
     """Stop where new letters would be taken for known ones: the dead-letter table is ahead of the table.
 
     A rival that moved the source meanwhile is no such case: then the table is ahead, too, and the commit is lost.
     """
-    ahead = place.tracker.letters.position(opened)
-    if ahead > opened.version and place.positions.position() == opened.version:
+    ahead = bound.tracker.letters.position(opened)
+    if ahead > opened.version and bound.positions.position() == opened.version:
         raise StateError(
-            f"{place.key}: dead-letter table {place.tracker.letters.uri} is at position {ahead}, and its table at "
+            f"{bound.key}: dead-letter table {bound.tracker.letters.uri} is at position {ahead}, and its table at "
             f"{opened.version}: one of them was put back from a copy; new letters would be taken for known ones",
             "set error_handling.dlq_path to a new place",
         )
 
 
-def given_up(place: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
+def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
     """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
-    letters = letterbox(place, run)
+    letters = letterbox(bound, run)
     with contextlib.closing(letters):
         for each in files:
             letters.file(each.slice, each.reason, each.stage.value)
@@ -73,18 +73,18 @@ def given_up(place: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[Dea
     return DeadLetters(finished, len(files)), outcomes
 
 
-def letterbox(place: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
+def letterbox(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
     """For letters that are written by the driver."""
-    target = place.pipeline.dead_letters
-    return DeadLetterWriter(DeadLetterTarget(target, place.pipeline.name, place.source.name, run, fingerprint))
+    target = bound.pipeline.dead_letters
+    return DeadLetterWriter(DeadLetterTarget(target, bound.pipeline.name, bound.source.name, run, fingerprint))
 
 
 class Limits:
     """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
 
-    def __init__(self, place: FileSource) -> None:
-        self._handling = place.pipeline.error_handling
-        self._name = f"{place.pipeline.name}/{place.source.name}"
+    def __init__(self, bound: FileSource) -> None:
+        self._handling = bound.pipeline.error_handling
+        self._name = f"{bound.pipeline.name}/{bound.source.name}"
         self._failures = 0
         self._bad = 0
         self._lines = 0
@@ -143,15 +143,15 @@ class DeadLetterSelection:
         )
 
 
-def chosen(place: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
+def chosen(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
     """The open letters of a source that are meant."""
-    found = place.tracker.letters.open_letters(place.pipeline.name, place.source.name)
+    found = bound.tracker.letters.open_letters(bound.pipeline.name, bound.source.name)
     return (letter for letter in found if choice.takes(letter))
 
 
-def answered(place: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
+def answered(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
     """Answers to letters, written, for a commit to bring along."""
-    box = letterbox(place, run, schema)
+    box = letterbox(bound, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)
         return DeadLetters(box.cut(), 0)

@@ -31,16 +31,16 @@ from tidegate.specs.project import PathSource
 from tidegate.storage.listing_scope import Scope
 
 
-def edit_files(place: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
     """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees."""
     if edit.values is not None or (edit.to is None) != edit.reset:
         raise TidegateError(
-            f"the watermark of {place.pipeline.name!r} is something else", "give the path of a file (to)"
+            f"the watermark of {bound.pipeline.name!r} is something else", "give the path of a file (to)"
         )
     if edit.to is not None:
-        return move_watermark(place, target_of(place.source, edit.to), now, confirm)
+        return move_watermark(bound, target_of(bound.source, edit.to), now, confirm)
     target = EditTarget(None if edit.partition is None else edit.partition.strip("/"))
-    return move_watermark(place, target, now, confirm)
+    return move_watermark(bound, target, now, confirm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,50 +76,50 @@ def target_of(source: PathSource, path: str) -> EditTarget:
     return EditTarget(*split(relative))
 
 
-def move_watermark(place: FileSource, target: EditTarget, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+def move_watermark(bound: FileSource, target: EditTarget, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
     """Move the watermark if ``confirm`` agrees to what it would mean; what was done, or would have been.
 
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
     """
-    opened = place.positions.open()
+    opened = bound.positions.open()
     if opened.state is None or opened.table_version < 0:
         raise TidegateError(
-            f"{place.key}: nothing is recorded yet, so there is no watermark to move",
+            f"{bound.key}: nothing is recorded yet, so there is no watermark to move",
             "run the pipeline first; partition_filter bounds what a first run reads",
         )
     before = watermarks_of(opened)
-    after = target.state(place.source, before, now)
-    letters = [] if after == before else list(chosen(place, DeadLetterSelection()))
+    after = target.state(bound.source, before, now)
+    letters = [] if after == before else list(chosen(bound, DeadLetterSelection()))
     files = frozenset(letter.file for letter in letters if letter.file is not None)
-    scope = scope_of(place.source)
-    found = consequences(place.source, before, after, _listed(place, target, scope), now, files)
+    scope = scope_of(bound.source)
+    found = consequences(bound.source, before, after, _listed(bound, target, scope), now, files)
     letters = [letter for letter in letters if letter.file in found.from_start]
-    move = _foreseen(place, target, opened, before, after, found, len(letters))
+    move = _foreseen(bound, target, opened, before, after, found, len(letters))
     move = replace(move, notes=(*move.notes, *map(str, scope.left_out)))
     if after == before or not confirm(move):
         return move
-    done = place.positions.commit(opened, _change(place, target, opened, after, letters))
+    done = bound.positions.commit(opened, _change(bound, target, opened, after, letters))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
 def _change(
-    place: FileSource, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]
+    bound: FileSource, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]
 ) -> Change:
     """The new state, with answers to the letters of files that the next run reads from their start."""
-    answers = answered(place, letters, READ_AGAIN, uuid7()) if letters else DeadLetters()
+    answers = answered(bound, letters, READ_AGAIN, uuid7()) if letters else DeadLetters()
     state = encode(after)
     return Change(
         state=state,
         embedded=embedded(state),
         dead_letter_files=answers.files,
-        debts=answers.debts(place, opened),
+        debts=answers.debts(bound, opened),
         letters=-len(letters),
         action=target.action,
     )
 
 
 def _foreseen(
-    place: FileSource,
+    bound: FileSource,
     target: EditTarget,
     opened: Position,
     before: PathState,
@@ -128,8 +128,8 @@ def _foreseen(
     letters: int,
 ) -> WatermarkMove:
     return WatermarkMove(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
         action=target.action,
         partition=target.partition,
         before=_watermark(before, target.partition),
@@ -140,7 +140,7 @@ def _foreseen(
             *opened.warnings,
             *found.notes,
             *_letter_notes(letters),
-            *_remarks(place, target, before, after, found),
+            *_remarks(bound, target, before, after, found),
         ),
         version=opened.version,
         table_version=opened.table_version,
@@ -148,11 +148,11 @@ def _foreseen(
     )
 
 
-def _listed(place: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
+def _listed(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
     """Every file that the move may be about, as a stream."""
-    for info in place.tracker.store.list(target.partition or "", scope=scope):
+    for info in bound.tracker.store.list(target.partition or "", scope=scope):
         meant = target.partition is None or split(info.path)[0] == target.partition
-        if meant and accepts(place.source, info.path) is None:
+        if meant and accepts(bound.source, info.path) is None:
             yield SourceFile(info.path, info.size, info.etag)
 
 
@@ -175,7 +175,7 @@ def _letter_notes(letters: int) -> Iterator[str]:
 
 
 def _remarks(
-    place: FileSource, target: EditTarget, before: PathState, after: PathState, found: Consequences
+    bound: FileSource, target: EditTarget, before: PathState, after: PathState, found: Consequences
 ) -> Iterator[str]:
     if after == before:
         yield "the watermark is there already: nothing changes"
@@ -188,5 +188,5 @@ def _remarks(
         yield "files that are passed over stay out of the table; only `tidegate replay` reads them then"
     if target.name is not None and not found.listed:
         yield f"there is no file in partition {target.partition or '(top level)'!r} of the source"
-    if target.partition is None and place.source.partition_filter is not None:
+    if target.partition is None and bound.source.partition_filter is not None:
         yield "partition_filter bounds the next run like a first one: older partitions are not read again"

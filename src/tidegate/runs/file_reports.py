@@ -19,26 +19,26 @@ BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"
 
 
-def plan_of(place: FileSource, now: datetime) -> SourcePlan:
+def plan_of(bound: FileSource, now: datetime) -> SourcePlan:
     """The plan of the next pass, by the same steps, with nothing written."""
-    place = place.tracker.for_run(place)
-    opened = place.open(read_only=True)
-    state = place.state_of(opened)
-    plan = plan_files(place, state, opened.version, discover_files(place, state, now), now)
-    waiting = _units_above(place, 0 if opened.parent is None else opened.parent.version)
-    lane, why = _lane(place, opened)
-    notes = (*opened.warnings, *why, *_obstacles(place, opened, plan), *_pending_notes(place, len(waiting)))
-    return SourcePlan(*place.names, plan, place.table_uri, lane=lane, notes=notes, pending_units=len(waiting))
+    bound = bound.tracker.for_run(bound)
+    opened = bound.open(read_only=True)
+    state = bound.state_of(opened)
+    plan = plan_files(bound, state, opened.version, discover_files(bound, state, now), now)
+    waiting = _units_above(bound, 0 if opened.parent is None else opened.parent.version)
+    lane, why = _lane(bound, opened)
+    notes = (*opened.warnings, *why, *_obstacles(bound, opened, plan), *_pending_notes(bound, len(waiting)))
+    return SourcePlan(*bound.names, plan, bound.table_uri, lane=lane, notes=notes, pending_units=len(waiting))
 
 
-def backlog_of(place: FileSource, state: SourceState, version: int, now: datetime) -> Backlog:
+def backlog_of(bound: FileSource, state: SourceState, version: int, now: datetime) -> Backlog:
     """What waits above the watermark, staged units counted as done."""
-    waiting = _units_above(place, version)
+    waiting = _units_above(bound, version)
     known = Backlog()
     if waiting:
-        place, state, known = _with_pending(place, state, version, waiting, now)
-    listing = discover_files(place, state, now, limit=BACKLOG_LIMIT)
-    plan = plan_files(place, state, version, listing, now)
+        bound, state, known = _with_pending(bound, state, version, waiting, now)
+    listing = discover_files(bound, state, now, limit=BACKLOG_LIMIT)
+    plan = plan_files(bound, state, version, listing, now)
     return replace(
         known,
         files=plan.files,
@@ -50,7 +50,7 @@ def backlog_of(place: FileSource, state: SourceState, version: int, now: datetim
 
 
 def _with_pending(
-    place: FileSource, state: SourceState, version: int, waiting: Sequence[Signal], now: datetime
+    bound: FileSource, state: SourceState, version: int, waiting: Sequence[Signal], now: datetime
 ) -> tuple[FileSource, SourceState, Backlog]:
     """What waits for the committer, and the source and its state on top of it.
 
@@ -61,42 +61,42 @@ def _with_pending(
     oldest = min(signal.since for signal in waiting)
     known = Backlog(pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
     try:
-        units = [read_unit(place.positions.site, signal.seq) for signal in waiting]
+        units = [read_unit(bound.positions.site, signal.seq) for signal in waiting]
         known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
         if [signal.seq for signal in waiting] != list(range(version + 1, version + 1 + len(waiting))):
             raise StateError("they do not follow the position that was read", "look again")
-        there = remembering(place)
+        there = remembering(bound)
         return there, folded(there, state, units), known
     except (StateError, ObjectMissing) as error:
-        return place, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
+        return bound, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
 
 
-def _units_above(place: FileSource, version: int) -> tuple[Signal, ...]:
+def _units_above(bound: FileSource, version: int) -> tuple[Signal, ...]:
     """The staged units that wait above a committed position."""
-    return tuple(signal for signal in signals_of(place.table_store, place.key) if signal.seq > version)
+    return tuple(signal for signal in signals_of(bound.table_store, bound.key) if signal.seq > version)
 
 
-def _pending_notes(place: FileSource, units: int) -> tuple[str, ...]:
+def _pending_notes(bound: FileSource, units: int) -> tuple[str, ...]:
     if not units:
         return ()
-    if place.pipeline.delivery is Delivery.STAGED:
+    if bound.pipeline.delivery is Delivery.STAGED:
         return (f"on top of staged units that wait for `tidegate commit`: {units:,}",)
     return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
-def _lane(place: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
+def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
     """Which lane a run would take, and why, or why it could not."""
-    if place.pipeline.transform is None and not opened.needs_frames:
+    if bound.pipeline.transform is None and not opened.needs_frames:
         return ARROW, ()
     from tidegate.runs.frames import frame_reasons
 
     try:
-        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(place, opened))}",)
+        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(bound, opened))}",)
     except TidegateError as error:
         return DATAFRAME, (f"a run would stop: {error}",)
 
 
-def _obstacles(place: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
+def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
     """Why a run would stop before it read anything, as far as that can be told from here."""
     if not plan.units or opened.schema_json is None:
         return ()
@@ -104,7 +104,7 @@ def _obstacles(place: FileSource, opened: Position, plan: Plan) -> tuple[str, ..
     from tidegate.runs.table_columns import declared_columns
 
     try:
-        declared_columns(place, as_read(place, opened))
+        declared_columns(bound, as_read(bound, opened))
     except TidegateError as error:
         return (f"a run would stop: {error}",)
     return ()

@@ -38,19 +38,19 @@ from tidegate.storage.port import ObjectInfo
 KIND = "path-set"
 
 
-def segments_of(place: AnySource) -> Iterator[ObjectInfo]:
+def segments_of(bound: AnySource) -> Iterator[ObjectInfo]:
     """The parts of a source's set that are there; nothing where it is tracked otherwise."""
-    if place.tracker.kind == KIND:
-        folder = place.key.segment("").rpartition("/")[0]
-        yield from (info for info in place.table_store.list(folder) if info.path.endswith(".parquet"))
+    if bound.tracker.kind == KIND:
+        folder = bound.key.segment("").rpartition("/")[0]
+        yield from (info for info in bound.table_store.list(folder) if info.path.endswith(".parquet"))
 
 
-def referred_to(place: AnySource) -> Iterator[str]:
+def referred_to(bound: AnySource) -> Iterator[str]:
     """The paths of the parts that something refers to; all that are there where that cannot be told."""
-    unexplained = {info.path for info in segments_of(place)}
+    unexplained = {info.path for info in segments_of(bound)}
     try:
-        for state in _states(place) if unexplained else ():
-            found = {place.key.segment(segment) for segment in _segments(state)}
+        for state in _states(bound) if unexplained else ():
+            found = {bound.key.segment(segment) for segment in _segments(state)}
             yield from found
             unexplained -= found
             if not unexplained:
@@ -59,8 +59,8 @@ def referred_to(place: AnySource) -> Iterator[str]:
         yield from unexplained
 
 
-def _states(place: AnySource) -> Iterator[Mapping[str, Any]]:
-    store, key, site = place.table_store, place.key, place.positions.site
+def _states(bound: AnySource) -> Iterator[Mapping[str, Any]]:
+    store, key, site = bound.table_store, bound.key, bound.positions.site
     shown = read_mirror(store, key)
     if shown is not None:
         yield shown.state
@@ -129,7 +129,7 @@ class _Pile:
 
 
 class TableScan:
-    """The Parquet files of one table against its log; ``places`` are the sources that write into it.
+    """The Parquet files of one table against its log; ``sources`` are the sources that write into it.
 
     Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
     differently in the log must not make an orphan of a file.
@@ -137,31 +137,31 @@ class TableScan:
 
     def __init__(
         self,
-        places: Sequence[AnySource],
+        sources: Sequence[AnySource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
     ) -> None:
         self.data_files = 0
-        self._places = places
-        self._first = first = places[0]
+        self._sources = sources
+        self._first = first = sources[0]
         self._store = first.table_store
         self._delta = first.positions.site.delta
         self._uri = first.pipeline.sink.table.uri
-        self._letters = {place.pipeline.error_handling.dlq_uri or "" for place in places}
+        self._letters = {bound.pipeline.error_handling.dlq_uri or "" for bound in sources}
         self._database = database
         self._emit = emit
         self._stop = stop
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: AnySource) -> str:
+    def uri_of(bound: AnySource) -> str:
         """The table that is looked at."""
-        return place.pipeline.sink.table.uri
+        return bound.pipeline.sink.table.uri
 
     def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
         """Everybody who commits here: the sources, and replays of ``neighbours``."""
-        return [*self._places, *replays_in(self._first, neighbours)]
+        return [*self._sources, *replays_in(self._first, neighbours)]
 
     def check_writers(self, writers: Sequence[AnySource]) -> None:
         """Stop if somebody writes here who cannot be fenced."""
@@ -199,13 +199,13 @@ class TableScan:
         fill(self._database, _NAMES, ((_name(path),) for path in self._referred_to()), self._teller("states"))
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
-        for place in self._places:
-            for info in segments_of(place):
+        for bound in self._sources:
+            for info in segments_of(bound):
                 yield info.path, _name(info.path), info.size, info.modified.timestamp()
 
     def _referred_to(self) -> Iterator[str]:
-        for place in self._places:
-            yield from referred_to(place)
+        for bound in self._sources:
+            yield from referred_to(bound)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
         return teller(self._emit, self._stop, (self._uri, ""), stage)
@@ -267,7 +267,7 @@ class TableScan:
 
 
 class LettersScan(TableScan):
-    """The same for a dead-letter table; ``places`` are the sources whose letters go there.
+    """The same for a dead-letter table; ``sources`` are the sources whose letters go there.
 
     The fence of a source holds here, too: before it is made, the letters of all positions before are paid and so in
     the log, and whoever slept with letters in its hands can never make the commit that would owe them.
@@ -275,20 +275,20 @@ class LettersScan(TableScan):
 
     def __init__(
         self,
-        places: Sequence[AnySource],
+        sources: Sequence[AnySource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
     ) -> None:
-        super().__init__(places, database, emit, stop)
-        letters = places[0].tracker.letters
+        super().__init__(sources, database, emit, stop)
+        letters = sources[0].tracker.letters
         self._store, self._delta, self._uri = letters.store, letters.delta, letters.uri
         self._letters = set()
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(place: AnySource) -> str:
-        return "" if place.tracker.letters is None else str(place.tracker.letters.uri)
+    def uri_of(bound: AnySource) -> str:
+        return "" if bound.tracker.letters is None else str(bound.tracker.letters.uri)
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
         return iter(())
@@ -297,10 +297,10 @@ class LettersScan(TableScan):
         return iter(())
 
     def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
-        return list(self._places)
+        return list(self._sources)
 
     def check_writers(self, writers: Sequence[AnySource]) -> None:
-        strangers = self._places[0].tracker.letters.writers() - {place.key.app_id for place in self._places}
+        strangers = self._sources[0].tracker.letters.writers() - {bound.key.app_id for bound in self._sources}
         if strangers:
             raise TidegateError(
                 f"{self._uri} also has letters of {', '.join(sorted(strangers))}, which this configuration does not "

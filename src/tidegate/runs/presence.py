@@ -298,15 +298,15 @@ def _began_or_never(number: int) -> str:
         return "never"
 
 
-def attempts_before(place: AnySource, opened: Position) -> Attempts | None:
+def attempts_before(bound: AnySource, opened: Position) -> Attempts | None:
     """What earlier runs noted, for a source that was opened and has no position; None for any other."""
     if not opened.first_run:
         return None
-    return read_attempts(place.table_store, place.key, place.positions.site.identity)
+    return read_attempts(bound.table_store, bound.key, bound.positions.site.identity)
 
 
 def settle_attempts(
-    place: AnySource,
+    bound: AnySource,
     is_first: bool,
     before: Attempts | None,
     report: SourceReport,
@@ -319,9 +319,9 @@ def settle_attempts(
     """
     problem = _problem(report)
     if is_first and problem and not (report.commits or report.staged):
-        note_attempt(place.table_store, place.key, place.positions.site.identity, clock(), problem, failures)
+        note_attempt(bound.table_store, bound.key, bound.positions.site.identity, clock(), problem, failures)
     elif before is not None:
-        forget_attempts(place.table_store, place.key)
+        forget_attempts(bound.table_store, bound.key)
 
 
 def _problem(report: SourceReport) -> str:
@@ -336,10 +336,10 @@ def _problem(report: SourceReport) -> str:
     return ""
 
 
-def attempts_note(place: AnySource) -> tuple[str, ...]:
+def attempts_note(bound: AnySource) -> tuple[str, ...]:
     """That no run has succeeded yet, for plans and for status; nothing where a position is recorded."""
     try:
-        found = shown_attempts(place.table_store, place.key, place.positions.site.identity)
+        found = shown_attempts(bound.table_store, bound.key, bound.positions.site.identity)
     except TidegateError:
         return ()
     return () if found is None else (found.words(),)

@@ -87,37 +87,37 @@ class Reconciling:
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
 
-    def _source(self, place: AnySource, database: sqlite3.Connection) -> SourceComparison:
-        if place.tracker.not_compared is not None:
-            return self._opened(place, place.tracker.not_compared)
-        name = place.names
+    def _source(self, bound: AnySource, database: sqlite3.Connection) -> SourceComparison:
+        if bound.tracker.not_compared is not None:
+            return self._opened(bound, bound.tracker.not_compared)
+        name = bound.names
         blank = SourceComparison(*name)
         try:
             if self.wanted.engine is not None:
-                return self._ingested(place, self.wanted.engine, database)
-            place.positions.open(read_only=True)
-            comparison = Comparison(place, database, self.emit, self.stop)
+                return self._ingested(bound, self.wanted.engine, database)
+            bound.positions.open(read_only=True)
+            comparison = Comparison(bound, database, self.emit, self.stop)
             comparison.list_source()
-            return _told(blank, comparison.at(place.positions.open(read_only=True)))
+            return _told(blank, comparison.at(bound.positions.open(read_only=True)))
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, _told_once(place, error)))
-            return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
+            self.emit(events.SourceFailed(*name, _told_once(bound, error)))
+            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
 
-    def _opened(self, place: AnySource, note: str) -> SourceComparison:
+    def _opened(self, bound: AnySource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
-        blank = SourceComparison(*place.names, compared=False)
+        blank = SourceComparison(*bound.names, compared=False)
         try:
-            opened = place.open(read_only=True)
+            opened = bound.open(read_only=True)
         except TidegateError as error:
-            return replace(blank, error=_told_once(place, error), exit_code=error.exit_code)
+            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
 
-    def _ingested(self, place: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
-        blank = SourceComparison(*place.names)
-        run = Pass(place, engine, emit=self.emit, stop=self.stop, clock=self.clock, action="reconcile")
+    def _ingested(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
+        blank = SourceComparison(*bound.names)
+        run = Pass(bound, engine, emit=self.emit, stop=self.stop, clock=self.clock, action="reconcile")
         late = LateWalk(run, database)
         error: TidegateError | None = None
         try:
@@ -140,7 +140,7 @@ class Reconciling:
             ingested_rows=run.totals.rows,
             commits=run.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            error=None if error is None else _told_once(place, error),
+            error=None if error is None else _told_once(bound, error),
             exit_code=0 if error is None else error.exit_code,
         )
 
@@ -157,9 +157,9 @@ class Reconciling:
     def _table(self, uri: str, database: sqlite3.Connection, kind: type[TableScan]) -> TableComparison:
         """One table, with every source of the configuration that writes into it."""
         blank = TableComparison(uri)
-        places = [each for each in self.neighbours if kind.uri_of(each) == uri]
+        sources = [each for each in self.neighbours if kind.uri_of(each) == uri]
         try:
-            scan = kind(places, database, self.emit, self.stop)
+            scan = kind(sources, database, self.emit, self.stop)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
             found = self._sorted_out(blank, scan)
@@ -201,9 +201,9 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def _told_once(place: AnySource, error: TidegateError) -> str:
+def _told_once(bound: AnySource, error: TidegateError) -> str:
     """The error without the name of the source in front: that is told beside it."""
-    return str(error).removeprefix(f"{place.key}: ")
+    return str(error).removeprefix(f"{bound.key}: ")
 
 
 def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:

@@ -61,19 +61,19 @@ class _Handover:
 class ReplayRecord:
     """The record of one replay; ``pipeline`` says which table is written."""
 
-    def __init__(self, place: ColumnBound, pipeline: PipelineSpec, config: ReplayConfig, clock: Clock) -> None:
-        self._place = place
+    def __init__(self, bound: ColumnBound, pipeline: PipelineSpec, config: ReplayConfig, clock: Clock) -> None:
+        self._bound = bound
         self._config = config
         self._clock = clock
-        self.positions = replay_source(place, pipeline).positions
-        self.state = _asked_for(place, config)
+        self.positions = replay_source(bound, pipeline).positions
+        self.state = _asked_for(bound, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
         self._moves: set[int] = set()
 
     def has_production_moved(self, since: int) -> bool:
         """Whether production committed after that position; what this replay moved itself does not count."""
-        return not self._moves.issuperset(range(since + 1, self._place.positions.position() + 1))
+        return not self._moves.issuperset(range(since + 1, self._bound.positions.position() + 1))
 
     def resume(self, *, fresh: bool) -> tuple[bool, str | None]:
         """Go on with an unfinished record of the same chunks, else with a new one: whether some are finished, and what
@@ -96,7 +96,7 @@ class ReplayRecord:
         if found is None or found.is_finished:
             return None
         kind = kind_of(found.start)
-        asked = _asked_for(self._place, fitted_bounds(self._config, kind, self._place.source.source_timezone))
+        asked = _asked_for(self._bound, fitted_bounds(self._config, kind, self._bound.source.source_timezone))
         return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
@@ -158,15 +158,15 @@ class ReplayRecord:
         reached = after.reached if self._config.save_watermark else None
         if reached is None:
             return None
-        opened = self._place.open()
-        before = self._place.state_of(opened)
-        moved = handed_over(self._place.source, before, self._config.chunk_column, reached, self._clock())
+        opened = self._bound.open()
+        before = self._bound.state_of(opened)
+        moved = handed_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
         return None if moved is before else _Handover(opened, before, moved)
 
     def _move(self, handover: _Handover, change: Change) -> None:
-        state = self._place.tracker.encode(handover.after)
-        debts = (*change.debts, *self._place.tracker.follow_ups(handover.before, handover.after))
-        after = self._place.positions.commit(
+        state = self._bound.tracker.encode(handover.after)
+        debts = (*change.debts, *self._bound.tracker.follow_ups(handover.before, handover.after))
+        after = self._bound.positions.commit(
             handover.opened, replace(change, state=state, embedded=state, debts=debts, action=KIND)
         )
         self._moves.add(after.version)
@@ -188,11 +188,11 @@ def _against_others(attempt: Callable[[], Result]) -> Result:
     return attempt()
 
 
-def _asked_for(place: ColumnBound, config: ReplayConfig) -> ReplayState:
+def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
     given = config.chunk_interval
     interval = given if given is None or isinstance(given, ChunkInterval) else ChunkInterval.of(given)
-    columns = ", ".join(chunk_columns(place.source, config.chunk_column))
-    zone = chunk_zone(place.source, config)
+    columns = ", ".join(chunk_columns(bound.source, config.chunk_column))
+    zone = chunk_zone(bound.source, config)
     return ReplayState(columns, config.start, config.end, interval, timezone=zone)
 
 
@@ -233,11 +233,11 @@ class ReplayStates:
         """No copy is kept elsewhere."""
 
 
-def replay_source(place: ColumnBound, pipeline: PipelineSpec) -> BoundSource[ColumnSource, ReplayStates]:
+def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[ColumnSource, ReplayStates]:
     """Replays of this source, as a source of their own in the table that is written."""
-    site = place.positions.site
+    site = bound.positions.site
     store = open_store(pipeline.sink.table)
-    identity = Identity(KIND, place.source.uri, None, place.source.notes, place.source.former_uri)
+    identity = Identity(KIND, bound.source.uri, None, bound.source.notes, bound.source.former_uri)
     positions = PositionStore(
         SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
         identity,
@@ -251,7 +251,7 @@ def replay_source(place: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         pace=site.pace,
         emit=site.emit,
     )
-    return BoundSource(pipeline, place.source, store, positions, ReplayStates(identity), 1, 1)
+    return BoundSource(pipeline, bound.source, store, positions, ReplayStates(identity), 1, 1)
 
 
 FENCE_TRIES = 20

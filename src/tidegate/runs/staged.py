@@ -141,9 +141,9 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
 THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
-def remembering(place: FileSource) -> FileSource:
+def remembering(bound: FileSource) -> FileSource:
     """The same source with a tracker that remembers what pending units finished where its state cannot."""
-    return replace(place, tracker=place.tracker.keeping_pending())
+    return replace(bound, tracker=bound.tracker.keeping_pending())
 
 
 def read_unit(site: TableContext, seq: int) -> StagedUnit:
@@ -163,15 +163,15 @@ def read_unit(site: TableContext, seq: int) -> StagedUnit:
     return unit
 
 
-def folded(place: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
-    """The state once ``units`` are committed on top of ``state``; ``place`` is one that is ``remembering``."""
-    tracker = place.tracker
+def folded(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
+    """The state once ``units`` are committed on top of ``state``; ``bound`` is one that is ``remembering``."""
+    tracker = bound.tracker
     tracker.forget_pending()
     for unit in units:
         try:
             state = tracker.written(after_step(tracker, state, unit.step))
         except StateError as error:
-            site = place.positions.site
+            site = bound.positions.site
             path = unit_path(unit.key, unit.seq)
             raise StateError(f"{site.uri}/{path} does not fit: {error.problem}", THE_WAY_ON) from error
     return state
@@ -180,12 +180,12 @@ def folded(place: FileSource, state: SourceState, units: Iterable[StagedUnit]) -
 LISTINGS = 5
 
 
-def delivering(place: FileSource) -> FileSource:
-    """The place as a run uses it: where delivery is staged, its commits become units."""
-    if place.pipeline.delivery is Delivery.DIRECT:
-        return place
-    place = remembering(place)
-    return replace(place, positions=StagedPositions(place))
+def delivering(bound: FileSource) -> FileSource:
+    """The source as a run uses it: where delivery is staged, its commits become units."""
+    if bound.pipeline.delivery is Delivery.DIRECT:
+        return bound
+    bound = remembering(bound)
+    return replace(bound, positions=StagedPositions(bound))
 
 
 def units_pending(opened: Position) -> int:
@@ -194,13 +194,13 @@ def units_pending(opened: Position) -> int:
 
 
 class StagedPositions(PositionStore):
-    """The position of the source of ``place``, pending units included."""
+    """The position of the source of ``bound``, pending units included."""
 
     staged = True
 
-    def __init__(self, place: FileSource) -> None:
-        self.site = place.positions.site
-        self._place = place
+    def __init__(self, bound: FileSource) -> None:
+        self.site = bound.positions.site
+        self._bound = bound
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
         """The committed position and everything that is pending on top of it. Writes nothing: what is owed after a
@@ -249,11 +249,11 @@ class StagedPositions(PositionStore):
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
     def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
-        state = folded(self._place, self._place.state_of(opened), units)
+        state = folded(self._bound, self._bound.state_of(opened), units)
         if not units:
             return opened
         letters = opened.letters + sum(unit.letters for unit in units)
-        return replace(opened, version=units[-1].seq, state=self._place.tracker.encode(state), letters=letters)
+        return replace(opened, version=units[-1].seq, state=self._bound.tracker.encode(state), letters=letters)
 
     def _unit(self, opened: Position, change: Change) -> StagedUnit:
         return StagedUnit(
@@ -272,7 +272,7 @@ class StagedPositions(PositionStore):
             partition_columns=change.partition_columns,
             letter_files=change.dead_letter_files,
             letters=change.letters,
-            letters_uri=self._place.tracker.letters.uri if change.dead_letter_files else None,
+            letters_uri=self._bound.tracker.letters.uri if change.dead_letter_files else None,
             action=change.action,
         )
 

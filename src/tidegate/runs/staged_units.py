@@ -233,14 +233,14 @@ class SourceFold:
     this commit does not fit any more. Without ``open`` nothing more is taken of it in this commit.
     """
 
-    def __init__(self, place: FileSource, opened: Position, since: int) -> None:
-        self.place, self.opened, self.since = place, opened, since
+    def __init__(self, bound: FileSource, opened: Position, since: int) -> None:
+        self.bound, self.opened, self.since = bound, opened, since
         self.seq = opened.version
         self.taken: list[StagedUnit] = []
         self.rejected: list[Rejection] = []
         self.open = True
         self.replan = False
-        self._state: SourceState = place.state_of(opened)
+        self._state: SourceState = bound.state_of(opened)
 
     @property
     def moved(self) -> bool:
@@ -284,7 +284,7 @@ class SourceFold:
             raise _Unknown(f"the unit cannot be read ({error!r})") from error
         if (unit.key, unit.seq) != (signal.key, signal.seq):
             raise _Unknown(f"the unit says that it is number {unit.seq} of {unit.key}")
-        if changes := self.place.positions.site.identity.differences(unit.identity):
+        if changes := self.bound.positions.site.identity.differences(unit.identity):
             raise _Unknown(f"the unit is not about the source of this configuration: {'; '.join(changes)}")
         if unit.base < self.since:
             raise _Unknown(
@@ -298,9 +298,9 @@ class SourceFold:
             raise StateError(damage, "")
         self._check_files(unit)
         _check_coverage(unit)
-        step = after_step(self.place.tracker, self._state, unit.step)
-        columns.add(unit, self.place.pipeline.schema.evolution)
-        self._state = self.place.tracker.written(step)
+        step = after_step(self.bound.tracker, self._state, unit.step)
+        columns.add(unit, self.bound.pipeline.schema.evolution)
+        self._state = self.bound.tracker.written(step)
         self.taken.append(unit)
 
     def _check_files(self, unit: StagedUnit) -> None:
@@ -308,7 +308,7 @@ class SourceFold:
             check_path(file.path)
         if unit.rows != sum(file.record_count for file in unit.data_files):
             raise StateError(f"the unit tells of {unit.rows} rows, and its files of others", "")
-        letters = self.place.tracker.letters
+        letters = self.bound.tracker.letters
         if unit.letter_files and unit.letters_uri != letters.uri:
             raise StateError(
                 f"its dead letters lie in {unit.letters_uri}, and this configuration has {letters.uri}",
@@ -319,7 +319,7 @@ class SourceFold:
     def _refuse(self, signal: Signal, unit: StagedUnit, reason: str) -> None:
         """The unit is rejected, and its files are unfinished again, where they are known."""
         try:
-            state = without_step(self.place.tracker, self._state, unit.step)
+            state = without_step(self.bound.tracker, self._state, unit.step)
         except StateError:
             state = None
         self._reject(signal, reason)
@@ -337,7 +337,7 @@ class SourceFold:
 
     def member(self) -> Member:
         """What the source brings into the commit."""
-        tracker = self.place.tracker
+        tracker = self.bound.tracker
         state = tracker.encode(self._state)
         letters = tuple(file for unit in self.taken for file in unit.letter_files)
         count = sum(unit.letters for unit in self.taken)
@@ -348,11 +348,11 @@ class SourceFold:
             data_files=tuple(file for unit in self.taken for file in unit.data_files),
             rows=self.rows,
             dead_letter_files=letters,
-            debts=DeadLetters(letters, count).debts(self.place, self.opened),
+            debts=DeadLetters(letters, count).debts(self.bound, self.opened),
             letters=count,
             groups=grouped(self.taken),
         )
-        site = replace(self.place.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
+        site = replace(self.bound.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
         return Member(site, self.opened, change, self.seq - self.opened.version)
 
 

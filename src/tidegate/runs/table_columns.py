@@ -40,51 +40,51 @@ class TableColumnsPlan:
         return read_task(pipeline, source, self.fields, self.existing, deadline=deadline, run=run)
 
 
-def resolve_columns(place: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
+def resolve_columns(bound: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
     """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
-    known = known_fields(place, opened.schema())
+    known = known_fields(bound, opened.schema())
     if known is not None:
-        return columns_of(place, opened, known)
-    found = _sampled(place, plan)
-    columns = columns_of(place, opened, found.fields)
+        return columns_of(bound, opened, known)
+    found = _sampled(bound, plan)
+    columns = columns_of(bound, opened, found.fields)
     if not columns.table.names:
         raise SourceError(
-            f"{place.key}: no sampled record has a field, so there are no columns for a table",
+            f"{bound.key}: no sampled record has a field, so there are no columns for a table",
             "wait for records that have fields, or declare schema.fields",
         )
-    emit(Notice(place.pipeline.name, place.source.name, f"inferred {found.summary()}"))
-    if place.positions.staged:
-        agreed = InferredSchema(place.table_store, place.pipeline.name).remember(found)
-        return columns_of(place, opened, agreed.fields)
+    emit(Notice(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
+    if bound.positions.staged:
+        agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
+        return columns_of(bound, opened, agreed.fields)
     return replace(columns, inferred=found)
 
 
-def declared_columns(place: FileSource, opened: Position) -> TableColumnsPlan | None:
+def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The same without looking at any file: None where columns are inferred."""
-    fields = place.pipeline.schema.fields
-    return columns_of(place, opened, fields) if fields else None
+    fields = bound.pipeline.schema.fields
+    return columns_of(bound, opened, fields) if fields else None
 
 
-def first_columns(place: FileSource, opened: Position) -> TableColumnsPlan | None:
+def first_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The columns of a table that is not there yet: declared or remembered; None where nobody knows them."""
-    fields = known_fields(place, None)
-    return None if fields is None else columns_of(place, opened, fields)
+    fields = known_fields(bound, None)
+    return None if fields is None else columns_of(bound, opened, fields)
 
 
-def columns_of(place: FileSource, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
+def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
     """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
-    pipeline, existing = place.pipeline, opened.schema()
+    pipeline, existing = bound.pipeline, opened.schema()
     fields = with_rescued(pipeline, fields)
     whole, keys = whole_columns(pipeline, fields)
     if existing is not None:
         check_partitioning(opened.partition_columns, keys)
     try:
-        task = read_task(pipeline, place.source, fields, existing)
+        task = read_task(pipeline, bound.source, fields, existing)
     except ReplacesTable as error:
-        if place.positions.has_rows():
+        if bound.positions.has_rows():
             raise costs_rows(error) from None
         existing = None
-        task = read_task(pipeline, place.source, fields)
+        task = read_task(pipeline, bound.source, fields)
     written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
     fitted = pa.schema([written.get(field.name, field) for field in whole])
     if existing is not None:
@@ -105,14 +105,14 @@ def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tupl
     return whole, Partitioning(by, table_schema(fields, None)).columns
 
 
-def known_fields(place: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
+def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
     """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
-    if place.pipeline.schema.fields:
-        return place.pipeline.schema.fields
-    remembered = read_remembered(place)
+    if bound.pipeline.schema.fields:
+        return bound.pipeline.schema.fields
+    remembered = read_remembered(bound)
     if remembered is not None:
         return remembered.fields
-    return None if existing is None else fields_of_table(place.pipeline, existing)
+    return None if existing is None else fields_of_table(bound.pipeline, existing)
 
 
 def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
@@ -123,22 +123,22 @@ def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldS
     return field_specs(pa.schema([each for each in existing if each.name not in others]))
 
 
-def read_remembered(place: FileSource) -> Inference | None:
+def read_remembered(bound: FileSource) -> Inference | None:
     """What was inferred and stored beside the table after the first commit; None where nothing was."""
-    return InferredSchema(place.table_store, place.pipeline.name).read()
+    return InferredSchema(bound.table_store, bound.pipeline.name).read()
 
 
-def _sampled(place: FileSource, plan: Plan) -> Inference:
+def _sampled(bound: FileSource, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
-    return agreeing(sample(place, spread(slices), SAMPLED_LINES))
+    return agreeing(sample(bound, spread(slices), SAMPLED_LINES))
 
 
-def sample(place: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
+def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
     """What the first ``lines`` of each of these files say, with what is in the way of it."""
-    by = place.pipeline.sink.partition_by
+    by = bound.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
-    schema = place.pipeline.schema
-    return Sampler(place.tracker.store, place.source, lines).infer(
+    schema = bound.pipeline.schema
+    return Sampler(bound.tracker.store, bound.source, lines).infer(
         slices,
         forbidden=keys,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,

@@ -37,14 +37,14 @@ class Looked:
     plan: UnitPlan
 
 
-def look(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
+def look(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
     """The plan of the next run, by the same steps, with nothing written."""
-    opened = place.open(read_only=True)
-    state = place.state_of(opened) or attempted(place, attempts_before(place, opened))
-    units = read_units(place.source)
+    opened = bound.open(read_only=True)
+    state = bound.state_of(opened) or attempted(bound, attempts_before(bound, opened))
+    units = read_units(bound.source)
     plan = plan_units(
-        place.pipeline.name,
-        place.source,
+        bound.pipeline.name,
+        bound.source,
         state,
         units,
         opened.version,
@@ -54,22 +54,22 @@ def look(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False
     return Looked(opened, state, units, plan)
 
 
-def plan_of(place: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
+def plan_of(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
     """What the next run would read, and why it would not read the rest."""
-    looked = look(place, now, accept_new_partitions=accept_new_partitions)
+    looked = look(bound, now, accept_new_partitions=accept_new_partitions)
     plan, units = looked.plan, looked.units
     return UnitSourcePlan(
-        pipeline=place.pipeline.name,
-        source=place.source.name,
-        table_uri=place.pipeline.sink.table.uri,
-        kind=type_of(place),
-        source_uri=place.source.uri,
+        pipeline=bound.pipeline.name,
+        source=bound.source.name,
+        table_uri=bound.pipeline.sink.table.uri,
+        kind=type_of(bound),
+        source_uri=bound.source.uri,
         position=looked.opened.version,
         now=utc(milliseconds(now)),
         zone=plan.zone,
         grid=plan.grid,
         run=plan.run,
-        replace=place.source.replace.value,
+        replace=bound.source.replace.value,
         work_units=len(plan.partitions) * len(plan.units),
         would_run=plan.count,
         reasons=reasons_of(plan),
@@ -86,9 +86,9 @@ def plan_of(place: UnitBound, now: datetime, *, accept_new_partitions: bool = Fa
     )
 
 
-def type_of(place: UnitBound) -> str:
+def type_of(bound: UnitBound) -> str:
     """What kind of source it is, in the word of the configuration."""
-    match place.source.read:
+    match bound.source.read:
         case JdbcRead():
             return "jdbc"
         case HttpRead():
@@ -165,9 +165,9 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
 
 
-def backlog_of(place: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
+def backlog_of(bound: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
     """What a run would do now; servers are not asked."""
-    plan = plan_units(place.pipeline.name, place.source, state, read_units(place.source), version, now)
+    plan = plan_units(bound.pipeline.name, bound.source, state, read_units(bound.source), version, now)
     progress = progress_of(plan, state)
     notes = (*plan.notes, *_obstacles(plan))
     return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
