@@ -1,22 +1,20 @@
-"""Keys that this release does not act on and refuses, keys that another kind of source has, and keys of other systems
-that mean nothing here: tables and what reads them.
-"""
+"""What a file says that is not acted on: keys that are refused by name, and notices of keys that mean nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from tidegate.config.problems import Problem, problem
-from tidegate.config.source_kinds import is_followed_by_columns, is_of_units, is_prefix_of_files, kinds_of_watermark
-from tidegate.config.tree import Block, Loc, Scalar, find, path_of
-from tidegate.config.unit_notes import unit_notices
-from tidegate.config.words import WHOLE, backward
+from tidegate.config.column_source import backward, note_columns, note_short_forms
+from tidegate.config.document import Block, Scalar, find, path_of, problem
+from tidegate.config.file_source import note_files
+from tidegate.config.load_strategy import STRATEGY_KEYS, WHOLE
+from tidegate.config.normal_form import is_followed_by_columns, is_of_units, is_prefix_of_files, kinds_of_watermark
+from tidegate.config.problems import Notes
+from tidegate.config.work_units import unit_notices
 from tidegate.masking import MASK, SHORTEST, looks_secret
 
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"
-
 REFUSED: dict[str, dict[str, str]] = {
     "": {},
     "pipeline": {},
@@ -25,7 +23,6 @@ REFUSED: dict[str, dict[str, str]] = {
     },
     "sink": {},
 }
-
 NOT_FOR_FILES: dict[str, dict[str, str]] = {
     "source": dict.fromkeys(
         (
@@ -47,45 +44,12 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
         ),
         _COLUMNS,
     ),
-    "sink": dict.fromkeys(
-        (
-            "merge_keys",
-            "tie_break",
-            "replace_by_watermark",
-            "max_delete_fraction",
-            "allow_empty_window",
-            "deduplicate",
-            "window_columns",
-            "scd2_effective_column",
-            "scd2_attributes",
-        ),
-        _APPEND,
-    ),
+    "sink": dict.fromkeys(STRATEGY_KEYS, _APPEND),
 }
-"""Keys of sources that are followed by columns, and of their tables."""
-
-WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
-"""Keys of a source that mean something only with ``use_watermark: true``."""
-
-NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
-"""Keys of a source that mean something only with ``watermark_columns``."""
+"""Keys of column sources, and of their tables."""
 
 _SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
-
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
-
-
-@dataclass(slots=True)
-class Notes:
-    """What was found; ``settled`` places need no further problem."""
-
-    problems: list[Problem] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    settled: list[tuple[str | int, ...]] = field(default_factory=list)
-
-    def covers(self, loc: Loc) -> bool:
-        """Whether ``loc`` is at or below a place that is reported already."""
-        return any(tuple(loc[: len(done)]) == done for done in self.settled)
 
 
 def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
@@ -96,7 +60,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
     notes = Notes(settled=[*settled])
     _refuse(root, (), REFUSED[""], notes)
     for name, _ in root.blocks("connections"):
-        _note_short_forms(root, ("connections", name, "configure"), notes)
+        note_short_forms(root, ("connections", name, "configure"), notes)
         _note_short_secrets(root, ("connections", name), notes)
     for name, pipeline in root.blocks("pipelines"):
         where = ("pipelines", name)
@@ -142,38 +106,13 @@ def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Note
     if is_of_units(source):
         notes.notices += unit_notices(root, where, source)
     elif is_followed_by_columns(source):
-        _take_column_source(root, where, source, notes)
+        note_columns(root, where, source, notes)
     else:
         _refuse(root, where, NOT_FOR_FILES["source"], notes, "not for file sources")
         if kinds == ["watermark_columns"]:
             notes.settled.append(where)
         elif not kinds:
-            _note_set(root, where, source, notes)
-
-
-def _take_column_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
-    """Files that are tracked by their paths are another kind of source."""
-    if source.get("use_watermark") is not None:
-        kind = source.text("type")
-        text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
-        notes.problems.append(problem(root, (*where, "use_watermark"), text))
-        notes.settled.append((*where, "use_watermark"))
-    for place in (where, (*where, "configure")):
-        _note_short_forms(root, place, notes)
-    if source.get("watermark_columns") is not None:
-        return
-    for key in NEEDS_COLUMNS:
-        if source.get(key) is not None:
-            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without watermark_columns")
-
-
-def _note_short_forms(root: Block, where: tuple[str, ...], notes: Notes) -> None:
-    """``backward_days`` beside ``backward: {days: …}``."""
-    block = find(root, where)
-    for key in block.block("backward") if isinstance(block, Block) else ():
-        short = f"backward_{key}"
-        if isinstance(block, Block) and block.get(short) is not None:
-            notes.notices.append(f"{path_of(root, (*where, short))} means nothing beside backward.{key}")
+            note_files(root, where, source, notes)
 
 
 def _note_short_secrets(root: Block, where: tuple[str, ...], notes: Notes) -> None:
@@ -192,17 +131,6 @@ def _note_short_secrets(root: Block, where: tuple[str, ...], notes: Notes) -> No
 
 def _is_short(secret: Scalar) -> bool:
     return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
-
-
-def _note_set(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
-    """What is said about watermarks where there are none."""
-    if source.get("partition_filter") is not None:
-        text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
-        notes.problems.append(problem(root, (*where, "partition_filter"), text))
-        notes.settled.append((*where, "partition_filter"))
-    for key in WATERMARK_ONLY:
-        if source.get(key) is not None:
-            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
 
 
 def _drop_meaningless(root: Block, notes: Notes) -> None:

@@ -26,9 +26,9 @@ HEAVY = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyarrow.parquet",
-    "tidegate.config.building",
     "tidegate.config.loading",
-    "tidegate.config.models",
+    "tidegate.config.notes",
+    "tidegate.config.project",
     "tidegate.runs.running",
     "tidegate.state.delta",
 )

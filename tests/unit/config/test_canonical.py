@@ -11,8 +11,8 @@ import yaml
 
 from tidegate.config import load, show
 from tidegate.config.keys import Key, every_key
-from tidegate.config.models import ElementModel
 from tidegate.config.notes import NOT_FOR_FILES
+from tidegate.config.schema import ElementModel
 from tidegate.specs import ProjectSpec
 
 Load = Callable[..., ProjectSpec]

@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from support.config_corpus import editor_schema, outcome, read
-from tidegate.config.aliases import ALIASES
 from tidegate.config.keys import every_key
-from tidegate.config.ms_keys import MS_KEYS
+from tidegate.config.normal_form import ALIASES, MS_KEYS
 
 CORPUS = read()
 ORIGINS = sorted({case["origin"] for case in CORPUS["cases"]})

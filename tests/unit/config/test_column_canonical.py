@@ -11,8 +11,8 @@ import yaml
 
 from tidegate.column_specs import ColumnSource, FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.config import load, show
-from tidegate.config.column_canonical import duration
 from tidegate.config.keys import every_key
+from tidegate.config.models import duration
 from tidegate.config.notes import NOT_FOR_FILES
 from tidegate.specs import Location, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.config.document import MAX_DEPTH, parse
-from tidegate.config.tree import Block, Scalar, find, line_of, path_of
+from tidegate.config.document import MAX_DEPTH, Block, Scalar, find, line_of, parse, path_of
 
 
 def tree(text: str) -> Block:

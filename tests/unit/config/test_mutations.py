@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.long_runs import LONG
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
-from tidegate.config.ms_keys import MS_KEYS
+from tidegate.config.normal_form import MS_KEYS
 from tidegate.config.notes import REFUSED
 from tidegate.errors import ConfigError
 from tidegate.specs import ProjectSpec

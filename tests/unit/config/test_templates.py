@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.config.templates import period_problem
+from tidegate.config.file_source import period_problem
 from tidegate.errors import ConfigError
 from tidegate.watermarks.templates import parse_template
 

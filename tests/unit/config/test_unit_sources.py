@@ -21,7 +21,7 @@ from tidegate.column_specs import (
     RateLimit,
 )
 from tidegate.config import load, show
-from tidegate.config.ms_keys import MS_KEYS
+from tidegate.config.normal_form import MS_KEYS
 from tidegate.csv_options import CsvOptions
 from tidegate.locations import Location, Options, Secret
 from tidegate.specs import ProjectSpec

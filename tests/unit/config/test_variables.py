@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.config.variables import put_in
+from tidegate.config.document import put_in
 from tidegate.specs import ProjectSpec
 
 Load = Callable[..., ProjectSpec]

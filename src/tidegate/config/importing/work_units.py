@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tidegate.config.importing.given import Given, listed, mapped
-from tidegate.config.ms_keys import MS_KEYS
+from tidegate.config.normal_form import MS_KEYS
 from tidegate.errors import WatermarkError
 from tidegate.unit_specs import PartitionKind
 from tidegate.watermarks.time_bounds import check_bound

@@ -1,14 +1,24 @@
-"""What a load strategy needs: keys, watermarks, look-back, a table of its own; and which keys belong to which."""
+"""Load strategies: what becomes of the rows that were read, and what each strategy needs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, ClassVar
 
-from tidegate.config.problems import Problem, nearest, problem, sentence
-from tidegate.config.tree import Block, Loc
-from tidegate.config.words import WHOLE, backward, declared_types, is_on, words
+from pydantic import Field
 
-Path = tuple[str, ...]
+from tidegate.column_specs import LoadType
+from tidegate.config import values as v
+from tidegate.config.column_source import backward
+from tidegate.config.document import Block, Loc, Where, is_on, problem, words
+from tidegate.config.models import Model, fields
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.schema import declared_types
+from tidegate.config.values import one_of
+from tidegate.specs import PipelineSpec, SinkFormat
+
+WHOLE = ("overwrite", "full_load")
+"""Load types that read the source in full and replace the table."""
 MERGES = ("merge_upsert", "merge_overwrite", "scd2")
 _OF_LOADS = {
     "merge_keys": MERGES,
@@ -28,8 +38,61 @@ VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
 """Keys of a sink that are about Delta tables."""
 
+LoadKind = Annotated[LoadType, one_of(LoadType)]
+TableKind = Annotated[SinkFormat, one_of(SinkFormat)]
 
-def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+
+class LoadModel(Model):
+    """The table, and what becomes of the rows that were read."""
+
+    at: ClassVar = {"load_type": "type"}
+    table_uri: v.Address = Field(description="The table: a path or an object storage address.")
+    load_type: LoadKind = Field(default=LoadType.APPEND, description="How rows are written.")
+    merge_keys: v.Columns = Field(default=(), description="The columns that tell rows apart, for merging.")
+    tie_break: v.Columns = Field(
+        default=(), description="Columns that decide between rows with equal keys and watermarks: the greatest wins."
+    )
+    replace_by_watermark: v.Flag = Field(
+        default=False, description="Replace everything in the window that was read again, also what the source deleted."
+    )
+    max_delete_fraction: v.Fraction = Field(
+        default=0.5, description="Share of the window's rows that may disappear by one replacement."
+    )
+    allow_empty_window: v.Flag = Field(default=False, description="Whether an empty read may empty its window.")
+    deduplicate: v.Columns = Field(
+        default=(), description="Keys by which an append with look-back leaves out what the table has."
+    )
+    window_columns: v.Names = Field(
+        default_factory=dict, description="Watermark column to its name after the transform."
+    )
+    scd2_effective_column: v.Text | None = Field(
+        default=None, description="The column that tells when a version began."
+    )
+    scd2_attributes: v.Columns = Field(
+        default=(), description="The columns whose change makes a version; all but keys and watermarks when unset."
+    )
+    format: TableKind = Field(
+        default=SinkFormat.DELTA, description="A Delta table, or a folder of Parquet files without a log."
+    )
+
+
+STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
+"""Keys that say more about a load type; they mean nothing for files, whose rows are appended."""
+
+
+def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
+    """The keys of the pipeline's load strategy that mean something with it, in the order of ``config show``."""
+    load = pipeline.sink.load
+    if pipeline.unit_sources:
+        return ("merge_keys", "tie_break") if load.type is LoadType.MERGE_UPSERT else ()
+    if not pipeline.column_sources:
+        return ()
+    only_given = {"tie_break": load.tie_break, "window_columns": load.window_columns}
+    kinds = _OF_LOADS | _OF_WINDOWS
+    return tuple(key for key in STRATEGY_KEYS if (only_given[key] if key in only_given else load.type in kinds[key]))
+
+
+def load_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
     sink = pipeline.block("sink")
     kind = str(sink.text("load_type") or "append")
@@ -61,7 +124,7 @@ def key_problems(root: Block, at: Loc, sink: Block, kind: str, without: Collecti
             yield problem(root, (*at, key), text)
 
 
-def _window_problems(root: Block, where: Path, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _window_problems(root: Block, where: Where, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Replacing by watermark deletes what lies in the window and does not come back."""
     for name, source in sources.items():
         at = (*where, "sources", name)
@@ -75,7 +138,7 @@ def _window_problems(root: Block, where: Path, sources: Mapping[str, Block]) -> 
             yield problem(root, (*at, "watermark_mode"), text)
 
 
-def _append_problems(root: Block, where: Path, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _append_problems(root: Block, where: Where, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Appending writes what is read again once more."""
     for name, source in sources.items():
         at = (*where, "sources", name)
@@ -95,7 +158,7 @@ def _append_problems(root: Block, where: Path, sink: Block, sources: Mapping[str
             yield problem(root, (*at, "null_watermark"), text)
 
 
-def _version_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _version_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """A version has a time, and columns of its own."""
     followed = all(words(source.get("watermark_columns")) for source in sources.values())
     if pipeline.block("sink").get("scd2_effective_column") is None and not followed:
@@ -107,7 +170,7 @@ def _version_problems(root: Block, where: Path, pipeline: Block, sources: Mappin
             yield problem(root, (*where, "schema", "fields"), text)
 
 
-def _column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _column_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Columns that a table cannot have, or that no source has."""
     sink = pipeline.block("sink")
     transformed = any(pipeline.block("transform").get(key) is not None for key in ("sql", "python"))

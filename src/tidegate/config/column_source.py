@@ -1,0 +1,394 @@
+"""Column sources, whose position is the greatest values of their columns: what all have, tables and functions.
+
+Databases and APIs are in ``database`` and ``http``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tidegate.column_specs import ColumnSource, FunctionRead, NullWatermark, Read, TableFormat, TableRead, WatermarkMode
+from tidegate.config import values as v
+from tidegate.config.document import Absolute, Block, Node, Scalar, Where, find, path_of, problem, words
+from tidegate.config.file_source import CsvModel
+from tidegate.config.models import Model, dump, duration, fill
+from tidegate.config.normal_form import TABLES
+from tidegate.config.problems import Notes, Problem, masked
+from tidegate.config.values import choice, one_of, refusal
+from tidegate.locations import Location, Options
+from tidegate.specs import SinkSpec
+from tidegate.watermarks.look_back import look_back_of
+
+_TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
+NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
+"""Keys of a source that mean something only with ``watermark_columns``."""
+FOLLOWED = (
+    ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
+    (*NEEDS_COLUMNS, "timezone"),
+)
+"""Keys of every column source in the order of ``config show``; the second half is for those with columns."""
+
+_OF_FORMATS = {
+    "csv": ("csv",),
+    "sheet": ("excel",),
+    "lines": ("json",),
+    "pattern": ("parquet", "csv", "json", "excel"),
+    "follow_links": ("parquet", "csv", "json", "excel"),
+}
+TIMES = ("timestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a source is made with: the connections, the sinks of all pipelines, and how an address becomes absolute."""
+
+    connections: Mapping[str, Any]
+    sinks: Mapping[str, SinkSpec]
+    absolute: Absolute
+
+
+def lag(value: object) -> timedelta | None:
+    """An ISO 8601 duration of days, hours, minutes and seconds; ``none``."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() == "none":
+        return None
+    match = _TIME.fullmatch(word)
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    found = timedelta(days=days, hours=hours, minutes=minutes, seconds=rest)
+    if not found:
+        raise refusal("is not a duration", "allowed: 'PT5M', 'PT90S', 'PT2H', 'P1D', 'none'; above zero")
+    return found
+
+
+Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
+ParamLocation = Annotated[Literal["params", "body"], BeforeValidator(choice(("params", "body")))]
+TableType = Annotated[TableFormat, one_of(TableFormat)]
+Mode = Annotated[WatermarkMode, one_of(WatermarkMode)]
+Nulls = Annotated[NullWatermark, one_of(NullWatermark)]
+
+
+class BackwardModel(Model):
+    """How far below the stored watermark a read begins again."""
+
+    days: v.CountOrNone | None = Field(default=None, description="Days below it.")
+    hours: v.CountOrNone | None = Field(default=None, description="Hours below it.")
+    months: v.CountOrNone | None = Field(default=None, description="Months below it.")
+    years: v.CountOrNone | None = Field(default=None, description="Years below it.")
+    closing_day: v.Whole | None = Field(
+        default=None, ge=1, le=31, description="The previous month stays open up to and including this day."
+    )
+    value: v.Number | None = Field(default=None, description="So much below it, for numbers.")
+
+
+class LookBackModel(Model):
+    """The keys of look-back; those of `backward` win, key by key."""
+
+    backward: BackwardModel | None = Field(default=None, description="How far below the watermark a read begins.")
+    backward_days: v.CountOrNone | None = Field(default=None, description="Short for backward.days.")
+    backward_hours: v.CountOrNone | None = Field(default=None, description="Short for backward.hours.")
+    backward_months: v.CountOrNone | None = Field(default=None, description="Short for backward.months.")
+    backward_years: v.CountOrNone | None = Field(default=None, description="Short for backward.years.")
+    backward_closing_day: v.Whole | None = Field(
+        default=None, ge=1, le=31, description="Short for backward.closing_day."
+    )
+    backward_value: v.Number | None = Field(default=None, description="Short for backward.value.")
+    timezone: v.Zone | None = Field(default=None, description="Where months begin, for closing_day; UTC when unset.")
+
+    def backward_keys(self) -> dict[str, object]:
+        """What the block says of look-back: only the keys it has."""
+        given = self.model_dump(include=set(LookBackModel.model_fields) - {"timezone"}, exclude_none=True)
+        return {key: value for key, value in given.items() if value != {}}
+
+
+class WatermarkParamModel(Model):
+    """Where the bounds of a read go in the requests to an API."""
+
+    at: ClassVar = {
+        "watermark_param_mapping": "mapping",
+        "watermark_to_param": "to_param",
+        "watermark_param_location": "location",
+        "watermark_param_format": "format",
+        "watermark_split": "split",
+    }
+    watermark_param_mapping: v.Names = Field(
+        default_factory=dict, description="Watermark column to the parameter that takes its lower bound."
+    )
+    watermark_to_param: v.Text | None = Field(default=None, description="The parameter that takes the upper bound.")
+    watermark_param_location: ParamLocation = Field(
+        default="params", description="Whether the bounds go into the address or into the body."
+    )
+    watermark_param_format: v.ParamFormatText = Field(
+        default="iso",
+        description="How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.",
+    )
+    watermark_split: v.Whole = Field(
+        default=1, ge=1, le=10_000, description="Requests beside each other that share the range between the bounds."
+    )
+
+
+class ConfigureModel(LookBackModel, WatermarkParamModel):
+    """Another place for the keys of look-back and of bounds in requests."""
+
+
+class ColumnSourceModel(LookBackModel):
+    """What all sources have that are followed by the values of columns."""
+
+    at: ClassVar = {"watermark_mode": "mode"}
+    reads: ClassVar[type[Read]]
+    step: ClassVar[str] = "<column source>"
+    watermark_columns: v.Columns = Field(
+        default=(),
+        description="The columns whose greatest values tell what is new; none: everything is read each time.",
+    )
+    watermark_mode: Mode = Field(
+        default=WatermarkMode.ANY,
+        description="any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
+    )
+    filter_expression: v.Text | None = Field(
+        default=None, description="A condition in the language of the source; other rows are not read."
+    )
+    safety_lag: Lag = Field(default=None, description="Times younger than this are left for a later run: PT5M.")
+    future_tolerance: Lag = Field(
+        default=timedelta(days=1),
+        description="Times further ahead than this wait until they have come; none: every time is taken as it is.",
+    )
+    null_watermark: Nulls = Field(
+        default=NullWatermark.EXCLUDE,
+        description="Rows with null in every watermark column: left out and counted, read, or an error.",
+    )
+    source_timezone: v.Zone = Field(default="UTC", description="Where times without a zone belong.")
+    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
+    configure: ConfigureModel = Field(
+        default_factory=ConfigureModel.model_construct,
+        description="Another place for the keys of look-back and of bounds in requests.",
+    )
+
+    def source(self, name: str, context: Context) -> ColumnSource:
+        """The source with its look-back as a whole, or the connection's where it has none."""
+        above = self.connection_look_back(context)
+        zones = (self.timezone, self.configure.timezone, above.timezone if above else None)
+        look_back = look_back_of(
+            self.configure.backward_keys() | self.backward_keys(),
+            above=above.backward_keys() if above else None,
+            timezone=next((zone for zone in zones if zone), "UTC"),
+        )
+        return fill(ColumnSource, self, name=name, read=self.read(context), look_back=look_back)
+
+    def read(self, context: Context) -> Read:
+        """What is read."""
+        raise NotImplementedError
+
+    def connection_look_back(self, context: Context) -> LookBackModel | None:
+        """The look-back of the source's connection, if it has one."""
+        return None
+
+    @classmethod
+    def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
+        """The source with every key of its kind; those of watermarks only where there are some."""
+        given = {
+            "safety_lag": duration(source.safety_lag),
+            "future_tolerance": duration(source.future_tolerance),
+            "backward": BackwardModel.shown(source.look_back),
+            "timezone": source.look_back.timezone,
+        }
+        always, with_columns = FOLLOWED
+        keys = (*always, *with_columns) if source.watermark_columns else always
+        return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
+
+    @classmethod
+    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+        """What is read, in the words of the file."""
+        raise NotImplementedError
+
+
+class TableSourceModel(ColumnSourceModel):
+    """A Delta or Iceberg table, or files that are scanned as one table."""
+
+    at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
+    reads: ClassVar = TableRead
+    step: ClassVar[str] = "<table source>"
+    type: TableType = Field(description="What the table or the files are.")
+    source_uri: v.Address = Field(description="Where the table or the files are.")
+    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
+    sheet: v.Text | None = Field(default=None, description="The sheet of Excel files; the first one when unset.")
+    lines: v.Flag = Field(default=True, description="Whether JSON files have one object per line.")
+    pattern: v.Glob | None = Field(default=None, description="Only files whose names fit this glob are read.")
+    follow_links: v.Flag = Field(
+        default=False, description="Follow symbolic links below source_uri; without it, one is an error. Local only."
+    )
+    storage_options: v.SecretOptions = Field(
+        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    )
+
+    def read(self, context: Context) -> TableRead:
+        """The scan of a table or of files."""
+        return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
+
+    @classmethod
+    def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
+        """The keys that mean something for the format."""
+        keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
+        fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
+        return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
+
+
+class PythonSourceModel(ColumnSourceModel):
+    """A Python function that returns a DataFrame."""
+
+    reads: ClassVar = FunctionRead
+    step: ClassVar[str] = "<python source>"
+    type: v.PythonType = Field(description="The kind of source.")
+    function: v.Function = Field(description="module:function, called with the session and a request.")
+    options: v.SecretOptions = Field(default_factory=Options, description="Handed to the function; never shown.")
+
+    def read(self, context: Context) -> FunctionRead:
+        """The function and what it is handed."""
+        return fill(FunctionRead, self)
+
+    @classmethod
+    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
+        """The function; what it is handed is masked."""
+        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+
+
+def column_source_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Problems of one column source, whatever it reads; ``declared`` is type by column."""
+    kind = str(source.text("type"))
+    for key, kinds in _OF_FORMATS.items():
+        if source.get(key) is not None and kind not in kinds and kind in TABLES:
+            text = f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only"
+            yield problem(root, (*where, key), text)
+    yield from _configure_problems(root, where, source, kind)
+    yield from _look_back_problems(root, where, source, declared)
+    yield from _lag_problems(root, where, source, declared)
+
+
+def _configure_problems(root: Block, where: Where, source: Block, kind: str) -> Iterator[Problem]:
+    """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
+    configure = source.block("configure")
+    for key, node in configure.items():
+        if node is not None and source.get(key) is not None:
+            yield problem(root, (*where, "configure", key), "given on the source too; allowed: one of them")
+        if key in WatermarkParamModel.model_fields and kind != "http":
+            text = f"the type of this source is {kind}; allowed: with http only"
+            yield problem(root, (*where, "configure", key), text)
+
+
+def _look_back_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """A look-back of days on a number, and of a number on times, where the types are declared."""
+    found = backward(root, where, source)
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    for column in columns[:1] if source.text("watermark_mode") == "tuple" else columns:
+        kind = declared.get(column, "")
+        fits = [key for key in found.keys if (key == "value") == (kind not in TIMES)]
+        if found.keys and kind and (not fits or not _is_number_or_time(kind)):
+            use = "backward: {value: …}" if kind not in TIMES else "backward: {days: …}"
+            use = use if _is_number_or_time(kind) else "another column; look-back is for numbers and times"
+            text = f"a look-back by {', '.join(found.keys)} does not fit {column!r}, which is of type {kind}; use {use}"
+            yield problem(root, found.place, text)
+
+
+def _lag_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """A safety lag where no watermark column holds times, where the types are declared."""
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
+    kinds = {column: declared.get(column, "") for column in leading}
+    given = str(source.text("safety_lag") or "none").strip().lower() != "none"
+    if given and kinds and all(kinds.values()) and not any(kind in TIMES for kind in kinds.values()):
+        found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
+        text = f"has no effect on {found}; follow a timestamp or a date, or use backward: {{value: …}} with a merge"
+        yield problem(root, (*where, "safety_lag"), text)
+
+
+def _is_number_or_time(kind: str) -> bool:
+    return kind in (*TIMES, "int32", "int64", "float32", "float64") or kind.startswith("decimal")
+
+
+def rows_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
+    """Parts of a pipeline that belong to files."""
+    if pipeline.text("delivery") == "staged":
+        text = "staged, and its sources are no files; allowed: direct"
+        yield problem(root, (*where, "delivery"), text)
+    if pipeline.block("schema").get("rescued") is not None:
+        yield problem(
+            root, (*where, "schema", "rescued"), "rescues what lines of files hold; allowed: with file sources only"
+        )
+    sink = pipeline.block("sink")
+    for name in words(sink.get("metadata_columns")):
+        text = f"{str(name)!r} tells of files, and these sources have none; allowed: a transform that adds a column"
+        yield problem(root, (*where, "sink", "metadata_columns"), text)
+    by = sink.block("partition_by")
+    template = by.text("prefix_template")
+    if template is not None and "=" in template and by.get("column") is None:
+        text = "takes values from the paths of files, and these sources have none; give 'column', or column names alone"
+        yield problem(root, (*where, "sink", "partition_by", "prefix_template"), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The look-back of a source: the keys that are above zero, and where in the file it is."""
+
+    keys: tuple[str, ...]
+    place: tuple[str, ...]
+
+
+def backward(root: Block, where: tuple[str, ...], source: Block) -> Backward:
+    """By the source's own look-back, on itself and in its ``configure``, else by its connection's."""
+    own = _given(root, (where, (*where, "configure")))
+    if own:
+        return Backward(_above_zero(root, own), own[next(iter(own))])
+    connection = str(source.text("connection") or "")
+    above = _given(root, (("connections", connection, "configure"),))
+    return Backward(_above_zero(root, above), (*where, "connection") if above else where)
+
+
+def _given(root: Block, places: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Where each key of look-back is given; nested keys win over short forms."""
+    found: dict[str, tuple[str, ...]] = {}
+    blocks = [(place, block) for place in places if isinstance(block := find(root, place), Block)]
+    for place, block in blocks:
+        found |= {key.removeprefix("backward_"): (*place, key) for key in block if key.startswith("backward_")}
+    for place, block in blocks:
+        found |= {key: (*place, "backward", key) for key in block.block("backward")}
+    return {key: place for key, place in found.items() if isinstance(find(root, place), Scalar)}
+
+
+def _above_zero(root: Block, given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(key for key, place in given.items() if str(find(root, place)).strip("0._ "))
+
+
+def setting(source: Block, key: str) -> Node:
+    """What a source says, on itself or in its ``configure``."""
+    found = source.get(key)
+    return source.block("configure").get(key) if found is None else found
+
+
+def note_columns(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+    """Files that are tracked by their paths are another kind of source."""
+    if source.get("use_watermark") is not None:
+        kind = source.text("type")
+        text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
+        notes.problems.append(problem(root, (*where, "use_watermark"), text))
+        notes.settled.append((*where, "use_watermark"))
+    for place in (where, (*where, "configure")):
+        note_short_forms(root, place, notes)
+    if source.get("watermark_columns") is not None:
+        return
+    for key in NEEDS_COLUMNS:
+        if source.get(key) is not None:
+            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without watermark_columns")
+
+
+def note_short_forms(root: Block, where: tuple[str, ...], notes: Notes) -> None:
+    """``backward_days`` beside ``backward: {days: …}``."""
+    block = find(root, where)
+    for key in block.block("backward") if isinstance(block, Block) else ():
+        short = f"backward_{key}"
+        if isinstance(block, Block) and block.get(short) is not None:
+            notes.notices.append(f"{path_of(root, (*where, short))} means nothing beside backward.{key}")

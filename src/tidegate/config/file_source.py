@@ -1,0 +1,340 @@
+"""Prefixes of files, tracked by path watermarks or by the set of all paths; how CSV files are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from tidegate.config import values as v
+from tidegate.config.document import Absolute, Block, Items, Loc, Scalar, path_of, problem, words
+from tidegate.config.models import Model, dump, fields, fill, values_for
+from tidegate.config.problems import Notes, Problem, masked
+from tidegate.config.values import choice, glob, one_of, refusal, text, texts
+from tidegate.csv_options import CsvOptions
+from tidegate.locations import Location, Options
+from tidegate.specs import Compression, Format, LateFiles, Lateness, PartitionFilter, PathSource, Tracking
+
+_DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
+_PERIODS = re.compile(r"(\d{1,6})(?: periods?)?")
+WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
+"""Keys of a source that mean something only with ``use_watermark: true``."""
+FIELDS = {"Y": ("year",), "m": ("month",), "d": ("day",), "H": ("hour",), "F": ("year", "month", "day")}
+_CHAIN = ("year", "month", "day", "hour")
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+_REFUSED = {
+    "M": "minutes",
+    "S": "seconds",
+    "f": "fractions of a second",
+    "U": "weeks",
+    "W": "weeks",
+    "V": "weeks",
+    "G": "years of weeks",
+    "u": "days of the week",
+    "w": "days of the week",
+    "a": "days of the week",
+    "A": "days of the week",
+    "j": "days of the year",
+    "I": "hours without am or pm",
+    "p": "am and pm",
+    "b": "names of months",
+    "B": "names of months",
+    "y": "years without their century",
+    "Z": "zones",
+    "z": "zones",
+}
+ALLOWED = "allowed: %Y %m %d %H %F %%"
+
+
+def cells(value: object) -> tuple[str, ...]:
+    """A list of texts, which may be empty ones; a single one stands for itself."""
+    items = value if isinstance(value, Items) else [value]
+    if not all(isinstance(item, Scalar) for item in items):
+        raise refusal("must be a list of texts", "put words such as NULL in quotes")
+    return tuple(str(item) for item in items)
+
+
+def character(value: object) -> str:
+    """One ASCII character; ``tab`` is the word for a tab."""
+    found = str(value) if isinstance(value, Scalar) else ""
+    found = "\t" if found == "tab" else found
+    if len(found) != 1 or not (found == "\t" or " " <= found <= "~"):
+        raise refusal("is not one character", "allowed: one ASCII character, or tab")
+    return found
+
+
+def character_or_none(value: object) -> str:
+    """The same, or ``none``."""
+    return "none" if isinstance(value, Scalar) and value == "none" else character(value)
+
+
+def globs(value: object) -> tuple[str, ...]:
+    """A list of globs; a single one stands for itself."""
+    texts(value)
+    return tuple(glob(item) for item in (value if isinstance(value, Items) else [value]))
+
+
+def lateness(value: object) -> Lateness:
+    """``none``, a number of periods, or an ISO 8601 duration of days and hours."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() == "none":
+        return Lateness(never=True)
+    periods = _PERIODS.fullmatch(word)
+    if periods and int(periods[1]):
+        return Lateness(periods=int(periods[1]))
+    duration = _DURATION.fullmatch(word)
+    days, hours = (int(part or 0) for part in duration.groups()) if duration else (0, 0)
+    if not days and not hours:
+        raise refusal("is not a lateness", "allowed: '48 periods', 'P2D', 'P1DT12H', 'none'; above zero")
+    return Lateness(fixed=timedelta(days=days, hours=hours))
+
+
+def every(value: object) -> Lateness:
+    """``none``, or an ISO 8601 duration of days and hours."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() != "none" and not _DURATION.fullmatch(word):
+        raise refusal("is not a duration", "allowed: 'P1D', 'PT6H', 'P1DT12H', 'none'")
+    return lateness(value)
+
+
+def template(value: object) -> str:
+    """A strftime template of partition directories."""
+    found = text(value).strip("/")
+    if wrong := period_problem(found):
+        raise refusal(wrong)
+    return found
+
+
+Cells = Annotated[tuple[str, ...], BeforeValidator(cells)]
+Character = Annotated[str, BeforeValidator(character)]
+CharacterOrNone = Annotated[str, BeforeValidator(character_or_none)]
+Globs = Annotated[
+    tuple[str, ...],
+    BeforeValidator(globs),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Template = Annotated[str, BeforeValidator(template)]
+LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
+EveryText = Annotated[Lateness, BeforeValidator(every), WithJsonSchema({"type": "string"})]
+Late = Annotated[LateFiles, one_of(LateFiles)]
+SourceFormat = Annotated[Format, one_of(Format)]
+Encoding = Annotated[Literal["utf-8"], BeforeValidator(choice(("utf-8",)))]
+FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
+
+
+class CsvModel(Model):
+    """How CSV files are written."""
+
+    spec: ClassVar = CsvOptions
+    delimiter: Character | None = Field(
+        default=None, description="What stands between cells; unset: a comma, in .tsv files a tab."
+    )
+    quote: CharacterOrNone = Field(default='"', description="What stands around cells; none: cells are never quoted.")
+    escape: Character | None = Field(
+        default=None, description="What stands before a quote inside quotes; unset: such quotes are doubled."
+    )
+    header: v.Flag = Field(default=True, description="Whether the first record of each file names its columns.")
+    columns: v.Texts = Field(
+        default=(), description="The columns of files without a header, in order; unset: the declared ones."
+    )
+    null_values: Cells = Field(default=("",), description="Unquoted cells that are null.")
+    skip_rows: v.CountOrNone = Field(default=0, description="Lines to pass over at the beginning of each file.")
+    encoding: Encoding = Field(default="utf-8", description="How text is encoded.")
+
+    def build(self) -> CsvOptions:
+        """The options; a quote of none is no quote."""
+        return fill(CsvOptions, self, quote=None if self.quote == "none" else self.quote)
+
+    @classmethod
+    def shown(cls, spec: CsvOptions) -> dict[str, Any]:
+        """Every key, the only encoding too."""
+        return dump(cls, spec, given={"quote": spec.quote or "none", "encoding": "utf-8"})
+
+
+class PartitionFilterModel(Model):
+    """Bounds the first run: only recent partitions are read, everything older is sealed."""
+
+    spec: ClassVar = PartitionFilter
+    prefix_template: Template = Field(
+        description="strftime template (UTC) of the partition directories; its finest field is the period."
+    )
+    lookback: v.Whole = Field(
+        ge=0, le=100_000, description="How many periods before the current one are read on the first run."
+    )
+
+
+class CheckpointModel(Model):
+    """When a commit is due while a run goes on."""
+
+    interval_files: v.Count = Field(default=100, description="A commit is due after this many source files.")
+    interval_secs: v.Count = Field(default=60, description="A commit is due after this many seconds.")
+    mirror_legacy: v.Flag = Field(
+        default=False,
+        description="Also write the readable checkpoint to the path of older systems (_blizzard/).",
+    )
+
+
+class SourceModel(Model):
+    """A prefix of files, tracked by path watermarks or by the set of all paths."""
+
+    at: ClassVar = {"storage_options": "location.options"}
+    step: ClassVar[str] = "<source>"
+    type: FilesOnly = Field(default="files", description="The kind of source.")
+    source_uri: v.Address = Field(description="Where the files are: a path or an object storage address.")
+    use_watermark: v.Flag = Field(
+        default=False,
+        description="true: names sort in time, and only what lies above the watermark is listed; false: every path "
+        "is remembered and everything is listed.",
+    )
+    pattern: v.Glob | None = Field(
+        default=None,
+        description="Only files that fit this glob are taken: by name, or by whole path if it has a slash.",
+    )
+    exclude: Globs = Field(default=(), description="Globs of files and directories that are left out.")
+    follow_links: v.Flag = Field(
+        default=False,
+        description="Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.",
+    )
+    compression: v.SourceCompression = Field(
+        default=Compression.AUTO,
+        description="How the files are compressed; auto goes by the ending of the name.",
+    )
+    format: SourceFormat = Field(
+        default=Format.NDJSON,
+        description="What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.",
+    )
+    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
+    batch_size: v.Count = Field(default=8192, description="Rows per decoder batch.")
+    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
+    max_attempts: v.Count = Field(
+        default=5,
+        description="How often a failing file is tried; then it becomes a dead letter.",
+    )
+    partition_filter: PartitionFilterModel | None = Field(default=None, description="Bounds the first run.")
+    checkpoint: CheckpointModel = Field(
+        default_factory=CheckpointModel.model_construct, description="When commits are due."
+    )
+    late_files: Late = Field(
+        default=LateFiles.WINDOW,
+        description="window: names that appear below a watermark are found; strict: they are not.",
+    )
+    late_window: v.Count = Field(
+        default=1000, description="Greatest finished names remembered per open partition, to find late files."
+    )
+    late_window_total: v.Count = Field(
+        default=50_000, description="Names remembered per source over all open partitions."
+    )
+    lateness: LatenessText = Field(
+        default_factory=Lateness,
+        description="How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
+    )
+    deep_listing_every: v.Count = Field(
+        default=100,
+        description="Every how many polls everything open is listed, to find unexpected directories.",
+    )
+    max_islands: v.Count = Field(
+        default=10_000, description="Names finished above an unfinished file before the source waits for it."
+    )
+    storage_options: v.SecretOptions = Field(
+        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    )
+
+    def source(self, name: str, absolute: Absolute) -> PathSource:
+        """The source; ``absolute`` resolves its address."""
+        return fill(
+            PathSource,
+            self,
+            name=name,
+            location=Location(absolute(self.source_uri), self.storage_options),
+            tracking=Tracking.WATERMARK if self.use_watermark else Tracking.SET,
+            **values_for(PathSource, self.checkpoint),
+        )
+
+    @classmethod
+    def shown(cls, spec: PathSource) -> dict[str, Any]:
+        """The keys that mean something for the format and the tracking of the source."""
+        followed = spec.tracking is Tracking.WATERMARK
+        left_out = {"csv"} if spec.format is not Format.CSV else set()
+        left_out |= set() if followed else {"partition_filter", *WATERMARK_ONLY}
+        given = {
+            "type": "files",
+            "source_uri": masked(spec.location.uri),
+            "use_watermark": followed,
+            "checkpoint": CheckpointModel.shown(spec),
+        }
+        return dump(cls, spec, [key for key in fields(cls) if key not in left_out], given)
+
+
+def format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    """Keys that say something about another format than the source's."""
+    kind = str(source.text("format") or "ndjson")
+    compression = source.text("compression")
+    if kind in ("parquet", "avro") and compression not in (None, "auto", "none"):
+        text = f"{kind} files are compressed inside, not as a whole; allowed: remove it"
+        yield problem(root, (*where, "compression"), text)
+    if source.get("csv") is None:
+        return
+    if kind != "csv":
+        yield problem(root, (*where, "csv"), f"the format of this source is {kind}; set format: csv, or remove it")
+    csv = source.block("csv")
+    if words(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
+        text = "the header of each file names its columns; set header: false, or remove it"
+        yield problem(root, (*where, "csv", "columns"), text)
+    marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}
+    if len(set(marks.values())) < len(marks):
+        text = f"{', '.join(marks)} are not all different; allowed: a character of its own for each"
+        yield problem(root, (*where, "csv"), text)
+
+
+def note_files(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+    """What is said about watermarks where there are none."""
+    if source.get("partition_filter") is not None:
+        text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
+        notes.problems.append(problem(root, (*where, "partition_filter"), text))
+        notes.settled.append((*where, "partition_filter"))
+    for key in WATERMARK_ONLY:
+        if source.get(key) is not None:
+            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """The fields of time in ``template``, coarsest first; unknown directives are left out.
+
+    >>> fields_of("date=%Y-%m-%d/hour=%H")
+    ('year', 'month', 'day', 'hour')
+    """
+    found = {field for letter in _DIRECTIVE.findall(template) for field in FIELDS.get(letter, ())}
+    return tuple(field for field in _CHAIN if field in found)
+
+
+def directive_problem(template: str) -> str:
+    """What is wrong with a directive of ``template``; empty if nothing is."""
+    for letter in _DIRECTIVE.findall(template):
+        if letter in _REFUSED:
+            return f"has %{letter} ({_REFUSED[letter]}), which names no period here; {ALLOWED}"
+        if letter != "%" and letter not in FIELDS:
+            return f"has an unknown directive; {ALLOWED}"
+    return ""
+
+
+def period_problem(template: str) -> str:
+    """Why ``template`` cannot tell one period from the next; empty if it can."""
+    if wrong := directive_problem(template) or shape_problem(template):
+        return wrong
+    fields = fields_of(template)
+    if not fields:
+        return f"has no field of time; {ALLOWED}"
+    missing = [field for field in _CHAIN[: _CHAIN.index(fields[-1])] if field not in fields]
+    if missing:
+        return f"has the {fields[-1]} without the {missing[-1]}, so that periods repeat; add it"
+    return ""
+
+
+def shape_problem(template: str) -> str:
+    """What is wrong with the directories of ``template``; empty if nothing is."""
+    if any(part in ("", ".", "..") for part in template.split("/")):
+        return "must be directories separated by single slashes, without one at the start or end"
+    return ""

@@ -1,0 +1,456 @@
+"""Connections to HTTP APIs, and lists of records in their answers as sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from tidegate.column_specs import (
+    AuthKind,
+    HttpAuth,
+    HttpRead,
+    Pagination,
+    PaginationKind,
+    RateLimit,
+    Retries,
+    WatermarkParams,
+)
+from tidegate.config import values as v
+from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel, WatermarkParamModel, setting
+from tidegate.config.document import Block, Items, Loc, Node, Scalar, Where, problem, words
+from tidegate.config.models import Model, dump, fields, fill, values_for
+from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.http_origins import NotOrigin, origin_of
+from tidegate.http_origins import refusal as origin_refusal
+from tidegate.locations import Options
+from tidegate.masking import MASK, looks_secret
+
+_PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
+_WORDS = {"true": True, "false": False}
+_AUTH = {
+    "none": (),
+    "bearer": ("token",),
+    "basic": ("user", "password"),
+    "api_key": ("token",),
+    "oauth2": ("token_url", "client_id", "client_secret"),
+}
+_MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
+_PAGES = {
+    "none": (),
+    "offset": (),
+    "page": (),
+    "cursor": ("next",),
+    "next_link": (),
+}
+_MORE_PAGES = {
+    "offset": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "page": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "cursor": ("param", "size_param", "size", "total", "max_pages"),
+    "next_link": ("size_param", "size", "next", "total", "max_pages"),
+}
+
+
+def http_url(value: object) -> str:
+    """The address that all paths of an API begin with, without credentials, parameters and a slash at its end."""
+    where = text(value).strip()
+    if not re.match(r"https?://[^/?#\s]+", where):
+        raise refusal("is not an HTTP address", "allowed: such as https://api.example.org/v1")
+    if "@" in where.split("/")[2]:
+        raise refusal("holds credentials", "put them into auth")
+    if "?" in where or "#" in where:
+        raise refusal("holds '?' or '#'", "allowed: a plain address; parameters belong into params")
+    try:
+        origin_of(where)
+    except NotOrigin as error:
+        raise refusal(f"is not an HTTP address: {error}", "allowed: such as https://api.example.org/v1") from None
+    return where.rstrip("/")
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Servers by scheme, host and port; a single one stands for itself."""
+    found = []
+    for each in texts(value):
+        try:
+            origin = origin_of(each)
+        except NotOrigin as error:
+            raise refusal(f"holds what is no server: {error}", "allowed: such as https://files.example.org") from None
+        if each.rstrip("/").count("/") > 2 or "?" in each or "#" in each:
+            raise refusal("holds more than a server", f"allowed: {origin}")
+        found.append(str(origin))
+    return tuple(dict.fromkeys(found))
+
+
+def http_path(value: object) -> str:
+    """What follows the address of an API."""
+    path = text(value).strip()
+    if "{{" in path:
+        raise refusal("holds '{{…}}'", "variables belong to units; give 'watermark', or a plain path")
+    if "://" in path or "?" in path or "#" in path:
+        raise refusal("is not a path", "allowed: such as /orders; parameters belong into params")
+    return "/" + path.lstrip("/")
+
+
+def place(value: object) -> str:
+    """The way to something in an answer: names with dots between them."""
+    found = text(value).strip()
+    if not _PATH.fullmatch(found):
+        raise refusal("is not a path of names", "allowed: such as data, or paging.next")
+    return found
+
+
+def params(value: object) -> dict[str, str]:
+    """Parameters of a request; a key that looks like a secret belongs into the credentials."""
+    found = names_to_texts(value)
+    for name in found:
+        if looks_secret(name):
+            raise refusal(f"holds {name!r}", "put it into the connection's auth: {type: api_key, place: params, …}")
+    return found
+
+
+def json_object(value: object) -> dict[str, object]:
+    """An object of JSON; numbers and flags are those without quotes."""
+    if not isinstance(value, Block):
+        raise refusal("must be a mapping")
+    found = _json(value)
+    assert isinstance(found, dict)
+    return found
+
+
+def _json(node: Node) -> object:
+    match node:
+        case Block():
+            return {str(name): _json(below) for name, below in node.items()}
+        case Items():
+            return [_json(below) for below in node]
+        case Scalar() if not node.quoted:
+            return _plain(str(node))
+        case Scalar():
+            return str(node)
+        case None:
+            return None
+
+
+def _plain(word: str) -> object:
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if re.fullmatch(r"[+-]?(?:0|[1-9][0-9]{0,17})", word, re.ASCII):
+        return int(word)
+    if re.fullmatch(r"[+-]?[0-9]{1,17}\.[0-9]{1,17}", word, re.ASCII):
+        return float(word)
+    return word
+
+
+Origins = Annotated[tuple[str, ...], BeforeValidator(origins), v.LIST]
+HttpUrl = Annotated[str, BeforeValidator(http_url)]
+HttpPath = Annotated[str, BeforeValidator(http_path)]
+Place = Annotated[str, BeforeValidator(place)]
+Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
+Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
+Method = Annotated[Literal["GET", "POST"], BeforeValidator(choice(("GET", "POST")))]
+AuthPlace = Annotated[Literal["header", "params"], BeforeValidator(choice(("header", "params")))]
+HttpType = Annotated[Literal["http"], BeforeValidator(choice(("http",)))]
+Auth = Annotated[AuthKind, one_of(AuthKind)]
+Pages = Annotated[PaginationKind, one_of(PaginationKind)]
+
+
+class AuthModel(Model):
+    """Who asks."""
+
+    at: ClassVar = {"type": "kind"}
+    spec: ClassVar = HttpAuth
+    type: Auth = Field(default=AuthKind.NONE, description="How the server is told who asks.")
+    token: v.SecretText | None = Field(default=None, description="The token, or the API key; never shown.")
+    user: v.Text | None = Field(default=None, description="The user, for basic.")
+    password: v.SecretText | None = Field(default=None, description="The password, for basic; never shown.")
+    name: v.Text = Field(default="X-API-Key", description="The header or parameter that takes an API key.")
+    place: AuthPlace = Field(default="header", description="Where an API key goes.")
+    token_url: HttpUrl | None = Field(default=None, description="Where OAuth2 tokens are asked for.")
+    client_id: v.Text | None = Field(default=None, description="The client, for OAuth2.")
+    client_secret: v.SecretText | None = Field(default=None, description="The client's secret; never shown.")
+    scope: v.Text | None = Field(default=None, description="What the token is for, for OAuth2.")
+
+    @classmethod
+    def shown(cls, spec: HttpAuth) -> dict[str, Any]:
+        """The keys of the kind."""
+        own = (*_AUTH[spec.kind], *_MORE_AUTH.get(spec.kind, ()))
+        return dump(cls, spec, ("type", *own))
+
+
+class RateLimitModel(Model):
+    """How fast the server may be asked, all tasks together."""
+
+    spec: ClassVar = RateLimit
+    requests: v.Count = Field(description="So many requests")
+    per_seconds: v.Seconds = Field(default=1.0, description="in so many seconds.")
+
+
+class RetriesModel(Model):
+    """What happens on 429, 5xx and time-outs."""
+
+    spec: ClassVar = Retries
+    attempts: v.CountOrNone = Field(default=5, description="Tries after the first.")
+    base_secs: v.Seconds = Field(default=0.5, description="The wait before the first of them; it doubles each time.")
+    max_wait_secs: v.Seconds = Field(default=60.0, description="The longest wait; a Retry-After above it is an error.")
+
+
+class HttpConnectionModel(Model):
+    """An HTTP API."""
+
+    step: ClassVar[str] = "<http connection>"
+    type: HttpType = Field(description="The kind of connection.")
+    url: HttpUrl = Field(description="What all addresses begin with, without credentials.")
+    headers: v.SecretOptions = Field(default_factory=Options, description="Sent with each request; never shown.")
+    auth: AuthModel = Field(default_factory=AuthModel.model_construct, description="Who asks.")
+    rate_limit: RateLimitModel | None = Field(default=None, description="How fast the server may be asked.")
+    retries: RetriesModel = Field(
+        default_factory=RetriesModel.model_construct, description="What happens when the server does not answer well."
+    )
+    timeout_secs: v.Seconds = Field(default=60.0, description="How long one request may take.")
+    allowed_origins: Origins = Field(
+        default=(), description="Other servers that links and redirects may lead to, without credentials."
+    )
+    configure: LookBackModel = Field(
+        default_factory=LookBackModel.model_construct, description="Look-back of sources that have none of their own."
+    )
+
+    @classmethod
+    def shown(cls, spec: HttpRead) -> dict[str, Any]:
+        """The connection of a read; its headers and its look-back are shown with the sources."""
+        keys = [key for key in fields(cls) if key not in ("headers", "configure")]
+        return dump(cls, spec, keys, {"type": "http", "url": masked(spec.url)})
+
+
+class PaginationModel(Model):
+    """How the server divides an answer into pages."""
+
+    at: ClassVar = {"type": "kind"}
+    spec: ClassVar = Pagination
+    type: Pages = Field(default=PaginationKind.NONE, description="The kind of pages.")
+    param: v.Text | None = Field(default=None, description="The parameter of the offset, page number or cursor.")
+    size_param: v.Text | None = Field(default=None, description="The parameter of the page's size.")
+    size: v.Count | None = Field(default=None, description="Records per page.")
+    start: v.CountOrNone | None = Field(default=None, description="The first offset or page; 0, for pages 1.")
+    next: Place | None = Field(
+        default=None, description="Where the answer has the cursor or the link; links also come in a header."
+    )
+    total: Place | None = Field(default=None, description="Where the answer has the number of all records.")
+    max_pages: v.Count = Field(default=10_000, description="More pages than this are an error.")
+
+    @classmethod
+    def shown(cls, spec: Pagination) -> dict[str, Any]:
+        """The keys that have a value, where there are pages."""
+        if spec.kind is PaginationKind.NONE:
+            return {"type": "none"}
+        return {key: value for key, value in dump(cls, spec).items() if value is not None}
+
+
+class RequestModel(Model):
+    """What a request to an API has."""
+
+    step: ClassVar[str] = "<http source>"
+    method: Method = Field(default="GET", description="GET or POST.")
+    headers: v.SecretOptions = Field(default_factory=Options, description="Further headers; never shown.")
+    body: Body | None = Field(default=None, description="The JSON object that a POST sends.")
+    idempotent: v.Flag = Field(default=False, description="Whether a POST may be repeated after a failure.")
+    parallelism: v.Whole | None = Field(default=None, ge=1, le=10_000, description="Requests at once.")
+    max_response_mb: v.Whole = Field(
+        default=512, ge=1, le=65_536, description="A larger answer is an error (MB of 1,048,576 bytes)."
+    )
+
+    def request(self, name: str, context: Context, **given: Any) -> HttpRead:
+        """Requests to the server of the connection ``name``; ``given`` is what only the source knows."""
+        connection = context.connections[name]
+        assert isinstance(connection, HttpConnectionModel)
+        headers = Options({**connection.headers, **self.headers})
+        found = values_for(HttpRead, connection) | values_for(HttpRead, self)
+        found |= {"connection": name, "headers": headers, "watermark": WatermarkParams()}
+        return HttpRead(**{**found, **given})
+
+
+class HttpRequestModel(RequestModel):
+    """Requests to an API that answer with records."""
+
+    connection: v.Name = Field(description="The name of a connection of type http.")
+    records: Place | None = Field(
+        default=None, description="Where the answer has the list of records; unset: the answer is the list."
+    )
+    error: Place | None = Field(default=None, description="Where an answer with status 200 tells an error.")
+    pagination: PaginationModel = Field(
+        default_factory=PaginationModel.model_construct, description="How the server divides an answer into pages."
+    )
+
+    def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
+        """Requests that answer with records."""
+        return self.request(
+            self.connection, context, path=path or "", params=params, records=self.records or "", **given
+        )
+
+
+class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
+    """Records of an HTTP API."""
+
+    reads: ClassVar = HttpRead
+    step: ClassVar[str] = "<http source>"
+    type: HttpType = Field(default="http", description="The kind of source; known by the connection.")
+    path: HttpPath | None = Field(default=None, description="What follows the connection's url.")
+    params: Params = Field(default_factory=dict, description="Parameters of each request.")
+
+    def read(self, context: Context) -> HttpRead:
+        """The requests, with bounds where the source says, else where its ``configure`` does."""
+        keys = WatermarkParamModel.model_fields.keys()
+        blocks = (self.configure, self)
+        given = {key: getattr(block, key) for block in blocks for key in keys & block.model_fields_set}
+        bounds = fill(WatermarkParams, WatermarkParamModel.model_construct(**given))
+        return self.records_read(self.path, self.params, context, watermark=bounds)
+
+    def connection_look_back(self, context: Context) -> LookBackModel:
+        """The look-back that the connection has for sources without their own."""
+        found: LookBackModel = context.connections[self.connection].configure
+        return found
+
+    @classmethod
+    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
+        """The requests, and where bounds go in them."""
+        bounds = WatermarkParamModel.shown(read.watermark)
+        return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
+
+
+REQUEST_KEYS = (
+    "path",
+    "method",
+    "params",
+    "headers",
+    "body",
+    "idempotent",
+    "records",
+    "error",
+    "pagination",
+    "parallelism",
+    "max_response_mb",
+)
+"""Keys of a request in the order of ``config show``."""
+
+
+def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
+    """What each request has, as far as ``model`` has keys for it."""
+    about_post = ("body", "idempotent") if read.method == "GET" else ()
+    keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
+    body = _without_secrets(read.body) if read.body is not None else None
+    return dump(
+        model,
+        read,
+        keys,
+        {
+            "path": read.path or None,
+            "params": _without_secrets(read.params),
+            "body": body,
+            "records": read.records or None,
+        },
+    )
+
+
+def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
+    return {name: MASK if looks_secret(name) else _shown(value) for name, value in body.items()}
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _without_secrets(value)
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
+    """Problems of one HTTP connection."""
+    if connection.get("auth") is not None:
+        auth = connection.block("auth")
+        yield from _kind_problems(root, (*where, "auth"), auth, _AUTH, _MORE_AUTH)
+    yield from _origin_problems(root, where, connection)
+
+
+def _origin_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
+    """Origins that no link would be followed to, although they are named."""
+    try:
+        home = origin_of(str(connection.text("url") or ""))
+        named = [origin_of(str(word)) for word in words(connection.get("allowed_origins"))]
+    except NotOrigin:
+        return
+    for each in named:
+        refused = origin_refusal(home, each, named)
+        if refused is not None:
+            text = f"{refused[0]}; allowed: another server, by https where the connection's url has it"
+            yield problem(root, (*where, "allowed_origins"), text)
+
+
+def request_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    """Problems of one HTTP source."""
+    pages = source.block("pagination")
+    yield from _kind_problems(root, (*where, "pagination"), pages, _PAGES, _MORE_PAGES)
+    if pages.get("size") is not None and pages.get("size_param") is None:
+        text = "is missing; it carries the size to the server"
+        yield problem(root, (*where, "pagination", "size_param"), text)
+    posts = source.text("method") == "POST"
+    for key in ("body", "idempotent"):
+        if source.get(key) is not None and not posts:
+            yield problem(root, (*where, key), "is about POST; set method: POST, or remove it")
+    yield from _bound_problems(root, where, source, posts=posts)
+
+
+def _kind_problems(
+    root: Block,
+    where: Loc,
+    block: Block,
+    needs: dict[str, tuple[str, ...]],
+    more: dict[str, tuple[str, ...]],
+) -> Iterator[Problem]:
+    """Keys that a kind needs and does not have, and keys of other kinds."""
+    kind = str(block.text("type") or "none")
+    if kind not in needs:
+        return
+    for key in needs[kind]:
+        if block.get(key) is None:
+            yield problem(root, (*where, key), f"is missing; {kind} needs it")
+    others = {key for keys in (*needs.values(), *more.values()) for key in keys}
+    for key in block:
+        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.get(key) is not None:
+            yield problem(root, (*where, key), f"means nothing with type {kind}; remove it, or set another type")
+
+
+def _bound_problems(root: Block, where: Loc, source: Block, *, posts: bool) -> Iterator[Problem]:
+    columns = [str(word) for word in words(source.get("watermark_columns"))]
+    mapping = setting(source, "watermark_param_mapping")
+    mapped = [str(column) for column in mapping] if isinstance(mapping, Block) else []
+    at = (*where, *_place(source, "watermark_param_mapping"))
+    for column in mapped:
+        if column not in columns:
+            known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
+            text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
+            yield problem(root, (*at, column), text)
+    if mapped and len(columns) > 1 and (source.text("watermark_mode") != "tuple" or mapped != columns[:1]):
+        text = (
+            "a server gives records that fulfil all parameters, and those that are new by one column alone would be "
+            "missing; allowed: one watermark column, or watermark_mode: tuple with the first column mapped"
+        )
+        yield problem(root, at, text)
+    if setting(source, "watermark_param_location") == "body" and not posts:
+        text = "body, and the method is GET; set method: POST, or params"
+        yield problem(root, (*where, *_place(source, "watermark_param_location")), text)
+    split = setting(source, "watermark_split")
+    if split is not None and split != "1" and not (mapped and setting(source, "watermark_to_param") is not None):
+        text = "needs both bounds in each request: watermark_param_mapping and watermark_to_param"
+        yield problem(root, (*where, *_place(source, "watermark_split")), text)
+
+
+def _place(source: Block, key: str) -> tuple[str, ...]:
+    return (key,) if source.get(key) is not None else ("configure", key)
+
+
+def declared_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Records of an API have the declared columns and no others."""
+    for word in words(source.get("watermark_columns")):
+        if declared and word not in declared:
+            text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared))
+            yield problem(root, (*where, "watermark_columns"), text)

@@ -1,0 +1,339 @@
+"""A pipeline: sources of one kind into one table, what becomes of rows on the way, and of those that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Discriminator, Field, Tag
+
+from tidegate.column_specs import ColumnSource, HttpRead, JdbcRead, Read
+from tidegate.config import values as v
+from tidegate.config.column_source import (
+    ColumnSourceModel,
+    Context,
+    PythonSourceModel,
+    TableSourceModel,
+    column_source_problems,
+    rows_problems,
+)
+from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table_or_query_problems
+from tidegate.config.document import Absolute, Block, Loc, Where, problem, words
+from tidegate.config.file_source import SourceModel, format_problems
+from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
+from tidegate.config.load_strategy import load_problems
+from tidegate.config.models import Model, dump, fill
+from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
+from tidegate.config.problems import Problem
+from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
+from tidegate.config.sink import SinkModel, partition_keys, partition_problems, property_problems
+from tidegate.config.values import one_of
+from tidegate.config.work_units import (
+    DownloadModel,
+    UnitHttpModel,
+    UnitJdbcModel,
+    UnitPythonModel,
+    UnitSourceModel,
+    unit_problems,
+)
+from tidegate.schema.names import RESCUED
+from tidegate.specs import (
+    Delivery,
+    ErrorHandling,
+    Evolution,
+    OnBadRecord,
+    OnConflict,
+    PipelineSpec,
+    StagingSpec,
+    TransformSpec,
+)
+from tidegate.unit_specs import FileRead, UnitSource
+
+BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
+DeliveryMode = Annotated[Delivery, one_of(Delivery)]
+ConflictMode = Annotated[OnConflict, one_of(OnConflict)]
+
+
+class ErrorHandlingModel(Model):
+    """What happens to files and records that cannot be read."""
+
+    at: ClassVar = {"dlq_path": "dlq_uri"}
+    on_bad_record: BadRecordMode = Field(
+        default=OnBadRecord.DEAD_LETTER,
+        description="dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.",
+    )
+    max_failures: v.CountOrNone = Field(default=0, description="Failed files per run before it stops; 0 = unlimited.")
+    max_bad_records: v.CountOrNone = Field(default=0, description="Bad records per run before it stops; 0 = unlimited.")
+    max_bad_fraction: v.Fraction = Field(
+        default=0.0, description="Share of bad records per run, from 100 on, before it stops; 0 = unlimited."
+    )
+    dlq_path: v.Address | None = Field(
+        default=None, description="Where the dead-letter table lives; unset: beside the table."
+    )
+
+
+class StagingModel(Model):
+    """How `tidegate commit` takes what staged runs left."""
+
+    spec: ClassVar = StagingSpec
+    archive: v.Flag = Field(
+        default=False, description="Keep what was committed in _staging/archive/ instead of removing it."
+    )
+    max_files_per_commit: v.Whole = Field(
+        default=1000, ge=1, le=10_000, description="Most Parquet files of one commit."
+    )
+    poll_interval_secs: v.Count = Field(
+        default=10, description="Seconds between two looks of `tidegate commit --continuous`."
+    )
+
+
+class TransformModel(Model):
+    """What becomes of the rows between reading and writing; give one of the two."""
+
+    spec: ClassVar = TransformSpec
+    sql: v.Query | None = Field(
+        default=None, description="A query over the view 'source', which has the columns that were read."
+    )
+    python: v.Function | None = Field(
+        default=None, description="module:function, called with a DataFrame; what it returns is written."
+    )
+
+
+Source = Annotated[
+    Annotated[SourceModel, Tag("files")]
+    | Annotated[TableSourceModel, Tag("table")]
+    | Annotated[JdbcSourceModel, Tag("jdbc")]
+    | Annotated[HttpSourceModel, Tag("http")]
+    | Annotated[PythonSourceModel, Tag("python")]
+    | Annotated[UnitHttpModel, Tag("http-unit")]
+    | Annotated[UnitJdbcModel, Tag("jdbc-unit")]
+    | Annotated[UnitPythonModel, Tag("python-unit")]
+    | Annotated[DownloadModel, Tag("download")],
+    Discriminator(tag_of_source),
+]
+COLUMN_SOURCES: tuple[type[ColumnSourceModel], ...] = (
+    TableSourceModel,
+    JdbcSourceModel,
+    HttpSourceModel,
+    PythonSourceModel,
+)
+UNIT_SOURCES: tuple[type[UnitSourceModel], ...] = (UnitHttpModel, UnitJdbcModel, UnitPythonModel, DownloadModel)
+
+
+class PipelineModel(Model):
+    """One or more sources into one table."""
+
+    step: ClassVar[str] = "<pipeline>"
+    at: ClassVar = {"schema_": "schema"}
+    sources: dict[v.Name, Source] = Field(min_length=1, description="The sources, by name.")
+    schema_: SchemaModel = Field(
+        default_factory=SchemaModel.model_construct, alias="schema", description="The columns."
+    )
+    schema_evolution: EvolutionMode = Field(
+        default=Evolution.MERGE, description="What happens when files and table have different columns."
+    )
+    transform: TransformModel = Field(
+        default_factory=TransformModel.model_construct,
+        description="What becomes of the rows between reading and writing; then Spark writes the table.",
+    )
+    sink: SinkModel = Field(description="The table.")
+    delivery: DeliveryMode = Field(
+        default=Delivery.DIRECT,
+        description="direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.",
+    )
+    staging: StagingModel = Field(
+        default_factory=StagingModel.model_construct, description="How staged files are committed."
+    )
+    on_conflict: ConflictMode | None = Field(
+        default=None,
+        description="While another run of the same source is at work: wait until it is done, skip the source, or race. "
+        "Unset: wait for sources of work units, race for others.",
+    )
+    max_concurrent_files: v.Count | None = Field(default=None, description="Most tasks of this pipeline at once.")
+    error_handling: ErrorHandlingModel = Field(
+        default_factory=ErrorHandlingModel.model_construct,
+        description="What happens to bad files and records.",
+    )
+
+    def pipeline(self, name: str, context: Context) -> PipelineSpec:
+        """The specs of the pipeline ``name``."""
+        letters = self.error_handling.dlq_path
+        return fill(
+            PipelineSpec,
+            self,
+            name=name,
+            sources=tuple(
+                source.source(each, context.absolute)
+                for each, source in self.sources.items()
+                if isinstance(source, SourceModel)
+            ),
+            column_sources=tuple(
+                source.source(each, context)
+                for each, source in self.sources.items()
+                if isinstance(source, ColumnSourceModel)
+            ),
+            unit_sources=tuple(
+                source.source(each, context, context.sinks[name])
+                for each, source in self.sources.items()
+                if isinstance(source, UnitSourceModel)
+            ),
+            schema=self.schema_.schema_spec(self.schema_evolution),
+            sink=context.sinks[name],
+            error_handling=fill(
+                ErrorHandling, self.error_handling, dlq_uri=context.absolute(letters) if letters else None
+            ),
+            transform=self.transform.build() if self.transform.sql or self.transform.python else None,
+        )
+
+    @classmethod
+    def shown(cls, spec: PipelineSpec) -> dict[str, Any]:
+        """The pipeline with every default."""
+        given = {
+            "sources": {
+                **{each.name: SourceModel.shown(each) for each in spec.sources},
+                **{each.name: _shown_column_source(spec, each) for each in spec.column_sources},
+                **{each.name: _shown_unit_source(spec, each) for each in spec.unit_sources},
+            },
+            "schema_evolution": spec.schema.evolution.value,
+            "transform": TransformModel.shown(spec.transform or TransformSpec()),
+            "sink": SinkModel.shown_of(spec),
+        }
+        return dump(cls, spec, given=given)
+
+
+def _shown_column_source(pipeline: PipelineSpec, source: ColumnSource) -> dict[str, Any]:
+    model = next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads))
+    return model.shown_source(source, name_of_connection(pipeline, source))
+
+
+def _shown_unit_source(pipeline: PipelineSpec, source: UnitSource) -> dict[str, Any]:
+    model = next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads))
+    return model.shown_source(source, name_of_connection(pipeline, source))
+
+
+def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
+    """The connections that the pipelines use, by name."""
+    found: dict[str, Any] = {}
+    for pipeline in pipelines:
+        sources: tuple[ColumnSource | UnitSource, ...] = (*pipeline.column_sources, *pipeline.unit_sources)
+        for source in sources:
+            read = request_of(source)
+            if isinstance(read, JdbcRead):
+                found[name_of_connection(pipeline, source)] = JdbcConnectionModel.shown(read)
+            elif isinstance(read, HttpRead):
+                found[name_of_connection(pipeline, source)] = HttpConnectionModel.shown(read)
+    return found
+
+
+def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
+    """The name of a source's connection; one that was made in Python without a name gets one."""
+    read = request_of(source)
+    given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
+    return given or f"{pipeline.name}.{source.name}"
+
+
+def request_of(source: ColumnSource | UnitSource) -> Read | None:
+    """What is asked of a server, a database or a function; None for files that are not downloaded."""
+    return source.read.http if isinstance(source.read, FileRead) else source.read
+
+
+def pipeline_problems(
+    root: Block, where: Where, pipeline: Block, absolute: Absolute, covers: Callable[[Loc], bool]
+) -> Iterator[Problem]:
+    """Problems between keys of one pipeline; ``covers`` knows which places are reported already."""
+    yield from schema_problems(root, (*where, "schema"), pipeline.block("schema"))
+    yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
+    yield from _made_column_problems(root, where, pipeline)
+    yield from _dead_letter_problems(root, where, pipeline, absolute)
+    yield from property_problems(root, where, pipeline)
+    yield from _transform_problems(root, where, pipeline)
+    sources = {}
+    for name, source in pipeline.blocks("sources"):
+        at = (*where, "sources", name)
+        if is_prefix_of_files(source) or source.text("type") == DOWNLOAD:
+            yield from format_problems(root, at, source)
+        if not covers(at):
+            sources[name] = source
+    yield from _row_problems(root, where, pipeline, sources)
+    yield from unit_problems(root, where, pipeline, sources)
+
+
+def _declared(pipeline: Block) -> dict[str, str] | None:
+    """Type by name of the declared columns; None where they are inferred."""
+    return declared_types(pipeline) if pipeline.block("schema").get("fields") else None
+
+
+def _made_column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
+    sink = pipeline.block("sink")
+    template = sink.block("partition_by").text("prefix_template")
+    keys = {name.lower() for name in partition_keys(template or "")}
+    taken = {*keys, *(name.lower() for name in _declared(pipeline) or ())}
+    rescued = str(pipeline.block("schema").text("rescued") or "").lower()
+    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
+    if rescued and rescued in taken:
+        text = f"{rescued!r} is a declared or partition column too; give it another name"
+        yield problem(root, (*where, "schema", "rescued"), text)
+    for source, block in pipeline.blocks("sources") if rescued else ():
+        if is_prefix_of_files(block) and (block.text("format") or "ndjson") not in ("ndjson", "json"):
+            text = f"source {source!r} reads {block.text('format')} files; allowed: with ndjson and json only"
+            yield problem(root, (*where, "schema", "rescued"), text)
+    for name in words(sink.get("metadata_columns")):
+        if name.lower() in keys:
+            text = f"{str(name)!r} is a partition column too; rename that one"
+            yield problem(root, (*where, "sink", "metadata_columns"), text)
+
+
+def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Absolute) -> Iterator[Problem]:
+    letters, table = (
+        pipeline.block("error_handling").text("dlq_path"),
+        pipeline.block("sink").text("table_uri"),
+    )
+    if letters and table and absolute(letters) == absolute(table):
+        text = "is the table itself; allowed: a place of its own"
+        yield problem(root, (*where, "error_handling", "dlq_path"), text)
+
+
+def _transform_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+    transform = pipeline.block("transform")
+    if transform.text("sql") is not None and transform.text("python") is not None:
+        yield problem(root, (*where, "transform", "python"), "given beside 'sql'; allowed: one of them")
+    if (transform.text("sql") or transform.text("python")) and pipeline.text("delivery") == "staged":
+        text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
+        yield problem(root, (*where, "delivery"), text)
+
+
+def _row_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
+    followed = {name: block for name, block in sources.items() if is_followed_by_columns(block)}
+    files = [name for name, block in sources.items() if is_prefix_of_files(block)]
+    if not followed:
+        yield from _file_sink_problems(root, where, pipeline) if files else ()
+        return
+    if files:
+        text = (
+            f"is a source of files, and {next(iter(followed))!r} is not; allowed: a pipeline of its own for each kind"
+        )
+        yield problem(root, (*where, "sources", files[0]), text)
+    declared = declared_types(pipeline)
+    for name, source in followed.items():
+        at = (*where, "sources", name)
+        yield from column_source_problems(root, at, source, declared)
+        if source.text("type") == "jdbc":
+            yield from table_or_query_problems(root, at, source)
+        if source.text("type") == "http":
+            yield from request_problems(root, at, source)
+            yield from declared_problems(root, at, source, declared)
+    yield from rows_problems(root, where, pipeline)
+    yield from load_problems(root, where, pipeline, followed)
+
+
+def _file_sink_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
+    sink = pipeline.block("sink")
+    kind = sink.text("load_type")
+    if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
+        text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
+        yield problem(root, (*where, "sink", "load_type"), text)
+    if sink.text("format") == "parquet":
+        text = "file sources keep their positions in the log of a Delta table; set format: delta"
+        yield problem(root, (*where, "sink", "format"), text)

@@ -1,0 +1,288 @@
+"""The whole file: connections, pipelines, and the settings that all of them share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from tidegate.column_specs import ProviderKind, StateSpec
+from tidegate.config import values as v
+from tidegate.config.column_source import Context
+from tidegate.config.database import JdbcConnectionModel, with_path
+from tidegate.config.document import Absolute, Block, Loc, problem
+from tidegate.config.file_source import EveryText
+from tidegate.config.http import HttpConnectionModel, connection_problems
+from tidegate.config.models import Model, dump, duration, fields, fill, values_for
+from tidegate.config.normal_form import tag_of_connection
+from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
+from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
+from tidegate.config.problems import Problem, masked, masked_address, nearest, sentence
+from tidegate.config.values import one_of, refusal, text
+from tidegate.errors import StorageError
+from tidegate.locations import Options, Secret
+from tidegate.masking import MASK, looks_secret
+from tidegate.specs import Lateness, MetricsSpec, PipelineSpec, ProjectSpec, ReconcileSpec, SparkSpec
+from tidegate.storage.opening import split_uri
+from tidegate.storage.overlaps import kept_apart, tables_of
+
+_DATABASES = ("sqlite", "postgresql")
+
+
+def master(value: object) -> str:
+    """Where Spark runs."""
+    where = text(value)
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", where):
+        raise refusal("is not a Spark master", "allowed: local, local[N], local[*], spark://host:port, yarn, k8s://…")
+    return where
+
+
+def remote(value: object) -> str:
+    """A Spark Connect server."""
+    where = text(value)
+    if not re.fullmatch(r"sc://.+|local(\[.+\])?", where):
+        raise refusal("is not a Spark Connect address", "allowed: sc://host:port")
+    return where
+
+
+def listening(value: object) -> str:
+    """``host:port``."""
+    where = text(value)
+    host, _, port = where.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise refusal("is not an address to listen at", "allowed: host:port, such as 127.0.0.1:9090")
+    return where
+
+
+Master = Annotated[str, BeforeValidator(master)]
+Remote = Annotated[str, BeforeValidator(remote)]
+Listening = Annotated[str, BeforeValidator(listening)]
+Provider = Annotated[ProviderKind, one_of(ProviderKind)]
+
+
+class GlobalModel(Model):
+    """Settings that all pipelines of the file share."""
+
+    total_concurrency: v.Count | None = Field(default=None, description="Most tasks at once over all pipelines.")
+    poll_jitter_secs: v.CountOrNone = Field(default=30, description="Random seconds added to each poll interval.")
+    commit_deadline_secs: v.Count = Field(default=120, description="How long a commit is retried before giving up.")
+
+
+class RecoveryModel(Model):
+    """How far back a lost position is looked for."""
+
+    at: ClassVar = {"max_commits": "recovery_max_commits"}
+    max_commits: v.Count = Field(default=100, description="Commits searched backwards in the table's log.")
+
+
+class ReconcileModel(Model):
+    """Comparing everything now and then in continuous runs."""
+
+    every: EveryText = Field(
+        default=Lateness(fixed=timedelta(days=1)),
+        description="How often a continuous run compares everything; none: never.",
+    )
+    ingest: v.Flag = Field(default=False, description="Read the late files that are found.")
+
+    def build(self) -> ReconcileSpec:
+        """How often, as a length of time."""
+        return fill(ReconcileSpec, self, every=self.every.fixed)
+
+    @classmethod
+    def shown(cls, spec: ReconcileSpec) -> dict[str, Any]:
+        """How often; never is a word."""
+        return dump(cls, spec, given={"every": duration(spec.every)})
+
+
+class MetricsModel(Model):
+    """Prometheus metrics."""
+
+    spec: ClassVar = MetricsSpec
+    enabled: v.Flag = Field(default=False, description="Serve metrics.")
+    address: Listening = Field(default="127.0.0.1:9090", description="Where they are served, host:port.")
+    legacy_names: v.Flag = Field(default=False, description="Also export the metric names of older systems.")
+
+
+class SparkModel(Model):
+    """Where tasks run."""
+
+    spec: ClassVar = SparkSpec
+    master: Master | None = Field(default=None, description="The Spark master; local[*] when unset.")
+    remote: Remote | None = Field(default=None, description="A Spark Connect server, instead of a master.")
+    config: v.SecretOptions = Field(default_factory=Options, description="Settings of the Spark session.")
+
+    @classmethod
+    def shown(cls, spec: SparkSpec) -> dict[str, Any]:
+        """Where tasks run; settings and addresses without secrets."""
+        remote = masked(spec.remote) if spec.remote is not None else None
+        return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
+
+
+def _settings(config: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings; one whose name or value looks like a secret is masked whole."""
+    return {
+        name: MASK if looks_secret(name) or looks_secret(value) else masked(value) for name, value in config.items()
+    }
+
+
+class StateModel(Model):
+    """Who else is told the watermarks of columns."""
+
+    at: ClassVar = {"storage_options": "options"}
+    provider: Provider = Field(
+        default=ProviderKind.DELTA, description="delta: the table's log alone; file, sql: a copy there, too."
+    )
+    url: v.SecretText | None = Field(
+        default=None, description="The folder, or the SQLAlchemy address of the database; never shown."
+    )
+    storage_options: v.SecretOptions = Field(
+        default_factory=Options, description="Settings and credentials of the folder's object store; never shown."
+    )
+
+    def state(self, absolute: Absolute) -> StateSpec:
+        """The state provider; paths start at the directory of the file."""
+        url = self.url
+        if url is not None and self.provider is ProviderKind.FILE:
+            url = Secret(absolute(url.value))
+        elif url is not None:
+            url = Secret(with_path(url.value, r"(sqlite(?:\+\w+)?:///)(?!/|:|file:)([^?]+)", absolute))
+        return fill(StateSpec, self, url=url)
+
+    @classmethod
+    def shown(cls, spec: StateSpec) -> dict[str, Any]:
+        """The state provider, without user, password and parameters in its address."""
+        return dump(cls, spec, given={"url": masked_address(spec.url.value) if spec.url is not None else None})
+
+
+Connection = Annotated[
+    Annotated[JdbcConnectionModel, Tag("jdbc")] | Annotated[HttpConnectionModel, Tag("http")],
+    Discriminator(tag_of_connection),
+]
+
+
+class ProjectModel(Model):
+    """One configuration file."""
+
+    connections: dict[v.Name, Connection] = Field(default_factory=dict, description="Databases and APIs, by name.")
+    pipelines: dict[v.Name, PipelineModel] = Field(min_length=1, description="The pipelines, by name.")
+    spark: SparkModel = Field(default_factory=SparkModel.model_construct, description="Where tasks run.")
+    global_: GlobalModel = Field(
+        default_factory=GlobalModel.model_construct,
+        alias="global",
+        description="Settings shared by all pipelines.",
+    )
+    recovery: RecoveryModel = Field(
+        default_factory=RecoveryModel.model_construct, description="How a lost position is looked for."
+    )
+    reconcile: ReconcileModel = Field(
+        default_factory=ReconcileModel.model_construct, description="Comparing everything in continuous runs."
+    )
+    metrics: MetricsModel = Field(default_factory=MetricsModel.model_construct, description="Prometheus metrics.")
+    state: StateModel = Field(
+        default_factory=StateModel.model_construct, description="Who else is told the watermarks of columns."
+    )
+
+    def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
+        """The specs of the whole file."""
+        sinks = {name: each.sink.sink(absolute) for name, each in self.pipelines.items()}
+        context = Context(self.connections, sinks, absolute)
+        spec = ProjectSpec(
+            origin=origin,
+            pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),
+            spark=self.spark.build(),
+            recovery_max_commits=self.recovery.max_commits,
+            metrics=self.metrics.build(),
+            reconcile=self.reconcile.build(),
+            notices=notices,
+            state=self.state.state(absolute),
+            **values_for(ProjectSpec, self.global_),
+        )
+        tables = tables_of(spec)
+        return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
+
+    @classmethod
+    def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
+        """The file that the specs mean: every default, and no secret."""
+        connections = shown_connections(spec.pipelines)
+        given = {
+            "connections": connections,
+            "pipelines": {each.name: PipelineModel.shown(each) for each in spec.pipelines},
+            "global": GlobalModel.shown(spec),
+            "recovery": RecoveryModel.shown(spec),
+        }
+        return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
+
+
+def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
+    """The pipeline with sources of files that know where the tables of the whole file are."""
+    return replace(pipeline, sources=tuple(kept_apart(source, tables) for source in pipeline.sources))
+
+
+def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
+    """Problems between keys; ``absolute`` makes an address comparable, ``covers`` knows what is reported already.
+
+    Works on the tree, not on the models, and passes over what has the wrong shape (the models report that), so that a
+    file's problems come out all at once.
+    """
+    for name, connection in root.blocks("connections"):
+        if tag_of_connection(connection) == "http":
+            yield from connection_problems(root, ("connections", name), connection)
+    yield from _state_problems(root)
+    for name, pipeline in root.blocks("pipelines"):
+        yield from pipeline_problems(root, ("pipelines", name), pipeline, absolute, covers)
+    yield from overlap_problems(root, absolute)
+    yield from order_problems(root, absolute)
+    yield from table_problems(root, absolute)
+    spark = root.block("spark")
+    if spark.text("master") is not None and spark.text("remote") is not None:
+        yield problem(root, ("spark", "remote"), "given beside 'master'; allowed: one of them")
+
+
+def _state_problems(root: Block) -> Iterator[Problem]:
+    """Problems of ``state``, none of which quotes its address."""
+    state = root.block("state")
+    provider, url = str(state.text("provider") or "delta"), state.get("url")
+    if provider == "delta" and url is not None:
+        text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
+        yield problem(root, ("state", "url"), text)
+    if provider in ("file", "sql") and url is None:
+        what = "the folder" if provider == "file" else "an address such as sqlite:///state.db"
+        yield problem(root, ("state", "url"), f"is missing; the provider {provider} needs {what}")
+    if provider == "sql" and (text := _address_problem(str(state.text("url") or ""))):
+        yield problem(root, ("state", "url"), text)
+    if provider == "file" and not _is_place(str(state.text("url") or "")):
+        text = (
+            "is an address of an unknown kind; allowed: a path, or an object storage address such as s3://bucket/state"
+        )
+        yield problem(root, ("state", "url"), text)
+    if provider != "file" and state.block("storage_options"):
+        yield problem(root, ("state", "storage_options"), "is about the folder of the provider file; remove it")
+
+
+def _is_place(url: str) -> bool:
+    try:
+        split_uri(url if "://" in url else "file:///")
+    except StorageError:
+        return False
+    return True
+
+
+def _address_problem(url: str) -> str:
+    if not url:
+        return ""
+    if url.startswith("jdbc:"):
+        return "is a JDBC address; allowed: one of SQLAlchemy, such as postgresql+psycopg://user:…@host/database"
+    found = re.match(r"([a-z0-9]+)(?:\+\w+)?://", url)
+    if found is None:
+        return "is not an address; allowed: such as sqlite:///state.db or postgresql://host/database"
+    if found[1] not in _DATABASES:
+        return sentence(
+            "is an address of another database", f"allowed: {', '.join(_DATABASES)}", nearest(found[1], _DATABASES)
+        )
+    if re.fullmatch(r"sqlite(?:\+\w+)?://(?:/|/:memory:)?", url):
+        return "names no file, so that every run would begin anew; allowed: such as sqlite:///state.db"
+    return ""

@@ -1,0 +1,743 @@
+"""Sources of work units, which are followed by time ranges crossed with units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead, LoadType
+from tidegate.config import values as v
+from tidegate.config.column_source import TIMES, Context, rows_problems
+from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
+from tidegate.config.document import Absolute, Block, Items, Scalar, Where, path_of, problem, words
+from tidegate.config.file_source import CsvModel
+from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
+from tidegate.config.load_strategy import STRATEGY_KEYS, key_problems
+from tidegate.config.models import Model, dump, fields, fill
+from tidegate.config.normal_form import is_of_units
+from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.schema import declared_types
+from tidegate.config.unit_variables import (
+    VARIABLE,
+    Param,
+    ParamModel,
+    SecondaryInputModel,
+    Variable,
+    input_problems,
+    inputs,
+    is_clear,
+    makes_units,
+    param_problems,
+    unused_range,
+    unused_units,
+    uses,
+    variable_problems,
+    watermarks,
+)
+from tidegate.config.values import address, choice, flag, number, one_of, refusal, text
+from tidegate.errors import WatermarkError
+from tidegate.locations import Location, Options
+from tidegate.schema.names import name_problem
+from tidegate.specs import Compression, SinkSpec
+from tidegate.unit_specs import (
+    NOW,
+    SEGMENT_COLUMN,
+    UNIT_COLUMN,
+    FileFormat,
+    FileRead,
+    NotFound,
+    PartialPartition,
+    PartitionKind,
+    RangeParam,
+    Replace,
+    Rounding,
+    SecondaryInput,
+    Span,
+    SubRange,
+    TimeRange,
+    TimeWatermark,
+    UnitRead,
+    UnitSource,
+    UnitWatermark,
+    WorkUnits,
+)
+from tidegate.watermarks.time_bounds import check_bound, parse_span
+
+_WORK = WorkUnits()
+_KINDS = tuple(each.value for each in PartitionKind)
+_OF_OTHER_LOADS = tuple(key for key in STRATEGY_KEYS if key not in ("merge_keys", "tie_break"))
+_PERIODS = ("grace_period", "abstinent_period")
+_REQUEST_KEYS = ("path", "method", "headers", "body", "idempotent", "parallelism", "max_response_mb")
+_MADE = {"unit_column": UNIT_COLUMN, "segment_column": SEGMENT_COLUMN}
+_OF_TIME = ("grace_period_days", "grace_period", "abstinent_period_days", "abstinent_period", "catch_up")
+_PARTIAL: dict[PartialPartition, bool | str] = {
+    PartialPartition.NEVER: False,
+    PartialPartition.MULTI_DAY: True,
+    PartialPartition.ALWAYS: "all",
+}
+
+
+def span(value: object) -> Span:
+    """A length of time: ``P3D``, ``P3DT6H``."""
+    written = text(value).strip()
+    try:
+        return parse_span(written)
+    except WatermarkError as error:
+        raise _refusal(error, written) from None
+
+
+def _refusal(error: WatermarkError, written: str) -> PydanticCustomError:
+    """What an error says of a text, without the text itself."""
+    return refusal(error.problem.removeprefix(f"{written!r} "), error.remedy)
+
+
+def bound(*, is_end: bool) -> BeforeValidator:
+    """A bound of a time range."""
+
+    def checked(value: object) -> str:
+        written = text(value).strip()
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise _refusal(error, written) from None
+        return written
+
+    return BeforeValidator(checked)
+
+
+def pause(value: object) -> float:
+    """A number of seconds from 0 on."""
+    found = float(number(value))
+    if found > 86_400:
+        raise refusal("is too long", "allowed: at most 86400 seconds")
+    return found
+
+
+def units(value: object) -> tuple[str, ...]:
+    """Values of a unit watermark, as a list or as text with commas; each once."""
+    items = value.split(",") if isinstance(value, Scalar) else value
+    if not isinstance(items, list) or any(not isinstance(item, str) for item in items):
+        raise refusal("must be a list of texts, or a text with commas")
+    found = tuple(str(item).strip() for item in items)
+    if not found or not all(found):
+        raise refusal("holds an empty value", "allowed: one value or more, none of them empty")
+    twice = next((each for at, each in enumerate(found) if each in found[:at]), None) if _repeats(found) else None
+    if twice is not None:
+        raise refusal(f"has {twice!r} twice", "allowed: each once")
+    return found
+
+
+def _repeats(found: tuple[str, ...]) -> bool:
+    return len(set(found)) < len(found)
+
+
+def partition(value: object) -> PartitionKind | tuple[SubRange, ...]:
+    """A kind of partition, or parts of the range with one each."""
+    if isinstance(value, Scalar):
+        return PartitionKind(choice(_KINDS)(value))
+    pairs = value.items() if isinstance(value, Block) else value if isinstance(value, Items) else ()
+    found = tuple(_sub_range(each) for each in pairs)
+    if not found:
+        raise refusal("must be a kind, or parts of the range with one each", f"allowed: {', '.join(_KINDS)}")
+    return found
+
+
+def _sub_range(part: object) -> SubRange:
+    match part:
+        case (str() as kind, Items() as bounds):
+            start, end = ([*bounds, None, None][:2]) if len(bounds) == 2 else (None, None)
+        case Block():
+            kind, start, end = str(part.text("partition") or ""), part.text("from"), part.text("to")
+            unknown = [key for key in part if key not in ("partition", "from", "to")]
+            if unknown:
+                raise refusal(f"has the unknown key {unknown[0]!r}", "allowed: partition, from, to")
+        case _:
+            kind, start, end = "", None, None
+    if kind not in _KINDS:
+        raise refusal(f"has a part that is not one of {', '.join(_KINDS)}", nearest(kind, _KINDS))
+    if not isinstance(start, Scalar) or not isinstance(end, Scalar):
+        raise refusal(f"has a part without both bounds: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
+    for written, is_end in ((str(start).strip(), False), (str(end).strip(), True)):
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise refusal(f"has a bound that cannot be: {error.problem}", error.remedy) from None
+    return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))
+
+
+def partial(value: object) -> PartialPartition:
+    """Whether the last partition is read before it is full: ``true``, ``false`` or ``all``."""
+    if isinstance(value, Scalar) and value.strip() == "all":
+        return PartialPartition.ALWAYS
+    try:
+        return PartialPartition.MULTI_DAY if flag(value) else PartialPartition.NEVER
+    except ValueError:
+        raise refusal("is not a yes or no", "allowed: true, false, all") from None
+
+
+def http_template(value: object) -> str:
+    """What follows the address of an API, with ``{{variables}}``."""
+    path = text(value).strip()
+    fixed = VARIABLE.sub("", path)
+    if "://" in fixed or "?" in fixed or "#" in fixed:
+        raise refusal("is not a path", "allowed: such as /surveys/{{surveyId}}; parameters belong into params")
+    return "/" + path.lstrip("/")
+
+
+def file_template(value: object) -> str:
+    """A path or an address of object storage with ``{{variables}}``, in whose last parts are ``*`` and ``?``."""
+    written = text(value)
+    address(Scalar(VARIABLE.sub("x", written).replace("?", "x"), written, 0))
+    return written
+
+
+def column(value: object) -> str:
+    """The name of a column of the table."""
+    found = text(value)
+    if wrong := name_problem(found):
+        raise refusal(wrong)
+    return found
+
+
+StartBound = Annotated[str, bound(is_end=False)]
+EndBound = Annotated[str, bound(is_end=True)]
+SpanText = Annotated[Span, BeforeValidator(span), v.STRING]
+Pause = Annotated[float, BeforeValidator(pause), WithJsonSchema({"type": "number", "minimum": 0})]
+UnitValues = Annotated[
+    tuple[str, ...],
+    BeforeValidator(units),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "number"]}}]}),
+]
+Partition = Annotated[
+    PartitionKind | tuple[SubRange, ...],
+    BeforeValidator(partition),
+    WithJsonSchema({"anyOf": [{"enum": list(_KINDS)}, {"type": "string"}, {"type": "object"}, {"type": "array"}]}),
+]
+Partial = Annotated[
+    Literal[PartialPartition.NEVER, PartialPartition.MULTI_DAY, PartialPartition.ALWAYS],
+    BeforeValidator(partial),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "all"}]}),
+]
+HttpTemplate = Annotated[str, BeforeValidator(http_template)]
+FileTemplate = Annotated[str, BeforeValidator(file_template)]
+Column = Annotated[str, BeforeValidator(column)]
+WatermarkKind = Annotated[Literal["datetime", "unit"], BeforeValidator(choice(("datetime", "unit")))]
+DownloadType = Annotated[Literal["download"], BeforeValidator(choice(("download",)))]
+RoundingKind = Annotated[Rounding, one_of(Rounding)]
+NotFoundKind = Annotated[NotFound, one_of(NotFound)]
+DownloadFormat = Annotated[FileFormat, one_of(FileFormat)]
+ReplaceKind = Annotated[
+    Literal[Replace.SEGMENTS, Replace.UNIT], BeforeValidator(choice((Replace.SEGMENTS.value, Replace.UNIT.value)))
+]
+
+
+class RangeModel(Model):
+    """The time that is covered: from, inclusive, to, exclusive."""
+
+    at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
+    from_: StartBound = Field(alias="from", description="Where it begins: a date or time, or PnD, PnDTmH before now.")
+    to: EndBound = Field(default=NOW, description="Where it ends: the same, or - for now.")
+    round: RoundingKind | None = Field(default=None, description="To what both bounds are rounded down.")
+    from_round: RoundingKind | None = Field(default=None, description="The same for the beginning alone.")
+    to_round: RoundingKind | None = Field(default=None, description="The same for the end alone.")
+    allow_future: v.Flag = Field(default=False, description="Whether the end may lie in the future.")
+
+    def time_range(self) -> TimeRange:
+        """The range; each end is rounded by its own key, else by that of both."""
+        start, end = self.from_round or self.round, self.to_round or self.round
+        return fill(TimeRange, self, start_round=start, end_round=end)
+
+    @classmethod
+    def shown(cls, spec: TimeRange) -> dict[str, Any]:
+        """The range, with the rounding of each end."""
+        return dump(cls, spec, ("from", "to", "from_round", "to_round", "allow_future"))
+
+
+class WatermarkModel(Model):
+    """The time range or the units that a source is read for."""
+
+    name: Variable = Field(description="Its name; that of units is also their variable.")
+    type: WatermarkKind = Field(description="datetime: a time range; unit: values such as ids.")
+    range: RangeModel | None = Field(default=None, description="The time range, for datetime.")
+    units: UnitValues = Field(default=(), description="The values, for unit; unset: a secondary input has them.")
+
+    @classmethod
+    def shown(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
+        """The range, or the units where there are some."""
+        if isinstance(spec, TimeWatermark):
+            return dump(cls, spec, ("name", "type", "range"), {"type": "datetime"})
+        return dump(cls, spec, ("name", "type", "units") if spec.units else ("name", "type"), {"type": "unit"})
+
+
+class WorkUnitModel(Model):
+    """How work units are cut, chosen and carried out."""
+
+    at: ClassVar = {"partial_partition": "partial"}
+    partition: Partition = Field(default=PartitionKind.NONE, description="Into which pieces the range is cut.")
+    partial_partition: Partial = Field(
+        default=PartialPartition.MULTI_DAY, description="Whether the last piece is read before it is full."
+    )
+    min_units: v.CountOrNone = Field(default=_WORK.min_units, description="Fewer units than this are an error.")
+    min_records: v.CountOrNone = Field(
+        default=_WORK.min_records, description="A work unit that reads fewer records than this has failed."
+    )
+    min_records_after: SpanText | None = Field(
+        default=None, description="How long after its end a piece may have fewer; until then it is left for later."
+    )
+    parallelism_max: v.Count | None = Field(default=None, description="Most work units of one run.")
+    pacing_seconds: Pause = Field(default=_WORK.pacing_seconds, description="Seconds between the starts of two.")
+    not_found: NotFoundKind = Field(
+        default=NotFound.FAIL, description="What 404 means: failed, done without rows, or never again."
+    )
+    breaker_failures: v.CountOrNone = Field(
+        default=_WORK.breaker_failures, description="Failures in a row after which the rest is left; 0 = never."
+    )
+    group_units: v.Count = Field(default=_WORK.group_units, description="Work units of one commit.")
+    group_seconds: v.Seconds = Field(default=_WORK.group_seconds, description="Seconds until a commit is due.")
+
+    def work(self) -> WorkUnits:
+        """How work units are cut, chosen and carried out."""
+        if isinstance(self.partition, PartitionKind):
+            return fill(WorkUnits, self)
+        return fill(WorkUnits, self, partition=PartitionKind.NONE, sub_ranges=self.partition)
+
+    @classmethod
+    def shown_of(cls, source: UnitSource) -> dict[str, Any]:
+        """The keys that mean something for the source."""
+        work, read = source.work, source.read
+        parts = [{"partition": each.kind.value, "from": each.start, "to": each.end} for each in work.sub_ranges]
+        asks = isinstance(read, HttpRead) or (isinstance(read, FileRead) and bool(read.http))
+        last = {
+            "min_records_after": bool(work.min_records) and work.min_records_after is not None,
+            "not_found": asks,
+        }
+        keys = [key for key in fields(cls) if key not in last] + [key for key in last if last[key]]
+        given = {"partition": parts or work.partition.value, "partial_partition": _PARTIAL[work.partial]}
+        return dump(cls, work, keys, given)
+
+
+class UnitSourceModel(Model):
+    """What all sources have that are followed by time ranges and units."""
+
+    at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
+    reads: ClassVar[type[UnitRead]]
+    step: ClassVar[str] = "<unit source>"
+    watermark: tuple[WatermarkModel, ...] = Field(
+        default=(), description="The time range and the units: at most one of each."
+    )
+    secondary_input: tuple[SecondaryInputModel, ...] = Field(default=(), description="Where the units come from.")
+    work_unit: WorkUnitModel = Field(
+        default_factory=WorkUnitModel.model_construct, description="How work units are cut, chosen and carried out."
+    )
+    params: dict[str, Param] = Field(default_factory=dict, description="Parameters of each request, and variables.")
+    grace_period_days: v.CountOrNone | None = Field(
+        default=None, description="Days before the high watermark that are read again; short for grace_period."
+    )
+    grace_period: SpanText | None = Field(default=None, description="The same as a length of time: P3DT6H.")
+    abstinent_period_days: v.CountOrNone | None = Field(
+        default=None, description="Days that a work unit rests after it ran; short for abstinent_period."
+    )
+    abstinent_period: SpanText | None = Field(default=None, description="The same as a length of time.")
+    catch_up: v.Flag = Field(
+        default=True, description="Whether pieces that ended while they were not finished are finished later."
+    )
+    timezone: v.Zone = Field(default="UTC", description="Where days and months begin.")
+    time_column: v.Text | None = Field(
+        default=None, description="The column by which rows outside the range are left out, and replaced."
+    )
+    replace: ReplaceKind | None = Field(
+        default=None, description="What gives way when a work unit is read again: its segments, or all of it."
+    )
+    unit_column: Column = Field(default=UNIT_COLUMN, description="The column of the table that has the unit.")
+    segment_column: Column = Field(
+        default=SEGMENT_COLUMN, description="The column of the table that has the segment's beginning."
+    )
+    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
+
+    def source(self, name: str, context: Context, sink: SinkSpec) -> UnitSource:
+        """The source; ``sink`` is the table of its pipeline."""
+        times = (TimeWatermark(each.name, each.range.time_range()) for each in self.watermark if each.range is not None)
+        time = next(times, None)
+        inputs = tuple(each.secondary_input(context) for each in self.secondary_input)
+        return fill(
+            UnitSource,
+            self,
+            name=name,
+            read=self.read(context),
+            time=time,
+            unit=self._unit(inputs),
+            inputs=inputs,
+            work=self.work_unit.work(),
+            grace=self.grace_period or Span(self.grace_period_days or 0),
+            abstinent=self.abstinent_period or Span(self.abstinent_period_days or 0),
+            params=tuple(
+                fill(RangeParam, param, name=each) for each, param in self.params.items() if param.watermark is not None
+            ),
+            replace=self._replaced(sink, followed=time is not None),
+        )
+
+    def _unit(self, inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
+        """The unit watermark; one that only a secondary input tells of has the name of its variable."""
+        given = next((UnitWatermark(each.name, each.units) for each in self.watermark if each.type == "unit"), None)
+        made = next((each for each in inputs if not each.for_all), None)
+        if given is not None or made is None:
+            return given
+        return UnitWatermark(made.variable or ".".join(made.fields))
+
+    def _replaced(self, sink: SinkSpec, *, followed: bool) -> Replace:
+        """What gives way: rows with equal keys, else what the source says, else what it can tell apart."""
+        if sink.load.type is LoadType.MERGE_UPSERT:
+            return Replace.MERGE_KEYS
+        if self.replace is not None or not followed:
+            return Replace(self.replace or Replace.UNIT)
+        return Replace.TIME_COLUMN if self.time_column is not None else Replace.SEGMENTS
+
+    def plain_params(self) -> dict[str, str]:
+        """The parameters that are texts."""
+        return {name: param.value for name, param in self.params.items() if param.value is not None}
+
+    def read(self, context: Context) -> UnitRead:
+        """What is read for each work unit."""
+        raise NotImplementedError
+
+    @classmethod
+    def shown_source(cls, source: UnitSource, connection: str) -> dict[str, Any]:
+        """The source with every key of its kind that means something."""
+        bounds = {
+            each.name: ParamModel.shown_of(source.time.name if source.time else "", each) for each in source.params
+        }
+        given = {
+            "watermark": [WatermarkModel.shown(each) for each in (source.time, source.unit) if each],
+            "secondary_input": [SecondaryInputModel.shown(each) for each in source.inputs],
+            "work_unit": WorkUnitModel.shown_of(source),
+        }
+        data = cls.shown_read(source.read, connection)
+        data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
+        data["params"] = data.get("params", {}) | bounds
+        keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
+        keys += ("unit_column", "segment_column") if source.replace is not Replace.MERGE_KEYS else ()
+        keys += ("replace",) if source.replace in (Replace.SEGMENTS, Replace.UNIT) else ()
+        return data | dump(cls, source, keys)
+
+    @classmethod
+    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+        """What is read, in the words of the file."""
+        raise NotImplementedError
+
+
+class UnitHttpModel(UnitSourceModel, HttpRequestModel):
+    """Records of an HTTP API, for each work unit."""
+
+    reads: ClassVar = HttpRead
+    step: ClassVar[str] = "<http-unit source>"
+    type: HttpType = Field(default="http", description="The kind of source; known by the connection.")
+    path: HttpTemplate | None = Field(default=None, description="What follows the connection's url, with variables.")
+
+    def read(self, context: Context) -> HttpRead:
+        """The requests, with variables."""
+        return self.records_read(self.path, self.plain_params(), context)
+
+    @classmethod
+    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
+        """The requests."""
+        return {"type": "http", "connection": connection, **shown_request(cls, read)}
+
+
+class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
+    """A table or a query of a database, for each work unit."""
+
+    reads: ClassVar = JdbcRead
+    step: ClassVar[str] = "<jdbc-unit source>"
+    type: JdbcType = Field(default="jdbc", description="The kind of source; known by the connection.")
+
+    def read(self, context: Context) -> JdbcRead:
+        """The table or query, with variables."""
+        return JdbcReadModel.read(self, context)
+
+    @classmethod
+    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
+        """The table or query."""
+        keys = ("type", "connection", "table", "query", "fetch_size")
+        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+
+
+class UnitPythonModel(UnitSourceModel):
+    """A Python function that returns a DataFrame, called for each work unit."""
+
+    reads: ClassVar = FunctionRead
+    step: ClassVar[str] = "<python-unit source>"
+    type: v.PythonType = Field(description="The kind of source.")
+    function: v.Function = Field(description="module:function, called with the session and a request.")
+    options: v.SecretOptions = Field(default_factory=Options, description="Handed to the function; never shown.")
+
+    def read(self, context: Context) -> FunctionRead:
+        """The function and what it is handed."""
+        return fill(FunctionRead, self)
+
+    @classmethod
+    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
+        """The function; what it is handed is masked."""
+        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+
+
+class DownloadModel(UnitSourceModel, RequestModel):
+    """Files whose addresses are made from variables."""
+
+    at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
+    reads: ClassVar = FileRead
+    step: ClassVar[str] = "<download source>"
+    type: DownloadType = Field(description="The kind of source.")
+    source_uri: FileTemplate | None = Field(
+        default=None, description="Where the files are: a path or an address with variables, * and ?."
+    )
+    connection: v.Name | None = Field(default=None, description="The connection of type http, instead of source_uri.")
+    path: HttpTemplate | None = Field(default=None, description="What follows the connection's url, with variables.")
+    format: DownloadFormat = Field(description="What the files hold.")
+    compression: v.SourceCompression = Field(
+        default=Compression.AUTO, description="How the files are compressed; auto goes by the ending of the name."
+    )
+    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
+    follow_links: v.Flag = Field(
+        default=False,
+        description="Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.",
+    )
+    storage_options: v.SecretOptions = Field(
+        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    )
+
+    def read(self, context: Context) -> FileRead:
+        """Files of a server, or of object storage and folders."""
+        if self.connection is not None:
+            server = self.request(self.connection, context, path=self.path or "", params=self.plain_params())
+            return fill(FileRead, self, http=server, compression=self.compression.value, follow_links=False)
+        location = Location(_absolute_template(self.source_uri or "", context.absolute), self.storage_options)
+        return fill(FileRead, self, location=location, compression=self.compression.value)
+
+    @classmethod
+    def shown_read(cls, read: FileRead, connection: str) -> dict[str, Any]:
+        """What the files hold and where they are."""
+        fits = {
+            "format": True,
+            "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
+            "csv": read.format is FileFormat.CSV,
+        }
+        data = {"type": "download", **dump(cls, read, [key for key in fits if fits[key]])}
+        if read.http is not None:
+            asked = shown_request(cls, read.http)
+            del asked["max_response_mb"]
+            return data | {"connection": connection} | asked
+        assert read.location is not None
+        where = {"source_uri": masked(read.location.uri)}
+        return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"), where)
+
+
+def _absolute_template(written: str, absolute: Absolute) -> str:
+    """The address of a template: its braces, ``*`` and ``?`` stay as they are written."""
+    uri = absolute(written)
+    return uri if "://" in written else re.sub("%7B|%7D|%2A|%3F", lambda found: unquote(found[0]), uri)
+
+
+def unit_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+    """Problems of one pipeline; ``sources`` are those that are not reported already."""
+    units = {name: block for name, block in sources.items() if is_of_units(block)}
+    others = [name for name in sources if name not in units]
+    if units and others:
+        text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
+        yield problem(root, (*where, "sources", others[0]), text)
+    for name, source in units.items():
+        at = (*where, "sources", name)
+        yield from input_problems(root, at, source)
+        yield from _period_problems(root, at, source)
+        yield from _kind_problems(root, at, source)
+        if is_clear(source):
+            yield from _watermark_problems(root, at, source)
+            yield from _range_problems(root, at, source, pipeline)
+            yield from param_problems(root, at, source)
+            yield from variable_problems(root, at, source)
+        yield from _column_problems(root, at, source, pipeline)
+    if units:
+        yield from _pipeline_problems(root, where, pipeline)
+
+
+def _watermark_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+    """At most one time range and one list of units, each with what it needs."""
+    for kind in ("datetime", "unit"):
+        for at, _ in watermarks(source, kind)[1:]:
+            text = f"is a second watermark of the type {kind}; allowed: at most one of each type"
+            yield problem(root, (*where, "watermark", at), text)
+    for at, each in watermarks(source, "datetime"):
+        if each.get("range") is None:
+            yield problem(root, (*where, "watermark", at, "range"), "is missing; a datetime watermark needs it")
+        if each.get("units") is not None:
+            text = "means nothing for a datetime watermark; give units a watermark of the type unit"
+            yield problem(root, (*where, "watermark", at, "units"), text)
+    made = [at for at, each in inputs(source) if makes_units(each)]
+    for at, each in watermarks(source, "unit"):
+        place: tuple[str | int, ...] = (*where, "watermark", at, "units")
+        if each.get("range") is not None:
+            text = "means nothing for a unit watermark; give the range a watermark of the type datetime"
+            yield problem(root, (*where, "watermark", at, "range"), text)
+        if each.get("units") is not None and made:
+            yield problem(root, place, "given beside 'secondary_input', which has units too; allowed: one of them")
+        if each.get("units") is None and not made:
+            yield problem(root, place, "is missing, and no 'secondary_input' has units; give one of them")
+    named = [each.text("name") for kind in ("datetime", "unit") for _, each in watermarks(source, kind)[:1]]
+    if len(named) == 2 and named[0] is not None and named[0] == named[1]:
+        text = f"two watermarks are called {named[0].raw!r}; allowed: a name of its own for each"
+        yield problem(root, (*where, "watermark"), text)
+
+
+def _period_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+    for key in _PERIODS:
+        if source.get(key) is not None and source.get(f"{key}_days") is not None:
+            yield problem(root, (*where, key), f"given beside '{key}_days'; allowed: one of them")
+
+
+def _range_problems(root: Block, where: Where, source: Block, pipeline: Block) -> Iterator[Problem]:
+    """What needs a time range."""
+    if watermarks(source, "datetime"):
+        return
+    kind = source.block("work_unit").get("partition")
+    if kind is not None and kind != "none":
+        text = "cuts a time range, and there is none; give a watermark of the type datetime, or remove it"
+        yield problem(root, (*where, "work_unit", "partition"), text)
+    if source.text("replace") == "segments" and pipeline.block("sink").text("load_type") != "merge_upsert":
+        yield problem(root, (*where, "replace"), "segments are parts of a time range, and there is none; set unit")
+    if source.text("time_column") is not None:
+        yield problem(root, (*where, "time_column"), "is compared with a time range, and there is none; remove it")
+
+
+def _kind_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+    """What belongs to one type of source."""
+    kind = str(source.text("type"))
+    if kind == "jdbc":
+        yield from table_or_query_problems(root, where, source)
+    if kind in ("http", "download"):
+        yield from request_problems(root, where, source)
+    if kind != "download":
+        return
+    connected, placed = source.get("connection") is not None, source.get("source_uri") is not None
+    if connected == placed:
+        text = "given beside 'connection'; allowed: one of them" if placed else "neither it nor 'connection' is given"
+        yield problem(root, (*where, "source_uri"), text)
+        return
+    if connected and source.get("path") is None:
+        yield problem(root, (*where, "path"), "is missing; the connection's server has more than one file")
+    if connected and source.get("storage_options") is not None:
+        text = "is about object storage, and the connection is of the type http; remove it"
+        yield problem(root, (*where, "storage_options"), text)
+    if connected and source.get("max_response_mb") is not None:
+        text = "is about pages of records; a file may be as large as the disk allows; remove it"
+        yield problem(root, (*where, "max_response_mb"), text)
+    for key in _REQUEST_KEYS if placed else ():
+        if source.get(key) is not None:
+            yield problem(root, (*where, key), "is about requests to a server; give 'connection', or remove it")
+
+
+def _column_problems(root: Block, where: Where, source: Block, pipeline: Block) -> Iterator[Problem]:
+    """How rows that are read again are told from those that stay."""
+    merges = pipeline.block("sink").text("load_type") == "merge_upsert"
+    if merges and source.get("replace") is not None:
+        text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
+        yield problem(root, (*where, "replace"), text)
+    declared = declared_types(pipeline)
+    column = source.text("time_column")
+    if column is not None and declared and column not in declared:
+        text = sentence(f"{column.raw!r} is not a declared column", nearest(column, declared))
+        yield problem(root, (*where, "time_column"), text)
+    elif column is not None and declared and declared[column] not in TIMES:
+        text = f"{column.raw!r} is of type {declared[column]}; allowed: a timestamp or date column"
+        yield problem(root, (*where, "time_column"), text)
+    yield from _made_column_problems(root, where, source, declared, merges=merges)
+
+
+def _made_column_problems(
+    root: Block, where: Where, source: Block, declared: Mapping[str, str], *, merges: bool
+) -> Iterator[Problem]:
+    """The columns that tell rows of one work unit from others have names of their own."""
+    made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
+    if made["unit_column"].lower() == made["segment_column"].lower():
+        yield problem(root, (*where, "segment_column"), "is the unit_column too; allowed: another name")
+    for key, name in made.items():
+        if not merges and name.lower() in {column.lower() for column in declared}:
+            yield problem(root, (*where, key), f"{name!r} is a declared column too; allowed: another name")
+        if merges and source.get(key) is not None:
+            text = "means nothing with load_type merge_upsert, whose tables have no such column; remove it"
+            yield problem(root, (*where, key), text)
+
+
+def same_unit_column_problems(root: Block, names: Sequence[str]) -> Iterator[Problem]:
+    """Sources of pipelines ``names``, all of one table, that would take rows of each other for their own."""
+    first: dict[str, str] = {}
+    for name in names:
+        pipeline = root.block("pipelines").block(name)
+        if pipeline.block("sink").text("load_type") == "merge_upsert":
+            continue
+        for source, block in pipeline.blocks("sources"):
+            if not is_of_units(block):
+                continue
+            column = str(block.text("unit_column") or UNIT_COLUMN)
+            title = first.setdefault(column.lower(), f"{name}/{source}")
+            if title != f"{name}/{source}":
+                text = f"{column!r} tells rows of work units of {title} too, in the same table; allowed: another name"
+                yield problem(root, ("pipelines", name, "sources", source, "unit_column"), text)
+
+
+def _pipeline_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
+    """Parts of a pipeline that work units cannot have."""
+    yield from rows_problems(root, where, pipeline)
+    sink = pipeline.block("sink")
+    kind = sink.text("load_type")
+    if kind is not None and kind not in ("append", "merge_upsert"):
+        text = f"{kind.raw!r} is not for sources of work units; allowed: append, merge_upsert"
+        yield problem(root, (*where, "sink", "load_type"), text)
+    else:
+        yield from key_problems(root, (*where, "sink"), sink, str(kind or "append"), _OF_OTHER_LOADS)
+    for key in _OF_OTHER_LOADS:
+        if sink.get(key) is not None:
+            yield problem(root, (*where, "sink", key), "means nothing with sources of work units; remove it")
+    if sink.text("format") == "parquet":
+        text = "work units keep their positions in the log of a Delta table; set format: delta"
+        yield problem(root, (*where, "sink", "format"), text)
+    if pipeline.text("schema_evolution") == "overwrite":
+        text = "overwrite takes the rows of other work units; allowed: merge, strict"
+        yield problem(root, (*where, "schema_evolution"), text)
+
+
+def unit_notices(root: Block, where: tuple[str, ...], source: Block) -> Iterator[str]:
+    """Notices about one source; none where the problems are enough."""
+    if not is_clear(source):
+        return
+    followed = bool(watermarks(source, "datetime"))
+    for key in _OF_TIME if not followed else ():
+        if source.get(key) is not None:
+            yield f"{path_of(root, (*where, key))} means nothing without a datetime watermark"
+    provider = root.block("state").text("provider")
+    if provider in ("file", "sql"):
+        yield f"{path_of(root, where)}: the state provider {provider} gets no copy of positions of work units"
+    sink = root.block("pipelines").block(where[1]).block("sink")
+    if (
+        sink.text("load_type") == "merge_upsert"
+        and source.get("time_column") is None
+        and not words(sink.get("tie_break"))
+    ):
+        yield (
+            f"{path_of(root, where)}: of rows with equal merge_keys the one that is read last stays, also where it is "
+            "older; give 'time_column', or sink.tie_break"
+        )
+    work = source.block("work_unit")
+    if work.get("min_records_after") is not None and not str(work.text("min_records") or "0").strip("0"):
+        yield f"{path_of(root, (*where, 'work_unit', 'min_records_after'))} means nothing without min_records"
+    if work.get("not_found") is not None and source.get("connection") is None:
+        yield f"{path_of(root, (*where, 'work_unit', 'not_found'))} means nothing without an HTTP server"
+    if source.text("type") == "python":
+        return
+    used = {name for use in uses(where, source) for name in use.names}
+    yield from unused_units(root, where, source, used)
+    if followed:
+        yield from unused_range(root, where, source, used)
