@@ -188,13 +188,6 @@ class Maintenance:
     vacuum_retention_hours: int = 168
 
 
-class SinkFormat(StrEnum):
-    """What is written: a Delta table, or a folder of Parquet files without a log."""
-
-    DELTA = "delta"
-    PARQUET = "parquet"
-
-
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
     """The table and how its files are written."""
@@ -216,7 +209,6 @@ class SinkSpec:
     maintenance: Maintenance = field(default_factory=Maintenance)
     table_properties: Mapping[str, str] = field(default_factory=dict)
     load: Load = field(default_factory=Load)
-    format: SinkFormat = SinkFormat.DELTA
 
 
 class OnBadRecord(StrEnum):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnLane
-from support.parquet_lake import ParquetLake
 from tidegate import api, show_watermarks
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
@@ -208,11 +207,3 @@ def test_tables_are_cared_for_and_folders_are_not(lake: ColumnLake, tmp_path: Pa
     lake.assert_exactly_once()
     with pytest.raises(TidegateError, match="not each of its values is one of string"):
         api.widen_table(lake.config, "orders", column="id", to="string")
-    folder = ParquetLake(tmp_path / "plain")
-    folder.arrive({"id": 1})
-    folder.run()
-    with pytest.raises(TidegateError, match="table care is for Delta tables"):
-        api.vacuum_table(folder.config, "orders")
-    report = api.reconcile(folder.config, clean=True)
-    assert (report.ok, report.tables) == (True, ())
-    assert "there is no log" in report.sources[0].notes[1]

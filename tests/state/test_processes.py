@@ -26,7 +26,6 @@ SHOWN_ELSEWHERE = (
     "state.properties.",
     "state.rewrite.",
     "state.provider.",
-    "state.swap.",
 )
 FAILPOINTS = [place for place in PLACES if place.startswith("state.") and not place.startswith(SHOWN_ELSEWHERE)]
 

@@ -128,9 +128,6 @@ class ReplacedWindow:
         pq.write_table(rows, path)
         return [Add(path.name, path.stat().st_size, {}, 0, json.dumps({"numRecords": rows.num_rows}))]
 
-    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> pa.Table:
-        raise AssertionError("only Spark looks into files that are there")
-
 
 @dataclass
 class ColumnLake:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, load, open_places, other_places, pipelines_of
-from tidegate.errors import ConfigError
 from tidegate.reports import TableCareReport
 from tidegate.schema_reports import TableRewrite
-from tidegate.specs import PipelineSpec, SinkFormat
 
 if TYPE_CHECKING:
     from tidegate.runs.table_care import Care
@@ -30,7 +28,6 @@ def widen_table(
     from tidegate.runs.table_rewriting import widen
 
     project = load(config, pipeline=pipeline)
-    _of_delta(pipelines_of(project, pipeline)[0])
     return widen((*open_places(project, pipeline), *other_places(project, pipeline))[0], column, to, confirm)
 
 
@@ -59,10 +56,4 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
 def _care(config: Config, pipeline: str) -> Care:
     from tidegate.runs.table_care import Care
 
-    return Care(_of_delta(pipelines_of(load(config, pipeline=pipeline), pipeline)[0]))
-
-
-def _of_delta(pipeline: PipelineSpec) -> PipelineSpec:
-    if pipeline.sink.format is not SinkFormat.DELTA:
-        raise ConfigError((f"pipeline {pipeline.name!r} writes plain Parquet files; table care is for Delta tables",))
-    return pipeline
+    return Care(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tidegate.column_specs import LoadType
 from tidegate.config import values as v
 from tidegate.config.column_source import backward
-from tidegate.config.document import Block, Loc, Where, is_on, problem, words
+from tidegate.config.document import Block, Loc, Scalar, Where, is_on, problem, words
 from tidegate.config.models import Model, fields
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
-from tidegate.config.values import one_of
-from tidegate.specs import PipelineSpec, SinkFormat
+from tidegate.config.values import choice, one_of, refusal
+from tidegate.specs import PipelineSpec
 
 WHOLE = ("overwrite", "full_load")
 """Load types that read the source in full and replace the table."""
@@ -35,11 +35,20 @@ _OF_WINDOWS = {
 """Guards of a replaced window, and the loads of which a replay replaces one; of an overwrite it is the whole table."""
 
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
-OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
-"""Keys of a sink that are about Delta tables."""
+
+
+def sink_format(value: object) -> str:
+    """Delta, the only format that is written; folders of Parquet files were, too, in earlier releases."""
+    if isinstance(value, Scalar) and value.strip() == "parquet":
+        raise refusal(
+            "is no longer supported, since a folder of Parquet files has no log to commit to",
+            "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
+        )
+    return choice(("delta",))(value)
+
 
 LoadKind = Annotated[LoadType, one_of(LoadType)]
-TableKind = Annotated[SinkFormat, one_of(SinkFormat)]
+SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]
 
 
 class LoadModel(Model):
@@ -71,9 +80,7 @@ class LoadModel(Model):
     scd2_attributes: v.Columns = Field(
         default=(), description="The columns whose change makes a version; all but keys and watermarks when unset."
     )
-    format: TableKind = Field(
-        default=SinkFormat.DELTA, description="A Delta table, or a folder of Parquet files without a log."
-    )
+    format: SinkFormat = Field(default="delta", description="A Delta table; nothing else is written.")
 
 
 STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
@@ -96,8 +103,7 @@ def load_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[s
     """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
     sink = pipeline.block("sink")
     kind = str(sink.text("load_type") or "append")
-    at = (*where, "sink")
-    yield from key_problems(root, at, sink, kind)
+    yield from key_problems(root, (*where, "sink"), sink, kind)
     if is_on(sink, "replace_by_watermark"):
         yield from _window_problems(root, where, sources)
     elif kind == "append":
@@ -105,8 +111,6 @@ def load_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[s
     if kind == "scd2":
         yield from _version_problems(root, where, pipeline, sources)
     yield from _column_problems(root, where, pipeline, sources)
-    if sink.text("format") == "parquet":
-        yield from _parquet_problems(root, at, sink, kind)
 
 
 def key_problems(root: Block, at: Loc, sink: Block, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
@@ -190,19 +194,3 @@ def _column_problems(root: Block, where: Where, pipeline: Block, sources: Mappin
             if word.lower() not in declared:
                 text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
                 yield problem(root, (*where, "sink", key), text)
-
-
-def _parquet_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:
-    """A folder of Parquet files has no log: no merge by rows, and the position lives with a provider."""
-    state = root.block("state")
-    if state.text("provider") not in ("file", "sql"):
-        text = "parquet has no log that keeps the watermark; set state: {provider: file | sql, url: …}"
-        yield problem(root, (*at, "format"), text)
-    if kind not in ("append", *WHOLE) and not (kind == "merge_overwrite" and is_on(sink, "replace_by_watermark")):
-        text = f"parquet cannot be merged into by {kind}; allowed: append, overwrite, replace_by_watermark"
-        yield problem(root, (*at, "format"), text)
-    if words(sink.get("deduplicate")):
-        yield problem(root, (*at, "deduplicate"), "needs a Delta table; remove it, or set format: delta")
-    for key in OF_DELTA:
-        if sink.get(key) is not None:
-            yield problem(root, (*at, key), "is about Delta tables, and the format is parquet; remove it")

@@ -31,7 +31,6 @@ class Table:
     pipeline: str
     title: str
     place: str
-    is_delta: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def written_places(name: str, pipeline: Block, absolute: Absolute) -> Iterator[T
     if uri is None:
         return
     place = comparable(absolute(uri))
-    yield Table(name, f"the table of pipeline {name!r}", place, str(sink.text("format") or "delta") == "delta")
+    yield Table(name, f"the table of pipeline {name!r}", place)
     given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
     yield Table(name, f"the dead-letter table of pipeline {name!r}", given)
 
@@ -113,7 +112,7 @@ def _problems(root: Block, reading: Reading, tables: list[Table]) -> Iterator[Pr
 
 
 def _within(root: Block, reading: Reading, table: Table, path: str, *, own: bool) -> Iterator[Problem]:
-    if path == "" and (reading.by_log or not table.is_delta) and (not own or "secondary_input" in reading.loc):
+    if path == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
         return
     if own and table.title.startswith("the table"):
         text = "lies in the directory of the table that is written; allowed: another place"
@@ -265,12 +264,9 @@ def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -
 
 
 def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
-    """Pipelines of one table make it of one format, partition it alike and want the same properties."""
+    """Pipelines of one table partition it alike and want the same properties."""
     first, wanted = _template(root, names[0]), _properties(root, names[0])
     for name in names[1:]:
-        if _format(root, name) != _format(root, names[0]):
-            text = f"pipeline {names[0]!r} writes another format to this place; allowed: the same"
-            yield problem(root, ("pipelines", name, "sink"), text)
         if _properties(root, name) != wanted:
             text = f"pipeline {names[0]!r} writes this table with other table_properties; allowed: the same"
             yield problem(root, ("pipelines", name, "sink"), text)
@@ -282,10 +278,6 @@ def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
 def _properties(root: Block, name: str) -> dict[str, str]:
     block = root.block("pipelines").block(name).block("sink").block("table_properties")
     return {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
-
-
-def _format(root: Block, name: str) -> str:
-    return str(root.block("pipelines").block(name).block("sink").text("format") or "delta")
 
 
 def _template(root: Block, name: str) -> str:

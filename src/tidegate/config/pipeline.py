@@ -334,6 +334,3 @@ def _file_sink_problems(root: Block, where: Where, pipeline: Block) -> Iterator[
     if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
         text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
         yield problem(root, (*where, "sink", "load_type"), text)
-    if sink.text("format") == "parquet":
-        text = "file sources keep their positions in the log of a Delta table; set format: delta"
-        yield problem(root, (*where, "sink", "format"), text)

@@ -11,13 +11,13 @@ from tidegate.column_specs import Load
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Scalar, problem
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
-from tidegate.config.load_strategy import OF_DELTA, LoadModel, keys_of
+from tidegate.config.load_strategy import LoadModel, keys_of
 from tidegate.config.models import Model, dump, fields, fill
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import names_to_texts, one_of, refusal, text, texts
 from tidegate.locations import Location, Options
 from tidegate.schema.names import MADE_COLUMNS
-from tidegate.specs import Maintenance, ParquetCodec, PartitionBy, PipelineSpec, SinkFormat, SinkSpec
+from tidegate.specs import Maintenance, ParquetCodec, PartitionBy, PipelineSpec, SinkSpec
 from tidegate.table_properties import why_not
 
 _NO_KEYS = ("struct", "list", "map", "float32", "float64", "binary")
@@ -145,10 +145,7 @@ class SinkModel(LoadModel):
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
         keys = ("table_uri", "load_type", "format", *loading, *others)
         strategy = dump(cls, spec.load, ("load_type", *loading))
-        shown = dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), **strategy})
-        if spec.format is SinkFormat.DELTA:
-            return shown
-        return {key: value for key, value in shown.items() if key not in OF_DELTA}
+        return dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), "format": "delta", **strategy})
 
 
 def property_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:

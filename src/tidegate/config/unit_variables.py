@@ -18,7 +18,6 @@ from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, one_of, options, refusal, text
 from tidegate.locations import Location, Options
 from tidegate.masking import looks_secret
-from tidegate.specs import SinkFormat
 from tidegate.unit_specs import Bounding, InputFormat, RangeParam, SecondaryInput
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
@@ -97,7 +96,6 @@ class SecondaryInputModel(Model):
             SecondaryInput,
             self,
             location=location,
-            format=InputFormat.PARQUET if sink is not None and sink.format is SinkFormat.PARQUET else self.format,
             pipeline=writer,
             for_all=self.category == AUTHENTICATION,
         )
@@ -255,10 +253,8 @@ def _place_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
     if pipeline is not None and pipeline not in known:
         hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
         yield problem(root, (*at, "pipeline"), sentence(f"there is no pipeline {pipeline.raw!r}", hint))
-    elif pipeline is not None and (given := each.text("format")) is not None:
-        kind = str(known.block(pipeline).block("sink").text("format") or "delta")
-        if given != kind:
-            yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is {kind}; remove it")
+    elif pipeline is not None and (given := each.text("format")) is not None and given != "delta":
+        yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is delta; remove it")
 
 
 def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:

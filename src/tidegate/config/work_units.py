@@ -701,9 +701,6 @@ def _pipeline_problems(root: Block, where: Where, pipeline: Block) -> Iterator[P
     for key in _OF_OTHER_LOADS:
         if sink.get(key) is not None:
             yield problem(root, (*where, "sink", key), "means nothing with sources of work units; remove it")
-    if sink.text("format") == "parquet":
-        text = "work units keep their positions in the log of a Delta table; set format: delta"
-        yield problem(root, (*where, "sink", "format"), text)
     if pipeline.text("schema_evolution") == "overwrite":
         text = "overwrite takes the rows of other work units; allowed: merge, strict"
         yield problem(root, (*where, "schema_evolution"), text)

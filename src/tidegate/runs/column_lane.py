@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +38,3 @@ class ColumnLane(Protocol):
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-
-    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> Any:
-        """Rows of a work area and those of ``files`` that stay, as a frame: for a folder of plain Parquet files."""

@@ -11,7 +11,7 @@ from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.runs.log_positions import log_positions
 from tidegate.runs.place import told_where
-from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
+from tidegate.specs import PipelineSpec, ProjectSpec
 from tidegate.state.files import State
 from tidegate.state.identity import Identity, SourceKey
 from tidegate.state.opened import Opened
@@ -110,10 +110,6 @@ def open_column_place(
     pace: Pace | None = None,
 ) -> ColumnPlace:
     """Makes the clients; sends nothing yet."""
-    if pipeline.sink.format is SinkFormat.PARQUET:
-        from tidegate.runs.parquet_place import open_parquet_place
-
-        return open_parquet_place(project, pipeline, source, emit)
     table_store = open_store(pipeline.sink.table)
     provider = provider_of(project.state)
     identity = Identity(COLUMN, source.uri, _cursor(source), source.notes, source.former_uri)

@@ -23,7 +23,7 @@ from tidegate.runs.place import Clock, utc_now
 from tidegate.runs.polls import Polls
 from tidegate.runs.presence import Courtesy, at_work
 from tidegate.runs.telling import finished, left_out, not_begun, rows_report, told_once
-from tidegate.specs import PipelineSpec, ProjectSpec, SinkFormat
+from tidegate.specs import PipelineSpec, ProjectSpec
 from tidegate.state.pace import Pace
 
 Name = tuple[str, str]
@@ -53,7 +53,7 @@ class ColumnRunning:
             place = self._place(pipeline, source)
             lane = cast("ColumnLane", self.lane)
             polls = self._polls.next(place.table_store, place.key)
-            carried = _pass_of(place)(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
+            carried = ColumnPass(place, lane, emit=self.emit, stop=self.stop, clock=self.clock, polls=polls)
             with at_work(place.table_store, place.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
                 if not free:
                     return left_out(name, time.monotonic() - started, self.emit)
@@ -81,15 +81,6 @@ class ColumnRunning:
         report = _report(name, carried, error, seconds)
         self.emit(finished(report, failed=error is not None))
         return report
-
-
-def _pass_of(place: ColumnPlace) -> type[ColumnPass]:
-    """How rows get into the destination of a source."""
-    if place.pipeline.sink.format is SinkFormat.DELTA:
-        return ColumnPass
-    from tidegate.runs.parquet_pass import ParquetPass
-
-    return ParquetPass
 
 
 def _report(name: Name, carried: ColumnPass | None, error: TidegateError | None, seconds: float) -> SourceReport:

@@ -21,7 +21,6 @@ from tidegate.ledger_reports import (
 )
 from tidegate.runs.file_lines import FileLines, Wanted, moment_of
 from tidegate.runs.place import Place
-from tidegate.specs import SinkFormat
 from tidegate.state import blocks, compacting
 from tidegate.state.documents import Parent
 from tidegate.state.ledger import LedgerEntry, entries, newest_first, record_batches
@@ -117,11 +116,6 @@ def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
 
 def history_of(place: Place | ColumnPlace | UnitPlace, limit: int) -> WatermarkHistory:
     """The positions of a source, newest first; ``limit`` 0 means all."""
-    if place.pipeline.sink.format is SinkFormat.PARQUET:
-        raise TidegateError(
-            f"{place.key}: a folder of Parquet files has no log, so there is no ledger of its positions",
-            "the state provider keeps every watermark that was saved: look into its history",
-        )
     newest, notes = _newest_position(place)
     views: list[PositionView] = []
     complete = True

@@ -24,7 +24,6 @@ from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.place import Clock, Place, utc_now
 from tidegate.runs.scratch import scratch
 from tidegate.runs.unit_place import UnitPlace
-from tidegate.specs import SinkFormat
 from tidegate.state.work_areas import clean_old
 
 SAFE_AGE = timedelta(hours=24)
@@ -140,8 +139,7 @@ class Reconciling:
 
     def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
-        asked = [TableScan.uri_of(place) for place in self.places]
-        asked += [TableScan.uri_of(place) for place in self.others if has_log(place)]
+        asked = [TableScan.uri_of(place) for place in (*self.places, *self.others)]
         for kind, wanted in ((TableScan, asked), (LettersScan, [LettersScan.uri_of(place) for place in self.places])):
             for uri in dict.fromkeys(wanted):
                 if self.stop.is_set():
@@ -198,18 +196,11 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def has_log(place: OtherPlace) -> bool:
-    """Whether the destination is a table, and not a folder of plain Parquet files."""
-    return place.pipeline.sink.format is SinkFormat.DELTA
-
-
 def _not_compared(place: OtherPlace) -> Iterator[str]:
     if isinstance(place, UnitPlace):
         yield "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
     else:
         yield "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
-    if not has_log(place):
-        yield "its destination is a folder of plain Parquet files: there is no log to compare them with"
 
 
 def _told_once(place: Place | OtherPlace, error: TidegateError) -> str:

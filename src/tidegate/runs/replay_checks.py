@@ -22,7 +22,7 @@ from tidegate.planning.replay_handover import (
 from tidegate.runs.column_looking import text_of
 from tidegate.runs.column_place import ColumnPlace
 from tidegate.sources.reading import Reader
-from tidegate.specs import SinkFormat, every_source
+from tidegate.specs import every_source
 from tidegate.state.pending import COMMITTER
 from tidegate.state.references import sources_of
 from tidegate.state.store import PositionStore
@@ -80,10 +80,7 @@ class ReplayChecks:
 
     def plan(self, now: datetime) -> ColumnPlan:
         """The whole range as one chunk; refuses bounds that do not fit the watermark."""
-        sink = self.place.pipeline.sink
-        load = sink.load
-        if sink.format is not SinkFormat.DELTA:
-            raise ConfigError((f"{self._name}: a replay needs the log of a Delta table, and sink.format is parquet",))
+        load = self.place.pipeline.sink.load
         if load.type.reads_everything:
             raise ConfigError(
                 (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)

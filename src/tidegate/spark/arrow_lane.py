@@ -244,12 +244,6 @@ class SparkArrowLane:
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
-    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> DataFrame:
-        """Rows of a work area and those of ``files`` that stay, for a folder of plain Parquet files."""
-        from tidegate.spark.loading.folders import folder_rows
-
-        return folder_rows(self.session(), batch, window, files)
-
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units of a wave; a unit that fails keeps no other from being done."""
         from tidegate.spark.unit_waves import carry_out

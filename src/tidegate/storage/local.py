@@ -144,16 +144,6 @@ class LocalStore:
             os.replace(temporary, self._at(path))
             self._sync_name(path)
 
-    def copy(self, path: str, to: str) -> None:
-        self.requests.count("put")
-        if not os.path.isfile(self._at(path)):
-            raise failures.missing(self._uri(path))
-        with self._mapped(path, "copy"), self._temporary(to) as temporary:
-            os.link(self._at(path), temporary)
-            self._sync_content(temporary)
-            os.replace(temporary, self._at(to))
-            self._sync_name(to)
-
     def sync(self, paths: Iterable[str]) -> None:
         if not self.location.sync:
             return

@@ -150,12 +150,6 @@ class MemoryStore:
             raise failures.from_os(error, local_path, "read") from error
         self.put(path, data)
 
-    def copy(self, path: str, to: str) -> None:
-        self.requests.count("put")
-        key = self._key(to)
-        with self._space.lock:
-            self._space.objects[key] = self._entry(path)
-
     def sync(self, paths: Iterable[str]) -> None:
         """Nothing here outlives the process."""
 

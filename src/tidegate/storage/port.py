@@ -174,12 +174,6 @@ class ObjectStore(Protocol):
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         """Upload a local file."""
 
-    def copy(self, path: str, to: str) -> None:
-        """Make ``to`` the same object as ``path``, in place of whatever was there; raises ``ObjectMissing``.
-
-        The store does it by itself: the content does not travel. Readers see it as a whole or not at all.
-        """
-
     def sync(self, paths: Iterable[str]) -> None:
         """Force objects to disk that somebody else wrote here, with their names; what is gone by now is fine.
 

@@ -262,11 +262,6 @@ class RemoteStore:
             with self.uploads.parts(-(-size // part), way.concurrent_parts) as at_once:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
 
-    def copy(self, path: str, to: str) -> None:
-        self.requests.count("put")
-        with self._mapped(path, "copy"):
-            obstore.copy(self._client, checked(self.location.uri, path), checked(self.location.uri, to))
-
     def sync(self, paths: Iterable[str]) -> None:
         """What a bucket has answered for is kept."""
 

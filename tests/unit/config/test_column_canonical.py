@@ -250,7 +250,7 @@ def test_every_key_reaches_the_specs_and_survives_show(block: str, key: str, loa
 STRATEGIES = [
     ("{load_type: append, deduplicate: [id], tie_break: [rank]}", ""),
     ("{load_type: overwrite}", ""),
-    ("{load_type: full_load, format: parquet}", ""),
+    ("{load_type: full_load}", ""),
     (
         "{load_type: merge_overwrite, merge_keys: [id], replace_by_watermark: true, max_delete_fraction: 0.25, "
         "allow_empty_window: true, window_columns: {at: day}}",

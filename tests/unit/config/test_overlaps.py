@@ -95,15 +95,6 @@ def test_a_source_above_the_table_of_another_pipeline_is_refused(problems: Calla
     assert any("the table of pipeline 'a' lies in it (a)" in line for line in found)
 
 
-def test_a_folder_of_parquet_files_that_another_pipeline_writes_may_be_read(
-    problems: Callable[..., tuple[str, ...]],
-) -> None:
-    source = "type: delta, source_uri: in"
-    first = f"  a:\n    source: {{{source}}}\n    sink: {{table_uri: lake/a, format: parquet, load_type: full_load}}\n"
-    second = one("b", "source_uri: lake/a, format: parquet", "lake/b")
-    assert problems(first, second, "state: {provider: file, url: st}\n") == ()
-
-
 def test_downloads_and_secondary_inputs_are_looked_at_too(problems: Callable[..., tuple[str, ...]]) -> None:
     unit = "watermark: [{name: id, type: unit, units: [a]}], replace: unit"
     reads = one("a", f"type: download, format: parquet, source_uri: 'pin/{{{{id}}}}/*.parquet', {unit}", "pin/table")

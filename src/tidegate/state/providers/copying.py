@@ -58,7 +58,7 @@ class ProviderCopy:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A watermark that moved from ``previous`` to ``text``; ``run`` names the document or marker that says so."""
+    """A watermark that moved from ``previous`` to ``text``; ``run`` names the document that says so."""
 
     dataflow_id: str
     text: str
