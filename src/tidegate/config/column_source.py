@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from tidegate.column_specs import ColumnSource, FunctionRead, NullWatermark, Read, TableFormat, TableRead, WatermarkMode
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Node, Scalar, Where, find, path_of, problem, words
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Model, dump, duration, fill
+from tidegate.config.models import Model, dump, duration, entry, fill, section
 from tidegate.config.normal_form import TABLES
 from tidegate.config.problems import Notes, Problem, masked
 from tidegate.config.values import choice, one_of, refusal
@@ -76,29 +76,27 @@ Nulls = Annotated[NullWatermark, one_of(NullWatermark)]
 class BackwardModel(Model):
     """How far below the stored watermark a read begins again."""
 
-    days: v.CountOrNone | None = Field(default=None, description="Days below it.")
-    hours: v.CountOrNone | None = Field(default=None, description="Hours below it.")
-    months: v.CountOrNone | None = Field(default=None, description="Months below it.")
-    years: v.CountOrNone | None = Field(default=None, description="Years below it.")
-    closing_day: v.Whole | None = Field(
-        default=None, ge=1, le=31, description="The previous month stays open up to and including this day."
+    days: v.CountOrNone | None = entry("Days below it.", None)
+    hours: v.CountOrNone | None = entry("Hours below it.", None)
+    months: v.CountOrNone | None = entry("Months below it.", None)
+    years: v.CountOrNone | None = entry("Years below it.", None)
+    closing_day: v.Whole | None = entry(
+        "The previous month stays open up to and including this day.", None, ge=1, le=31
     )
-    value: v.Number | None = Field(default=None, description="So much below it, for numbers.")
+    value: v.Number | None = entry("So much below it, for numbers.", None)
 
 
 class LookBackModel(Model):
     """The keys of look-back; those of `backward` win, key by key."""
 
-    backward: BackwardModel | None = Field(default=None, description="How far below the watermark a read begins.")
-    backward_days: v.CountOrNone | None = Field(default=None, description="Short for backward.days.")
-    backward_hours: v.CountOrNone | None = Field(default=None, description="Short for backward.hours.")
-    backward_months: v.CountOrNone | None = Field(default=None, description="Short for backward.months.")
-    backward_years: v.CountOrNone | None = Field(default=None, description="Short for backward.years.")
-    backward_closing_day: v.Whole | None = Field(
-        default=None, ge=1, le=31, description="Short for backward.closing_day."
-    )
-    backward_value: v.Number | None = Field(default=None, description="Short for backward.value.")
-    timezone: v.Zone | None = Field(default=None, description="Where months begin, for closing_day; UTC when unset.")
+    backward: BackwardModel | None = entry("How far below the watermark a read begins.", None)
+    backward_days: v.CountOrNone | None = entry("Short for backward.days.", None)
+    backward_hours: v.CountOrNone | None = entry("Short for backward.hours.", None)
+    backward_months: v.CountOrNone | None = entry("Short for backward.months.", None)
+    backward_years: v.CountOrNone | None = entry("Short for backward.years.", None)
+    backward_closing_day: v.Whole | None = entry("Short for backward.closing_day.", None, ge=1, le=31)
+    backward_value: v.Number | None = entry("Short for backward.value.", None)
+    timezone: v.Zone | None = entry("Where months begin, for closing_day; UTC when unset.", None)
 
     def backward_keys(self) -> dict[str, object]:
         """What the block says of look-back: only the keys it has."""
@@ -116,19 +114,18 @@ class WatermarkParamModel(Model):
         "watermark_param_format": "format",
         "watermark_split": "split",
     }
-    watermark_param_mapping: v.Names = Field(
-        default_factory=dict, description="Watermark column to the parameter that takes its lower bound."
+    watermark_param_mapping: v.Names = entry(
+        "Watermark column to the parameter that takes its lower bound.", default_factory=dict
     )
-    watermark_to_param: v.Text | None = Field(default=None, description="The parameter that takes the upper bound.")
-    watermark_param_location: ParamLocation = Field(
-        default="params", description="Whether the bounds go into the address or into the body."
+    watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
+    watermark_param_location: ParamLocation = entry(
+        "Whether the bounds go into the address or into the body.", "params"
     )
-    watermark_param_format: v.ParamFormatText = Field(
-        default="iso",
-        description="How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.",
+    watermark_param_format: v.ParamFormatText = entry(
+        "How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.", "iso"
     )
-    watermark_split: v.Whole = Field(
-        default=1, ge=1, le=10_000, description="Requests beside each other that share the range between the bounds."
+    watermark_split: v.Whole = entry(
+        "Requests beside each other that share the range between the bounds.", 1, ge=1, le=10_000
     )
 
 
@@ -142,31 +139,28 @@ class ColumnSourceModel(LookBackModel):
     at: ClassVar = {"watermark_mode": "mode"}
     reads: ClassVar[type[Read]]
     step: ClassVar[str] = "<column source>"
-    watermark_columns: v.Columns = Field(
-        default=(),
-        description="The columns whose greatest values tell what is new; none: everything is read each time.",
+    watermark_columns: v.Columns = entry(
+        "The columns whose greatest values tell what is new; none: everything is read each time.", ()
     )
-    watermark_mode: Mode = Field(
-        default=WatermarkMode.ANY,
-        description="any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
+    watermark_mode: Mode = entry(
+        "any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
+        WatermarkMode.ANY,
     )
-    filter_expression: v.Text | None = Field(
-        default=None, description="A condition in the language of the source; other rows are not read."
+    filter_expression: v.Text | None = entry(
+        "A condition in the language of the source; other rows are not read.", None
     )
-    safety_lag: Lag = Field(default=None, description="Times younger than this are left for a later run: PT5M.")
-    future_tolerance: Lag = Field(
-        default=timedelta(days=1),
-        description="Times further ahead than this wait until they have come; none: every time is taken as it is.",
+    safety_lag: Lag = entry("Times younger than this are left for a later run: PT5M.", None)
+    future_tolerance: Lag = entry(
+        "Times further ahead than this wait until they have come; none: every time is taken as it is.",
+        timedelta(days=1),
     )
-    null_watermark: Nulls = Field(
-        default=NullWatermark.EXCLUDE,
-        description="Rows with null in every watermark column: left out and counted, read, or an error.",
+    null_watermark: Nulls = entry(
+        "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
     )
-    source_timezone: v.Zone = Field(default="UTC", description="Where times without a zone belong.")
-    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
-    configure: ConfigureModel = Field(
-        default_factory=ConfigureModel.model_construct,
-        description="Another place for the keys of look-back and of bounds in requests.",
+    source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
+    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
+    configure: ConfigureModel = section(
+        ConfigureModel, "Another place for the keys of look-back and of bounds in requests."
     )
 
     def source(self, name: str, context: Context) -> ColumnSource:
@@ -213,17 +207,17 @@ class TableSourceModel(ColumnSourceModel):
     at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
-    type: TableType = Field(description="What the table or the files are.")
-    source_uri: v.Address = Field(description="Where the table or the files are.")
-    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
-    sheet: v.Text | None = Field(default=None, description="The sheet of Excel files; the first one when unset.")
-    lines: v.Flag = Field(default=True, description="Whether JSON files have one object per line.")
-    pattern: v.Glob | None = Field(default=None, description="Only files whose names fit this glob are read.")
-    follow_links: v.Flag = Field(
-        default=False, description="Follow symbolic links below source_uri; without it, one is an error. Local only."
+    type: TableType = entry("What the table or the files are.")
+    source_uri: v.Address = entry("Where the table or the files are.")
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
+    lines: v.Flag = entry("Whether JSON files have one object per line.", True)
+    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None)
+    follow_links: v.Flag = entry(
+        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False
     )
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the object store; never shown.", default_factory=Options
     )
 
     def read(self, context: Context) -> TableRead:
@@ -243,9 +237,9 @@ class PythonSourceModel(ColumnSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python source>"
-    type: v.PythonType = Field(description="The kind of source.")
-    function: v.Function = Field(description="module:function, called with the session and a request.")
-    options: v.SecretOptions = Field(default_factory=Options, description="Handed to the function; never shown.")
+    type: v.PythonType = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
 
     def read(self, context: Context) -> FunctionRead:
         """The function and what it is handed."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from tidegate.column_specs import JdbcRead
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel
 from tidegate.config.document import Absolute, Block, Where, problem
-from tidegate.config.models import Model, dump, fields, values_for
+from tidegate.config.models import Model, dump, entry, fields, section, values_for
 from tidegate.config.problems import Problem
 from tidegate.config.values import choice, refusal, text, texts
 from tidegate.jdbc_addresses import holds_credentials, shown_address
@@ -53,23 +53,15 @@ class JdbcConnectionModel(Model):
     """A database."""
 
     step: ClassVar[str] = "<jdbc connection>"
-    type: JdbcType = Field(description="The kind of connection.")
-    url: JdbcUrl = Field(description="The JDBC address, without credentials.")
-    user: v.Text | None = Field(default=None, description="The user.")
-    password: v.SecretText | None = Field(default=None, description="The user's password; never shown.")
-    driver: v.Text | None = Field(
-        default=None, description="The class of the driver; known by the address for the usual databases."
-    )
-    packages: Packages = Field(
-        default=(), description="Maven coordinates of the driver; known for the usual databases."
-    )
-    jars: v.Texts = Field(default=(), description="Files of the driver, instead of packages.")
-    properties: v.SecretOptions = Field(
-        default_factory=Options, description="Further properties of the connection; never shown."
-    )
-    configure: LookBackModel = Field(
-        default_factory=LookBackModel.model_construct, description="Look-back of sources that have none of their own."
-    )
+    type: JdbcType = entry("The kind of connection.")
+    url: JdbcUrl = entry("The JDBC address, without credentials.")
+    user: v.Text | None = entry("The user.", None)
+    password: v.SecretText | None = entry("The user's password; never shown.", None)
+    driver: v.Text | None = entry("The class of the driver; known by the address for the usual databases.", None)
+    packages: Packages = entry("Maven coordinates of the driver; known for the usual databases.", ())
+    jars: v.Texts = entry("Files of the driver, instead of packages.", ())
+    properties: v.SecretOptions = entry("Further properties of the connection; never shown.", default_factory=Options)
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
     def shown(cls, spec: JdbcRead) -> dict[str, Any]:
@@ -82,10 +74,10 @@ class JdbcReadModel(Model):
     """What is read of a database, and how."""
 
     step: ClassVar[str] = "<jdbc source>"
-    connection: v.Name = Field(description="The name of a connection of type jdbc.")
-    table: v.Text | None = Field(default=None, description="The table, with its schema: public.orders.")
-    query: v.Query | None = Field(default=None, description="A query, instead of a table.")
-    fetch_size: v.Count = Field(default=10_000, description="Rows per round trip.")
+    connection: v.Name = entry("The name of a connection of type jdbc.")
+    table: v.Text | None = entry("The table, with its schema: public.orders.", None)
+    query: v.Query | None = entry("A query, instead of a table.", None)
+    fetch_size: v.Count = entry("Rows per round trip.", 10_000)
 
     def read(self, context: Context) -> JdbcRead:
         """The table or query with what the connection says; paths of files start at the configuration's directory."""
@@ -102,12 +94,12 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc source>"
-    type: JdbcType = Field(default="jdbc", description="The kind of source; known by the connection.")
-    partition_column: v.Text | None = Field(
-        default=None, description="The column that divides the read; the first watermark column when unset."
+    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+    partition_column: v.Text | None = entry(
+        "The column that divides the read; the first watermark column when unset.", None
     )
-    parallelism: v.Whole | None = Field(
-        default=None, ge=1, le=10_000, description="Connections at once; as many as Spark has tasks when unset."
+    parallelism: v.Whole | None = entry(
+        "Connections at once; as many as Spark has tasks when unset.", None, ge=1, le=10_000
     )
 
     def read(self, context: Context) -> JdbcRead:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Items, Loc, Scalar, path_of, problem, words
-from tidegate.config.models import Model, dump, fields, fill, values_for
+from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Notes, Problem, masked
 from tidegate.config.values import choice, glob, one_of, refusal, text, texts
 from tidegate.csv_options import CsvOptions
@@ -129,20 +129,14 @@ class CsvModel(Model):
     """How CSV files are written."""
 
     spec: ClassVar = CsvOptions
-    delimiter: Character | None = Field(
-        default=None, description="What stands between cells; unset: a comma, in .tsv files a tab."
-    )
-    quote: CharacterOrNone = Field(default='"', description="What stands around cells; none: cells are never quoted.")
-    escape: Character | None = Field(
-        default=None, description="What stands before a quote inside quotes; unset: such quotes are doubled."
-    )
-    header: v.Flag = Field(default=True, description="Whether the first record of each file names its columns.")
-    columns: v.Texts = Field(
-        default=(), description="The columns of files without a header, in order; unset: the declared ones."
-    )
-    null_values: Cells = Field(default=("",), description="Unquoted cells that are null.")
-    skip_rows: v.CountOrNone = Field(default=0, description="Lines to pass over at the beginning of each file.")
-    encoding: Encoding = Field(default="utf-8", description="How text is encoded.")
+    delimiter: Character | None = entry("What stands between cells; unset: a comma, in .tsv files a tab.", None)
+    quote: CharacterOrNone = entry("What stands around cells; none: cells are never quoted.", '"')
+    escape: Character | None = entry("What stands before a quote inside quotes; unset: such quotes are doubled.", None)
+    header: v.Flag = entry("Whether the first record of each file names its columns.", True)
+    columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared ones.", ())
+    null_values: Cells = entry("Unquoted cells that are null.", ("",))
+    skip_rows: v.CountOrNone = entry("Lines to pass over at the beginning of each file.", 0)
+    encoding: Encoding = entry("How text is encoded.", "utf-8")
 
     def build(self) -> CsvOptions:
         """The options; a quote of none is no quote."""
@@ -158,22 +152,19 @@ class PartitionFilterModel(Model):
     """Bounds the first run: only recent partitions are read, everything older is sealed."""
 
     spec: ClassVar = PartitionFilter
-    prefix_template: Template = Field(
-        description="strftime template (UTC) of the partition directories; its finest field is the period."
+    prefix_template: Template = entry(
+        "strftime template (UTC) of the partition directories; its finest field is the period."
     )
-    lookback: v.Whole = Field(
-        ge=0, le=100_000, description="How many periods before the current one are read on the first run."
-    )
+    lookback: v.Whole = entry("How many periods before the current one are read on the first run.", ge=0, le=100_000)
 
 
 class CheckpointModel(Model):
     """When a commit is due while a run goes on."""
 
-    interval_files: v.Count = Field(default=100, description="A commit is due after this many source files.")
-    interval_secs: v.Count = Field(default=60, description="A commit is due after this many seconds.")
-    mirror_legacy: v.Flag = Field(
-        default=False,
-        description="Also write the readable checkpoint to the path of older systems (_blizzard/).",
+    interval_files: v.Count = entry("A commit is due after this many source files.", 100)
+    interval_secs: v.Count = entry("A commit is due after this many seconds.", 60)
+    mirror_legacy: v.Flag = entry(
+        "Also write the readable checkpoint to the path of older systems (_blizzard/).", False
     )
 
 
@@ -182,64 +173,47 @@ class SourceModel(Model):
 
     at: ClassVar = {"storage_options": "location.options"}
     step: ClassVar[str] = "<source>"
-    type: FilesOnly = Field(default="files", description="The kind of source.")
-    source_uri: v.Address = Field(description="Where the files are: a path or an object storage address.")
-    use_watermark: v.Flag = Field(
-        default=False,
-        description="true: names sort in time, and only what lies above the watermark is listed; false: every path "
+    type: FilesOnly = entry("The kind of source.", "files")
+    source_uri: v.Address = entry("Where the files are: a path or an object storage address.")
+    use_watermark: v.Flag = entry(
+        "true: names sort in time, and only what lies above the watermark is listed; false: every path "
         "is remembered and everything is listed.",
+        False,
     )
-    pattern: v.Glob | None = Field(
-        default=None,
-        description="Only files that fit this glob are taken: by name, or by whole path if it has a slash.",
+    pattern: v.Glob | None = entry(
+        "Only files that fit this glob are taken: by name, or by whole path if it has a slash.", None
     )
-    exclude: Globs = Field(default=(), description="Globs of files and directories that are left out.")
-    follow_links: v.Flag = Field(
-        default=False,
-        description="Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.",
+    exclude: Globs = entry("Globs of files and directories that are left out.", ())
+    follow_links: v.Flag = entry(
+        "Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.", False
     )
-    compression: v.SourceCompression = Field(
-        default=Compression.AUTO,
-        description="How the files are compressed; auto goes by the ending of the name.",
+    compression: v.SourceCompression = entry(
+        "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
-    format: SourceFormat = Field(
-        default=Format.NDJSON,
-        description="What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.",
+    format: SourceFormat = entry(
+        "What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.", Format.NDJSON
     )
-    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
-    batch_size: v.Count = Field(default=8192, description="Rows per decoder batch.")
-    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
-    max_attempts: v.Count = Field(
-        default=5,
-        description="How often a failing file is tried; then it becomes a dead letter.",
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    batch_size: v.Count = entry("Rows per decoder batch.", 8192)
+    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
+    max_attempts: v.Count = entry("How often a failing file is tried; then it becomes a dead letter.", 5)
+    partition_filter: PartitionFilterModel | None = entry("Bounds the first run.", None)
+    checkpoint: CheckpointModel = section(CheckpointModel, "When commits are due.")
+    late_files: Late = entry(
+        "window: names that appear below a watermark are found; strict: they are not.", LateFiles.WINDOW
     )
-    partition_filter: PartitionFilterModel | None = Field(default=None, description="Bounds the first run.")
-    checkpoint: CheckpointModel = Field(
-        default_factory=CheckpointModel.model_construct, description="When commits are due."
-    )
-    late_files: Late = Field(
-        default=LateFiles.WINDOW,
-        description="window: names that appear below a watermark are found; strict: they are not.",
-    )
-    late_window: v.Count = Field(
-        default=1000, description="Greatest finished names remembered per open partition, to find late files."
-    )
-    late_window_total: v.Count = Field(
-        default=50_000, description="Names remembered per source over all open partitions."
-    )
-    lateness: LatenessText = Field(
+    late_window: v.Count = entry("Greatest finished names remembered per open partition, to find late files.", 1000)
+    late_window_total: v.Count = entry("Names remembered per source over all open partitions.", 50_000)
+    lateness: LatenessText = entry(
+        "How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
         default_factory=Lateness,
-        description="How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
     )
-    deep_listing_every: v.Count = Field(
-        default=100,
-        description="Every how many polls everything open is listed, to find unexpected directories.",
+    deep_listing_every: v.Count = entry(
+        "Every how many polls everything open is listed, to find unexpected directories.", 100
     )
-    max_islands: v.Count = Field(
-        default=10_000, description="Names finished above an unfinished file before the source waits for it."
-    )
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    max_islands: v.Count = entry("Names finished above an unfinished file before the source waits for it.", 10_000)
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the object store; never shown.", default_factory=Options
     )
 
     def source(self, name: str, absolute: Absolute) -> PathSource:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.column_specs import (
     AuthKind,
@@ -21,7 +21,7 @@ from tidegate.column_specs import (
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel, WatermarkParamModel, setting
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, Where, problem, words
-from tidegate.config.models import Model, dump, fields, fill, values_for
+from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
 from tidegate.http_origins import NotOrigin, origin_of
@@ -162,16 +162,16 @@ class AuthModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
-    type: Auth = Field(default=AuthKind.NONE, description="How the server is told who asks.")
-    token: v.SecretText | None = Field(default=None, description="The token, or the API key; never shown.")
-    user: v.Text | None = Field(default=None, description="The user, for basic.")
-    password: v.SecretText | None = Field(default=None, description="The password, for basic; never shown.")
-    name: v.Text = Field(default="X-API-Key", description="The header or parameter that takes an API key.")
-    place: AuthPlace = Field(default="header", description="Where an API key goes.")
-    token_url: HttpUrl | None = Field(default=None, description="Where OAuth2 tokens are asked for.")
-    client_id: v.Text | None = Field(default=None, description="The client, for OAuth2.")
-    client_secret: v.SecretText | None = Field(default=None, description="The client's secret; never shown.")
-    scope: v.Text | None = Field(default=None, description="What the token is for, for OAuth2.")
+    type: Auth = entry("How the server is told who asks.", AuthKind.NONE)
+    token: v.SecretText | None = entry("The token, or the API key; never shown.", None)
+    user: v.Text | None = entry("The user, for basic.", None)
+    password: v.SecretText | None = entry("The password, for basic; never shown.", None)
+    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key")
+    place: AuthPlace = entry("Where an API key goes.", "header")
+    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None)
+    client_id: v.Text | None = entry("The client, for OAuth2.", None)
+    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None)
+    scope: v.Text | None = entry("What the token is for, for OAuth2.", None)
 
     @classmethod
     def shown(cls, spec: HttpAuth) -> dict[str, Any]:
@@ -184,38 +184,32 @@ class RateLimitModel(Model):
     """How fast the server may be asked, all tasks together."""
 
     spec: ClassVar = RateLimit
-    requests: v.Count = Field(description="So many requests")
-    per_seconds: v.Seconds = Field(default=1.0, description="in so many seconds.")
+    requests: v.Count = entry("So many requests")
+    per_seconds: v.Seconds = entry("in so many seconds.", 1.0)
 
 
 class RetriesModel(Model):
     """What happens on 429, 5xx and time-outs."""
 
     spec: ClassVar = Retries
-    attempts: v.CountOrNone = Field(default=5, description="Tries after the first.")
-    base_secs: v.Seconds = Field(default=0.5, description="The wait before the first of them; it doubles each time.")
-    max_wait_secs: v.Seconds = Field(default=60.0, description="The longest wait; a Retry-After above it is an error.")
+    attempts: v.CountOrNone = entry("Tries after the first.", 5)
+    base_secs: v.Seconds = entry("The wait before the first of them; it doubles each time.", 0.5)
+    max_wait_secs: v.Seconds = entry("The longest wait; a Retry-After above it is an error.", 60.0)
 
 
 class HttpConnectionModel(Model):
     """An HTTP API."""
 
     step: ClassVar[str] = "<http connection>"
-    type: HttpType = Field(description="The kind of connection.")
-    url: HttpUrl = Field(description="What all addresses begin with, without credentials.")
-    headers: v.SecretOptions = Field(default_factory=Options, description="Sent with each request; never shown.")
-    auth: AuthModel = Field(default_factory=AuthModel.model_construct, description="Who asks.")
-    rate_limit: RateLimitModel | None = Field(default=None, description="How fast the server may be asked.")
-    retries: RetriesModel = Field(
-        default_factory=RetriesModel.model_construct, description="What happens when the server does not answer well."
-    )
-    timeout_secs: v.Seconds = Field(default=60.0, description="How long one request may take.")
-    allowed_origins: Origins = Field(
-        default=(), description="Other servers that links and redirects may lead to, without credentials."
-    )
-    configure: LookBackModel = Field(
-        default_factory=LookBackModel.model_construct, description="Look-back of sources that have none of their own."
-    )
+    type: HttpType = entry("The kind of connection.")
+    url: HttpUrl = entry("What all addresses begin with, without credentials.")
+    headers: v.SecretOptions = entry("Sent with each request; never shown.", default_factory=Options)
+    auth: AuthModel = section(AuthModel, "Who asks.")
+    rate_limit: RateLimitModel | None = entry("How fast the server may be asked.", None)
+    retries: RetriesModel = section(RetriesModel, "What happens when the server does not answer well.")
+    timeout_secs: v.Seconds = entry("How long one request may take.", 60.0)
+    allowed_origins: Origins = entry("Other servers that links and redirects may lead to, without credentials.", ())
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
     def shown(cls, spec: HttpRead) -> dict[str, Any]:
@@ -229,16 +223,14 @@ class PaginationModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
-    type: Pages = Field(default=PaginationKind.NONE, description="The kind of pages.")
-    param: v.Text | None = Field(default=None, description="The parameter of the offset, page number or cursor.")
-    size_param: v.Text | None = Field(default=None, description="The parameter of the page's size.")
-    size: v.Count | None = Field(default=None, description="Records per page.")
-    start: v.CountOrNone | None = Field(default=None, description="The first offset or page; 0, for pages 1.")
-    next: Place | None = Field(
-        default=None, description="Where the answer has the cursor or the link; links also come in a header."
-    )
-    total: Place | None = Field(default=None, description="Where the answer has the number of all records.")
-    max_pages: v.Count = Field(default=10_000, description="More pages than this are an error.")
+    type: Pages = entry("The kind of pages.", PaginationKind.NONE)
+    param: v.Text | None = entry("The parameter of the offset, page number or cursor.", None)
+    size_param: v.Text | None = entry("The parameter of the page's size.", None)
+    size: v.Count | None = entry("Records per page.", None)
+    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None)
+    next: Place | None = entry("Where the answer has the cursor or the link; links also come in a header.", None)
+    total: Place | None = entry("Where the answer has the number of all records.", None)
+    max_pages: v.Count = entry("More pages than this are an error.", 10_000)
 
     @classmethod
     def shown(cls, spec: Pagination) -> dict[str, Any]:
@@ -252,14 +244,12 @@ class RequestModel(Model):
     """What a request to an API has."""
 
     step: ClassVar[str] = "<http source>"
-    method: Method = Field(default="GET", description="GET or POST.")
-    headers: v.SecretOptions = Field(default_factory=Options, description="Further headers; never shown.")
-    body: Body | None = Field(default=None, description="The JSON object that a POST sends.")
-    idempotent: v.Flag = Field(default=False, description="Whether a POST may be repeated after a failure.")
-    parallelism: v.Whole | None = Field(default=None, ge=1, le=10_000, description="Requests at once.")
-    max_response_mb: v.Whole = Field(
-        default=512, ge=1, le=65_536, description="A larger answer is an error (MB of 1,048,576 bytes)."
-    )
+    method: Method = entry("GET or POST.", "GET")
+    headers: v.SecretOptions = entry("Further headers; never shown.", default_factory=Options)
+    body: Body | None = entry("The JSON object that a POST sends.", None)
+    idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
+    parallelism: v.Whole | None = entry("Requests at once.", None, ge=1, le=10_000)
+    max_response_mb: v.Whole = entry("A larger answer is an error (MB of 1,048,576 bytes).", 512, ge=1, le=65_536)
 
     def request(self, name: str, context: Context, **given: Any) -> HttpRead:
         """Requests to the server of the connection ``name``; ``given`` is what only the source knows."""
@@ -274,14 +264,10 @@ class RequestModel(Model):
 class HttpRequestModel(RequestModel):
     """Requests to an API that answer with records."""
 
-    connection: v.Name = Field(description="The name of a connection of type http.")
-    records: Place | None = Field(
-        default=None, description="Where the answer has the list of records; unset: the answer is the list."
-    )
-    error: Place | None = Field(default=None, description="Where an answer with status 200 tells an error.")
-    pagination: PaginationModel = Field(
-        default_factory=PaginationModel.model_construct, description="How the server divides an answer into pages."
-    )
+    connection: v.Name = entry("The name of a connection of type http.")
+    records: Place | None = entry("Where the answer has the list of records; unset: the answer is the list.", None)
+    error: Place | None = entry("Where an answer with status 200 tells an error.", None)
+    pagination: PaginationModel = section(PaginationModel, "How the server divides an answer into pages.")
 
     def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
         """Requests that answer with records."""
@@ -295,9 +281,9 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http source>"
-    type: HttpType = Field(default="http", description="The kind of source; known by the connection.")
-    path: HttpPath | None = Field(default=None, description="What follows the connection's url.")
-    params: Params = Field(default_factory=dict, description="Parameters of each request.")
+    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    path: HttpPath | None = entry("What follows the connection's url.", None)
+    params: Params = entry("Parameters of each request.", default_factory=dict)
 
     def read(self, context: Context) -> HttpRead:
         """The requests, with bounds where the source says, else where its ``configure`` does."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from tidegate.column_specs import LoadType
 from tidegate.config import values as v
 from tidegate.config.column_source import backward
 from tidegate.config.document import Block, Loc, Scalar, Where, is_on, problem, words
-from tidegate.config.models import Model, fields
+from tidegate.config.models import Model, entry, fields
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.values import choice, one_of, refusal
@@ -55,32 +55,24 @@ class LoadModel(Model):
     """The table, and what becomes of the rows that were read."""
 
     at: ClassVar = {"load_type": "type"}
-    table_uri: v.Address = Field(description="The table: a path or an object storage address.")
-    load_type: LoadKind = Field(default=LoadType.APPEND, description="How rows are written.")
-    merge_keys: v.Columns = Field(default=(), description="The columns that tell rows apart, for merging.")
-    tie_break: v.Columns = Field(
-        default=(), description="Columns that decide between rows with equal keys and watermarks: the greatest wins."
+    table_uri: v.Address = entry("The table: a path or an object storage address.")
+    load_type: LoadKind = entry("How rows are written.", LoadType.APPEND)
+    merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", ())
+    tie_break: v.Columns = entry(
+        "Columns that decide between rows with equal keys and watermarks: the greatest wins.", ()
     )
-    replace_by_watermark: v.Flag = Field(
-        default=False, description="Replace everything in the window that was read again, also what the source deleted."
+    replace_by_watermark: v.Flag = entry(
+        "Replace everything in the window that was read again, also what the source deleted.", False
     )
-    max_delete_fraction: v.Fraction = Field(
-        default=0.5, description="Share of the window's rows that may disappear by one replacement."
+    max_delete_fraction: v.Fraction = entry("Share of the window's rows that may disappear by one replacement.", 0.5)
+    allow_empty_window: v.Flag = entry("Whether an empty read may empty its window.", False)
+    deduplicate: v.Columns = entry("Keys by which an append with look-back leaves out what the table has.", ())
+    window_columns: v.Names = entry("Watermark column to its name after the transform.", default_factory=dict)
+    scd2_effective_column: v.Text | None = entry("The column that tells when a version began.", None)
+    scd2_attributes: v.Columns = entry(
+        "The columns whose change makes a version; all but keys and watermarks when unset.", ()
     )
-    allow_empty_window: v.Flag = Field(default=False, description="Whether an empty read may empty its window.")
-    deduplicate: v.Columns = Field(
-        default=(), description="Keys by which an append with look-back leaves out what the table has."
-    )
-    window_columns: v.Names = Field(
-        default_factory=dict, description="Watermark column to its name after the transform."
-    )
-    scd2_effective_column: v.Text | None = Field(
-        default=None, description="The column that tells when a version began."
-    )
-    scd2_attributes: v.Columns = Field(
-        default=(), description="The columns whose change makes a version; all but keys and watermarks when unset."
-    )
-    format: SinkFormat = Field(default="delta", description="A Delta table; nothing else is written.")
+    format: SinkFormat = entry("A Delta table; nothing else is written.", "delta")
 
 
 STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))

@@ -14,8 +14,9 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from tidegate.locations import Options, Secret
 from tidegate.masking import MASK
@@ -59,6 +60,16 @@ class Model(BaseModel):
     def shown(cls, spec: Any) -> dict[str, Any]:
         """The block that ``spec`` was made from, with every default and without secrets."""
         return dump(cls, spec)
+
+
+def entry(description: str, default: Any = PydanticUndefined, **more: Any) -> Any:
+    """One key: the sentence about it, its default, and its limits; without a default it has to be given."""
+    return Field(default, description=description, **more)
+
+
+def section(model: type[Model], description: str, **more: Any) -> Any:
+    """A key that holds a block of its own; all its defaults count where it is not given."""
+    return Field(default_factory=model.model_construct, description=description, **more)
 
 
 def fields(model: type[Model]) -> dict[str, FieldInfo]:

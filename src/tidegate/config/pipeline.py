@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Tag
 
 from tidegate.column_specs import ColumnSource, HttpRead, JdbcRead, Read
 from tidegate.config import values as v
@@ -22,7 +22,7 @@ from tidegate.config.document import Absolute, Block, Loc, Where, problem, words
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
 from tidegate.config.load_strategy import load_problems
-from tidegate.config.models import Model, dump, fill
+from tidegate.config.models import Model, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
@@ -58,45 +58,32 @@ class ErrorHandlingModel(Model):
     """What happens to files and records that cannot be read."""
 
     at: ClassVar = {"dlq_path": "dlq_uri"}
-    on_bad_record: BadRecordMode = Field(
-        default=OnBadRecord.DEAD_LETTER,
-        description="dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.",
+    on_bad_record: BadRecordMode = entry(
+        "dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.", OnBadRecord.DEAD_LETTER
     )
-    max_failures: v.CountOrNone = Field(default=0, description="Failed files per run before it stops; 0 = unlimited.")
-    max_bad_records: v.CountOrNone = Field(default=0, description="Bad records per run before it stops; 0 = unlimited.")
-    max_bad_fraction: v.Fraction = Field(
-        default=0.0, description="Share of bad records per run, from 100 on, before it stops; 0 = unlimited."
+    max_failures: v.CountOrNone = entry("Failed files per run before it stops; 0 = unlimited.", 0)
+    max_bad_records: v.CountOrNone = entry("Bad records per run before it stops; 0 = unlimited.", 0)
+    max_bad_fraction: v.Fraction = entry(
+        "Share of bad records per run, from 100 on, before it stops; 0 = unlimited.", 0.0
     )
-    dlq_path: v.Address | None = Field(
-        default=None, description="Where the dead-letter table lives; unset: beside the table."
-    )
+    dlq_path: v.Address | None = entry("Where the dead-letter table lives; unset: beside the table.", None)
 
 
 class StagingModel(Model):
     """How `tidegate commit` takes what staged runs left."""
 
     spec: ClassVar = StagingSpec
-    archive: v.Flag = Field(
-        default=False, description="Keep what was committed in _staging/archive/ instead of removing it."
-    )
-    max_files_per_commit: v.Whole = Field(
-        default=1000, ge=1, le=10_000, description="Most Parquet files of one commit."
-    )
-    poll_interval_secs: v.Count = Field(
-        default=10, description="Seconds between two looks of `tidegate commit --continuous`."
-    )
+    archive: v.Flag = entry("Keep what was committed in _staging/archive/ instead of removing it.", False)
+    max_files_per_commit: v.Whole = entry("Most Parquet files of one commit.", 1000, ge=1, le=10_000)
+    poll_interval_secs: v.Count = entry("Seconds between two looks of `tidegate commit --continuous`.", 10)
 
 
 class TransformModel(Model):
     """What becomes of the rows between reading and writing; give one of the two."""
 
     spec: ClassVar = TransformSpec
-    sql: v.Query | None = Field(
-        default=None, description="A query over the view 'source', which has the columns that were read."
-    )
-    python: v.Function | None = Field(
-        default=None, description="module:function, called with a DataFrame; what it returns is written."
-    )
+    sql: v.Query | None = entry("A query over the view 'source', which has the columns that were read.", None)
+    python: v.Function | None = entry("module:function, called with a DataFrame; what it returns is written.", None)
 
 
 Source = Annotated[
@@ -125,35 +112,26 @@ class PipelineModel(Model):
 
     step: ClassVar[str] = "<pipeline>"
     at: ClassVar = {"schema_": "schema"}
-    sources: dict[v.Name, Source] = Field(min_length=1, description="The sources, by name.")
-    schema_: SchemaModel = Field(
-        default_factory=SchemaModel.model_construct, alias="schema", description="The columns."
+    sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
+    schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
+    schema_evolution: EvolutionMode = entry(
+        "What happens when files and table have different columns.", Evolution.MERGE
     )
-    schema_evolution: EvolutionMode = Field(
-        default=Evolution.MERGE, description="What happens when files and table have different columns."
+    transform: TransformModel = section(
+        TransformModel, "What becomes of the rows between reading and writing; then Spark writes the table."
     )
-    transform: TransformModel = Field(
-        default_factory=TransformModel.model_construct,
-        description="What becomes of the rows between reading and writing; then Spark writes the table.",
+    sink: SinkModel = entry("The table.")
+    delivery: DeliveryMode = entry(
+        "direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.", Delivery.DIRECT
     )
-    sink: SinkModel = Field(description="The table.")
-    delivery: DeliveryMode = Field(
-        default=Delivery.DIRECT,
-        description="direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.",
-    )
-    staging: StagingModel = Field(
-        default_factory=StagingModel.model_construct, description="How staged files are committed."
-    )
-    on_conflict: ConflictMode | None = Field(
-        default=None,
-        description="While another run of the same source is at work: wait until it is done, skip the source, or race. "
+    staging: StagingModel = section(StagingModel, "How staged files are committed.")
+    on_conflict: ConflictMode | None = entry(
+        "While another run of the same source is at work: wait until it is done, skip the source, or race. "
         "Unset: wait for sources of work units, race for others.",
+        None,
     )
-    max_concurrent_files: v.Count | None = Field(default=None, description="Most tasks of this pipeline at once.")
-    error_handling: ErrorHandlingModel = Field(
-        default_factory=ErrorHandlingModel.model_construct,
-        description="What happens to bad files and records.",
-    )
+    max_concurrent_files: v.Count | None = entry("Most tasks of this pipeline at once.", None)
+    error_handling: ErrorHandlingModel = section(ErrorHandlingModel, "What happens to bad files and records.")
 
     def pipeline(self, name: str, context: Context) -> PipelineSpec:
         """The specs of the pipeline ``name``."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Tag
 
 from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.config import values as v
@@ -17,7 +17,7 @@ from tidegate.config.database import JdbcConnectionModel, with_path
 from tidegate.config.document import Absolute, Block, Loc, problem
 from tidegate.config.file_source import EveryText
 from tidegate.config.http import HttpConnectionModel, connection_problems
-from tidegate.config.models import Model, dump, duration, fields, fill, values_for
+from tidegate.config.models import Model, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import tag_of_connection
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
@@ -67,26 +67,25 @@ Provider = Annotated[ProviderKind, one_of(ProviderKind)]
 class GlobalModel(Model):
     """Settings that all pipelines of the file share."""
 
-    total_concurrency: v.Count | None = Field(default=None, description="Most tasks at once over all pipelines.")
-    poll_jitter_secs: v.CountOrNone = Field(default=30, description="Random seconds added to each poll interval.")
-    commit_deadline_secs: v.Count = Field(default=120, description="How long a commit is retried before giving up.")
+    total_concurrency: v.Count | None = entry("Most tasks at once over all pipelines.", None)
+    poll_jitter_secs: v.CountOrNone = entry("Random seconds added to each poll interval.", 30)
+    commit_deadline_secs: v.Count = entry("How long a commit is retried before giving up.", 120)
 
 
 class RecoveryModel(Model):
     """How far back a lost position is looked for."""
 
     at: ClassVar = {"max_commits": "recovery_max_commits"}
-    max_commits: v.Count = Field(default=100, description="Commits searched backwards in the table's log.")
+    max_commits: v.Count = entry("Commits searched backwards in the table's log.", 100)
 
 
 class ReconcileModel(Model):
     """Comparing everything now and then in continuous runs."""
 
-    every: EveryText = Field(
-        default=Lateness(fixed=timedelta(days=1)),
-        description="How often a continuous run compares everything; none: never.",
+    every: EveryText = entry(
+        "How often a continuous run compares everything; none: never.", Lateness(fixed=timedelta(days=1))
     )
-    ingest: v.Flag = Field(default=False, description="Read the late files that are found.")
+    ingest: v.Flag = entry("Read the late files that are found.", False)
 
     def build(self) -> ReconcileSpec:
         """How often, as a length of time."""
@@ -102,18 +101,18 @@ class MetricsModel(Model):
     """Prometheus metrics."""
 
     spec: ClassVar = MetricsSpec
-    enabled: v.Flag = Field(default=False, description="Serve metrics.")
-    address: Listening = Field(default="127.0.0.1:9090", description="Where they are served, host:port.")
-    legacy_names: v.Flag = Field(default=False, description="Also export the metric names of older systems.")
+    enabled: v.Flag = entry("Serve metrics.", False)
+    address: Listening = entry("Where they are served, host:port.", "127.0.0.1:9090")
+    legacy_names: v.Flag = entry("Also export the metric names of older systems.", False)
 
 
 class SparkModel(Model):
     """Where tasks run."""
 
     spec: ClassVar = SparkSpec
-    master: Master | None = Field(default=None, description="The Spark master; local[*] when unset.")
-    remote: Remote | None = Field(default=None, description="A Spark Connect server, instead of a master.")
-    config: v.SecretOptions = Field(default_factory=Options, description="Settings of the Spark session.")
+    master: Master | None = entry("The Spark master; local[*] when unset.", None)
+    remote: Remote | None = entry("A Spark Connect server, instead of a master.", None)
+    config: v.SecretOptions = entry("Settings of the Spark session.", default_factory=Options)
 
     @classmethod
     def shown(cls, spec: SparkSpec) -> dict[str, Any]:
@@ -133,14 +132,10 @@ class StateModel(Model):
     """Who else is told the watermarks of columns."""
 
     at: ClassVar = {"storage_options": "options"}
-    provider: Provider = Field(
-        default=ProviderKind.DELTA, description="delta: the table's log alone; file, sql: a copy there, too."
-    )
-    url: v.SecretText | None = Field(
-        default=None, description="The folder, or the SQLAlchemy address of the database; never shown."
-    )
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the folder's object store; never shown."
+    provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+    url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the folder's object store; never shown.", default_factory=Options
     )
 
     def state(self, absolute: Absolute) -> StateSpec:
@@ -167,24 +162,14 @@ Connection = Annotated[
 class ProjectModel(Model):
     """One configuration file."""
 
-    connections: dict[v.Name, Connection] = Field(default_factory=dict, description="Databases and APIs, by name.")
-    pipelines: dict[v.Name, PipelineModel] = Field(min_length=1, description="The pipelines, by name.")
-    spark: SparkModel = Field(default_factory=SparkModel.model_construct, description="Where tasks run.")
-    global_: GlobalModel = Field(
-        default_factory=GlobalModel.model_construct,
-        alias="global",
-        description="Settings shared by all pipelines.",
-    )
-    recovery: RecoveryModel = Field(
-        default_factory=RecoveryModel.model_construct, description="How a lost position is looked for."
-    )
-    reconcile: ReconcileModel = Field(
-        default_factory=ReconcileModel.model_construct, description="Comparing everything in continuous runs."
-    )
-    metrics: MetricsModel = Field(default_factory=MetricsModel.model_construct, description="Prometheus metrics.")
-    state: StateModel = Field(
-        default_factory=StateModel.model_construct, description="Who else is told the watermarks of columns."
-    )
+    connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", default_factory=dict)
+    pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
+    spark: SparkModel = section(SparkModel, "Where tasks run.")
+    global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
+    recovery: RecoveryModel = section(RecoveryModel, "How a lost position is looked for.")
+    reconcile: ReconcileModel = section(ReconcileModel, "Comparing everything in continuous runs.")
+    metrics: MetricsModel = section(MetricsModel, "Prometheus metrics.")
+    state: StateModel = section(StateModel, "Who else is told the watermarks of columns.")
 
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, problem
-from tidegate.config.models import Model, dump, fields, fill
+from tidegate.config.models import Model, dump, entry, fields, fill
 from tidegate.config.problems import Problem, nearest
 from tidegate.config.values import FLAGS, one_of, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
@@ -72,12 +72,12 @@ EvolutionMode = Annotated[Evolution, one_of(Evolution)]
 class ElementModel(Model):
     """The type of list items, map keys and map values; a type name alone is short for it."""
 
-    type: TypeName = Field(description="A name of the type list.")
-    nullable: v.Flag = Field(default=True, description="Whether null is allowed.")
-    fields: tuple[FieldModel, ...] = Field(default=(), description="The fields of a struct.")
-    items: Element | None = Field(default=None, description="The items of a list.")
-    keys: Element | None = Field(default=None, description="The keys of a map: string.")
-    values: Element | None = Field(default=None, description="The values of a map.")
+    type: TypeName = entry("A name of the type list.")
+    nullable: v.Flag = entry("Whether null is allowed.", True)
+    fields: tuple[FieldModel, ...] = entry("The fields of a struct.", ())
+    items: Element | None = entry("The items of a list.", None)
+    keys: Element | None = entry("The keys of a map: string.", None)
+    values: Element | None = entry("The values of a map.", None)
 
     def field(self, name: str) -> FieldSpec:
         """The type under a name."""
@@ -97,7 +97,7 @@ class ElementModel(Model):
 class FieldModel(ElementModel):
     """One column, or one field of a struct."""
 
-    name: v.Text = Field(description="The name of the column.")
+    name: v.Text = entry("The name of the column.")
 
 
 def _element(value: object) -> object:
@@ -114,20 +114,14 @@ Element = Annotated[ElementModel, BeforeValidator(_element)]
 class SchemaModel(Model):
     """The columns: declared, or found by looking at the first files."""
 
-    fields: tuple[FieldModel, ...] = Field(default=(), description="The declared columns, in order.")
-    infer: v.Flag = Field(
-        default=False, description="Find the columns by sampling; the default where no fields are given."
+    fields: tuple[FieldModel, ...] = entry("The declared columns, in order.", ())
+    infer: v.Flag = entry("Find the columns by sampling; the default where no fields are given.", False)
+    coerce_conflicts_to_utf8: v.Flag = entry("Values that do not fit a string column are kept as JSON text.", False)
+    numbers: NumbersMode = entry(
+        "strict: values that would lose digits are bad records; lenient: they are bent.", Numbers.STRICT
     )
-    coerce_conflicts_to_utf8: v.Flag = Field(
-        default=False, description="Values that do not fit a string column are kept as JSON text."
-    )
-    numbers: NumbersMode = Field(
-        default=Numbers.STRICT,
-        description="strict: values that would lose digits are bad records; lenient: they are bent.",
-    )
-    rescued: RescuedColumn | None = Field(
-        default=None,
-        description="A text column for fields and values that fit no other, as JSON: its name, or true for _rescued.",
+    rescued: RescuedColumn | None = entry(
+        "A text column for fields and values that fit no other, as JSON: its name, or true for _rescued.", None
     )
 
     def schema_spec(self, evolution: Evolution) -> SchemaSpec:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.column_specs import Load
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Scalar, problem
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.load_strategy import LoadModel, keys_of
-from tidegate.config.models import Model, dump, fields, fill
+from tidegate.config.models import Model, dump, entry, fields, fill, section
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import names_to_texts, one_of, refusal, text, texts
 from tidegate.locations import Location, Options
@@ -55,12 +55,9 @@ class PartitionByModel(Model):
     """How the table is partitioned."""
 
     spec: ClassVar = PartitionBy
-    prefix_template: Directories = Field(
-        description="The partition columns as directories, such as date=%Y-%m-%d/hour=%H."
-    )
-    column: v.Text | None = Field(
-        default=None,
-        description="The timestamp or date column that the template formats; else the source path is used.",
+    prefix_template: Directories = entry("The partition columns as directories, such as date=%Y-%m-%d/hour=%H.")
+    column: v.Text | None = entry(
+        "The timestamp or date column that the template formats; else the source path is used.", None
     )
 
 
@@ -68,14 +65,14 @@ class MaintenanceModel(Model):
     """What a run does for its table after commits."""
 
     spec: ClassVar = Maintenance
-    optimize_every_commits: v.CountOrNone = Field(
-        default=0, description="Small files are put together after this many commits of a source; 0 = never."
+    optimize_every_commits: v.CountOrNone = entry(
+        "Small files are put together after this many commits of a source; 0 = never.", 0
     )
-    vacuum_every_commits: v.CountOrNone = Field(
-        default=0, description="Files that left the table are removed after this many commits of a source; 0 = never."
+    vacuum_every_commits: v.CountOrNone = entry(
+        "Files that left the table are removed after this many commits of a source; 0 = never.", 0
     )
-    vacuum_retention_hours: v.Whole = Field(
-        default=168, ge=24, le=87_600, description="How long files that left the table are kept for readers."
+    vacuum_retention_hours: v.Whole = entry(
+        "How long files that left the table are kept for readers.", 168, ge=24, le=87_600
     )
 
 
@@ -83,53 +80,34 @@ class SinkModel(LoadModel):
     """The table and how its files are written."""
 
     at: ClassVar = {**LoadModel.at, "sync": "table.sync", "storage_options": "table.options"}
-    partition_by: PartitionByModel | None = Field(default=None, description="Partition columns of the table.")
-    file_size_mb: v.Whole = Field(
-        default=128,
-        ge=1,
-        le=65_536,
-        description="A Parquet file is finished at this size (MB of 1,048,576 bytes).",
+    partition_by: PartitionByModel | None = entry("Partition columns of the table.", None)
+    file_size_mb: v.Whole = entry(
+        "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
     )
-    row_group_size_bytes: v.Whole = Field(
-        default=134_217_728,
-        ge=65_536,
-        le=2**33,
-        description="A row group is written at this many buffered bytes.",
+    row_group_size_bytes: v.Whole = entry(
+        "A row group is written at this many buffered bytes.", 134_217_728, ge=65_536, le=2**33
     )
-    compression: Codec = Field(default=ParquetCodec.SNAPPY, description="Parquet compression.")
-    rollover_timeout_secs: v.Count | None = Field(
-        default=None,
-        description="A file is finished after being open this long; unset: off, 300 in continuous runs.",
+    compression: Codec = entry("Parquet compression.", ParquetCodec.SNAPPY)
+    rollover_timeout_secs: v.Count | None = entry(
+        "A file is finished after being open this long; unset: off, 300 in continuous runs.", None
     )
-    inactivity_timeout_secs: v.Count | None = Field(
-        default=None,
-        description="A file is finished after this long without a write; unset: off, 60 in continuous runs.",
+    inactivity_timeout_secs: v.Count | None = entry(
+        "A file is finished after this long without a write; unset: off, 60 in continuous runs.", None
     )
-    commit_batch_files: v.Whole = Field(
-        default=10, ge=1, le=10_000, description="A commit is due after this many Parquet files."
+    commit_batch_files: v.Whole = entry("A commit is due after this many Parquet files.", 10, ge=1, le=10_000)
+    delta_checkpoint_interval: v.CountOrNone = entry("A Delta checkpoint every this many commits; 0 = never.", 10)
+    sync: v.Flag = entry("On local disks: force files, documents and log entries to disk before a commit counts.", True)
+    metadata_columns: MetadataColumns = entry("Extra columns: _source_file, _source_record, _ingested_at.", ())
+    max_concurrent_uploads: v.Count = entry("Files uploaded at once.", 4)
+    part_size_mb: v.Whole = entry("Part size of multipart uploads.", 32, ge=5, le=5120)
+    min_multipart_size_mb: v.Count = entry("Smaller files are uploaded by one request.", 5)
+    max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
+    maintenance: MaintenanceModel = section(MaintenanceModel, "Table care after commits.")
+    table_properties: TableProperties = entry(
+        "Properties of the Delta table, set when it is created and when they change.", default_factory=dict
     )
-    delta_checkpoint_interval: v.CountOrNone = Field(
-        default=10, description="A Delta checkpoint every this many commits; 0 = never."
-    )
-    sync: v.Flag = Field(
-        default=True,
-        description="On local disks: force files, documents and log entries to disk before a commit counts.",
-    )
-    metadata_columns: MetadataColumns = Field(
-        default=(), description="Extra columns: _source_file, _source_record, _ingested_at."
-    )
-    max_concurrent_uploads: v.Count = Field(default=4, description="Files uploaded at once.")
-    part_size_mb: v.Whole = Field(default=32, ge=5, le=5120, description="Part size of multipart uploads.")
-    min_multipart_size_mb: v.Count = Field(default=5, description="Smaller files are uploaded by one request.")
-    max_concurrent_parts: v.Count = Field(default=8, description="Parts uploaded at once.")
-    maintenance: MaintenanceModel = Field(
-        default_factory=MaintenanceModel.model_construct, description="Table care after commits."
-    )
-    table_properties: TableProperties = Field(
-        default_factory=dict, description="Properties of the Delta table, set when it is created and when they change."
-    )
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the object store; never shown.", default_factory=Options
     )
 
     def sink(self, absolute: Absolute) -> SinkSpec:

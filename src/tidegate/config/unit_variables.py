@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import Context
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, Where, path_of, problem, words
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Model, dump, fill
+from tidegate.config.models import Model, dump, entry, fill, section
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, one_of, options, refusal, text
 from tidegate.locations import Location, Options
@@ -65,23 +65,21 @@ class SecondaryInputModel(Model):
     """Rows that units are made of, or credentials for all of them."""
 
     at: ClassVar = {"as_": "variable", "storage_options": "location.options"}
-    path: v.Address | None = Field(default=None, description="Where the rows are: a path or an address.")
-    pipeline: v.Name | None = Field(default=None, description="The pipeline of this file whose table it is.")
-    format: InputKind = Field(default=InputFormat.DELTA, description="What it is.")
-    fields: v.Columns = Field(description="The fields whose values make a unit; each is a variable.")
-    as_: Variable | None = Field(
-        default=None, alias="as", description="The variable of a single field; the unit watermark's name when unset."
+    path: v.Address | None = entry("Where the rows are: a path or an address.", None)
+    pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
+    format: InputKind = entry("What it is.", InputFormat.DELTA)
+    fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
+    as_: Variable | None = entry(
+        "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
     )
-    filters: Filters = Field(
-        default_factory=dict, description="Regular expressions that the whole text of fields has to fit."
+    filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", default_factory=dict)
+    auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
+    category: InputCategory = entry(
+        "units; authentication: one row whose fields are secret variables of all units.", "units"
     )
-    auth_fields: v.Columns = Field(default=(), description="Fields that are secret variables of their unit.")
-    category: InputCategory = Field(
-        default="units", description="units; authentication: one row whose fields are secret variables of all units."
-    )
-    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the object store; never shown.", default_factory=Options
     )
 
     def secondary_input(self, context: Context) -> SecondaryInput:
@@ -113,11 +111,11 @@ class ParamModel(Model):
     """A parameter of requests, or a variable: a text, or a bound of the range that is read."""
 
     step: ClassVar[str] = "<param>"
-    value: v.Text | None = Field(default=None, description="The text itself.")
-    watermark: Variable | None = Field(default=None, description="The name of the datetime watermark.")
-    bound: BoundKind = Field(default=Bounding.LOW, description="Which end of the range.")
-    format: v.ParamFormatText = Field(default="iso", description="How it is written.")
-    timezone: v.Zone | None = Field(default=None, description="The zone it is written in; the source's when unset.")
+    value: v.Text | None = entry("The text itself.", None)
+    watermark: Variable | None = entry("The name of the datetime watermark.", None)
+    bound: BoundKind = entry("Which end of the range.", Bounding.LOW)
+    format: v.ParamFormatText = entry("How it is written.", "iso")
+    timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
 
     @classmethod
     def shown_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead, LoadType
@@ -18,7 +18,7 @@ from tidegate.config.document import Absolute, Block, Items, Scalar, Where, path
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
 from tidegate.config.load_strategy import STRATEGY_KEYS, key_problems
-from tidegate.config.models import Model, dump, fields, fill
+from tidegate.config.models import Model, dump, entry, fields, fill, section
 from tidegate.config.normal_form import is_of_units
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.schema import declared_types
@@ -240,12 +240,12 @@ class RangeModel(Model):
     """The time that is covered: from, inclusive, to, exclusive."""
 
     at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
-    from_: StartBound = Field(alias="from", description="Where it begins: a date or time, or PnD, PnDTmH before now.")
-    to: EndBound = Field(default=NOW, description="Where it ends: the same, or - for now.")
-    round: RoundingKind | None = Field(default=None, description="To what both bounds are rounded down.")
-    from_round: RoundingKind | None = Field(default=None, description="The same for the beginning alone.")
-    to_round: RoundingKind | None = Field(default=None, description="The same for the end alone.")
-    allow_future: v.Flag = Field(default=False, description="Whether the end may lie in the future.")
+    from_: StartBound = entry("Where it begins: a date or time, or PnD, PnDTmH before now.", alias="from")
+    to: EndBound = entry("Where it ends: the same, or - for now.", NOW)
+    round: RoundingKind | None = entry("To what both bounds are rounded down.", None)
+    from_round: RoundingKind | None = entry("The same for the beginning alone.", None)
+    to_round: RoundingKind | None = entry("The same for the end alone.", None)
+    allow_future: v.Flag = entry("Whether the end may lie in the future.", False)
 
     def time_range(self) -> TimeRange:
         """The range; each end is rounded by its own key, else by that of both."""
@@ -261,10 +261,10 @@ class RangeModel(Model):
 class WatermarkModel(Model):
     """The time range or the units that a source is read for."""
 
-    name: Variable = Field(description="Its name; that of units is also their variable.")
-    type: WatermarkKind = Field(description="datetime: a time range; unit: values such as ids.")
-    range: RangeModel | None = Field(default=None, description="The time range, for datetime.")
-    units: UnitValues = Field(default=(), description="The values, for unit; unset: a secondary input has them.")
+    name: Variable = entry("Its name; that of units is also their variable.")
+    type: WatermarkKind = entry("datetime: a time range; unit: values such as ids.")
+    range: RangeModel | None = entry("The time range, for datetime.", None)
+    units: UnitValues = entry("The values, for unit; unset: a secondary input has them.", ())
 
     @classmethod
     def shown(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
@@ -278,27 +278,21 @@ class WorkUnitModel(Model):
     """How work units are cut, chosen and carried out."""
 
     at: ClassVar = {"partial_partition": "partial"}
-    partition: Partition = Field(default=PartitionKind.NONE, description="Into which pieces the range is cut.")
-    partial_partition: Partial = Field(
-        default=PartialPartition.MULTI_DAY, description="Whether the last piece is read before it is full."
+    partition: Partition = entry("Into which pieces the range is cut.", PartitionKind.NONE)
+    partial_partition: Partial = entry("Whether the last piece is read before it is full.", PartialPartition.MULTI_DAY)
+    min_units: v.CountOrNone = entry("Fewer units than this are an error.", _WORK.min_units)
+    min_records: v.CountOrNone = entry("A work unit that reads fewer records than this has failed.", _WORK.min_records)
+    min_records_after: SpanText | None = entry(
+        "How long after its end a piece may have fewer; until then it is left for later.", None
     )
-    min_units: v.CountOrNone = Field(default=_WORK.min_units, description="Fewer units than this are an error.")
-    min_records: v.CountOrNone = Field(
-        default=_WORK.min_records, description="A work unit that reads fewer records than this has failed."
+    parallelism_max: v.Count | None = entry("Most work units of one run.", None)
+    pacing_seconds: Pause = entry("Seconds between the starts of two.", _WORK.pacing_seconds)
+    not_found: NotFoundKind = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
+    breaker_failures: v.CountOrNone = entry(
+        "Failures in a row after which the rest is left; 0 = never.", _WORK.breaker_failures
     )
-    min_records_after: SpanText | None = Field(
-        default=None, description="How long after its end a piece may have fewer; until then it is left for later."
-    )
-    parallelism_max: v.Count | None = Field(default=None, description="Most work units of one run.")
-    pacing_seconds: Pause = Field(default=_WORK.pacing_seconds, description="Seconds between the starts of two.")
-    not_found: NotFoundKind = Field(
-        default=NotFound.FAIL, description="What 404 means: failed, done without rows, or never again."
-    )
-    breaker_failures: v.CountOrNone = Field(
-        default=_WORK.breaker_failures, description="Failures in a row after which the rest is left; 0 = never."
-    )
-    group_units: v.Count = Field(default=_WORK.group_units, description="Work units of one commit.")
-    group_seconds: v.Seconds = Field(default=_WORK.group_seconds, description="Seconds until a commit is due.")
+    group_units: v.Count = entry("Work units of one commit.", _WORK.group_units)
+    group_seconds: v.Seconds = entry("Seconds until a commit is due.", _WORK.group_seconds)
 
     def work(self) -> WorkUnits:
         """How work units are cut, chosen and carried out."""
@@ -327,37 +321,27 @@ class UnitSourceModel(Model):
     at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
     reads: ClassVar[type[UnitRead]]
     step: ClassVar[str] = "<unit source>"
-    watermark: tuple[WatermarkModel, ...] = Field(
-        default=(), description="The time range and the units: at most one of each."
+    watermark: tuple[WatermarkModel, ...] = entry("The time range and the units: at most one of each.", ())
+    secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", ())
+    work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and carried out.")
+    params: dict[str, Param] = entry("Parameters of each request, and variables.", default_factory=dict)
+    grace_period_days: v.CountOrNone | None = entry(
+        "Days before the high watermark that are read again; short for grace_period.", None
     )
-    secondary_input: tuple[SecondaryInputModel, ...] = Field(default=(), description="Where the units come from.")
-    work_unit: WorkUnitModel = Field(
-        default_factory=WorkUnitModel.model_construct, description="How work units are cut, chosen and carried out."
+    grace_period: SpanText | None = entry("The same as a length of time: P3DT6H.", None)
+    abstinent_period_days: v.CountOrNone | None = entry(
+        "Days that a work unit rests after it ran; short for abstinent_period.", None
     )
-    params: dict[str, Param] = Field(default_factory=dict, description="Parameters of each request, and variables.")
-    grace_period_days: v.CountOrNone | None = Field(
-        default=None, description="Days before the high watermark that are read again; short for grace_period."
+    abstinent_period: SpanText | None = entry("The same as a length of time.", None)
+    catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
+    timezone: v.Zone = entry("Where days and months begin.", "UTC")
+    time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
+    replace: ReplaceKind | None = entry(
+        "What gives way when a work unit is read again: its segments, or all of it.", None
     )
-    grace_period: SpanText | None = Field(default=None, description="The same as a length of time: P3DT6H.")
-    abstinent_period_days: v.CountOrNone | None = Field(
-        default=None, description="Days that a work unit rests after it ran; short for abstinent_period."
-    )
-    abstinent_period: SpanText | None = Field(default=None, description="The same as a length of time.")
-    catch_up: v.Flag = Field(
-        default=True, description="Whether pieces that ended while they were not finished are finished later."
-    )
-    timezone: v.Zone = Field(default="UTC", description="Where days and months begin.")
-    time_column: v.Text | None = Field(
-        default=None, description="The column by which rows outside the range are left out, and replaced."
-    )
-    replace: ReplaceKind | None = Field(
-        default=None, description="What gives way when a work unit is read again: its segments, or all of it."
-    )
-    unit_column: Column = Field(default=UNIT_COLUMN, description="The column of the table that has the unit.")
-    segment_column: Column = Field(
-        default=SEGMENT_COLUMN, description="The column of the table that has the segment's beginning."
-    )
-    poll_interval_secs: v.Count = Field(default=60, description="Seconds between polls of a continuous run.")
+    unit_column: Column = entry("The column of the table that has the unit.", UNIT_COLUMN)
+    segment_column: Column = entry("The column of the table that has the segment's beginning.", SEGMENT_COLUMN)
+    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> UnitSource:
         """The source; ``sink`` is the table of its pipeline."""
@@ -435,8 +419,8 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http-unit source>"
-    type: HttpType = Field(default="http", description="The kind of source; known by the connection.")
-    path: HttpTemplate | None = Field(default=None, description="What follows the connection's url, with variables.")
+    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
 
     def read(self, context: Context) -> HttpRead:
         """The requests, with variables."""
@@ -453,7 +437,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc-unit source>"
-    type: JdbcType = Field(default="jdbc", description="The kind of source; known by the connection.")
+    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
 
     def read(self, context: Context) -> JdbcRead:
         """The table or query, with variables."""
@@ -471,9 +455,9 @@ class UnitPythonModel(UnitSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python-unit source>"
-    type: v.PythonType = Field(description="The kind of source.")
-    function: v.Function = Field(description="module:function, called with the session and a request.")
-    options: v.SecretOptions = Field(default_factory=Options, description="Handed to the function; never shown.")
+    type: v.PythonType = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
 
     def read(self, context: Context) -> FunctionRead:
         """The function and what it is handed."""
@@ -491,23 +475,20 @@ class DownloadModel(UnitSourceModel, RequestModel):
     at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
-    type: DownloadType = Field(description="The kind of source.")
-    source_uri: FileTemplate | None = Field(
-        default=None, description="Where the files are: a path or an address with variables, * and ?."
+    type: DownloadType = entry("The kind of source.")
+    source_uri: FileTemplate | None = entry("Where the files are: a path or an address with variables, * and ?.", None)
+    connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
+    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
+    format: DownloadFormat = entry("What the files hold.")
+    compression: v.SourceCompression = entry(
+        "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
-    connection: v.Name | None = Field(default=None, description="The connection of type http, instead of source_uri.")
-    path: HttpTemplate | None = Field(default=None, description="What follows the connection's url, with variables.")
-    format: DownloadFormat = Field(description="What the files hold.")
-    compression: v.SourceCompression = Field(
-        default=Compression.AUTO, description="How the files are compressed; auto goes by the ending of the name."
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    follow_links: v.Flag = entry(
+        "Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.", False
     )
-    csv: CsvModel = Field(default_factory=CsvModel.model_construct, description="How CSV files are written.")
-    follow_links: v.Flag = Field(
-        default=False,
-        description="Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.",
-    )
-    storage_options: v.SecretOptions = Field(
-        default_factory=Options, description="Settings and credentials of the object store; never shown."
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the object store; never shown.", default_factory=Options
     )
 
     def read(self, context: Context) -> FileRead:
