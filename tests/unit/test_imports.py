@@ -37,6 +37,7 @@ LAYERS = (
     {"spark"},
     {"runs"},
     {"web"},
+    {"migrate"},
     {"wiring"},
     {"api"},
     {"dataflows"},

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tidegate.column_specs import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
 from tidegate.config import load
-from tidegate.config.importing import import_file, import_text
-from tidegate.config.importing.names import NAMES, PREFIXES, Fate, becoming
-from tidegate.config.importing.parameters import strftime
 from tidegate.errors import ConfigError
 from tidegate.import_reports import PropertiesImport
+from tidegate.migrate.properties import NAMES, PREFIXES, Fate, becoming
+from tidegate.migrate.property_import import import_file, import_text
+from tidegate.migrate.property_requests import strftime
 from tidegate.specs import FieldSpec, PipelineSpec
 from tidegate.unit_specs import (
     Bounding,

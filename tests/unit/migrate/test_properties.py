@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.config.importing.properties import Property, properties
+from tidegate.migrate.properties import Property, properties
 
 
 @pytest.mark.parametrize(
