@@ -6,7 +6,7 @@ Databases and APIs are in ``database`` and ``http``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 from tidegate.column_specs import ColumnSource, FunctionRead, NullWatermark, Read, TableFormat, TableRead, WatermarkMode
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Block, Node, Scalar, Where, find, path_of, problem, words
+from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Model, dump, duration, entry, fill, section
 from tidegate.config.normal_form import TABLES
@@ -251,77 +251,70 @@ class PythonSourceModel(ColumnSourceModel):
         return dump(cls, read, ("type", "function", "options"), {"type": "python"})
 
 
-def column_source_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Problems of one column source, whatever it reads; ``declared`` is type by column."""
     kind = str(source.text("type"))
     for key, kinds in _OF_FORMATS.items():
-        if source.get(key) is not None and kind not in kinds and kind in TABLES:
-            text = f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only"
-            yield problem(root, (*where, key), text)
-    yield from _configure_problems(root, where, source, kind)
-    yield from _look_back_problems(root, where, source, declared)
-    yield from _lag_problems(root, where, source, declared)
+        if source.has(key) and kind not in kinds and kind in TABLES:
+            yield source.problem(f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only", key)
+    yield from _configure_problems(source, kind)
+    columns = [str(word) for word in source.words("watermark_columns")]
+    leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
+    yield from _look_back_problems(source, {column: declared.get(column, "") for column in leading})
+    yield from _lag_problems(source, {column: declared.get(column, "") for column in leading})
 
 
-def _configure_problems(root: Block, where: Where, source: Block, kind: str) -> Iterator[Problem]:
+def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
     """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
-    configure = source.block("configure")
-    for key, node in configure.items():
-        if node is not None and source.get(key) is not None:
-            yield problem(root, (*where, "configure", key), "given on the source too; allowed: one of them")
+    for key, node in source.below("configure").block.items():
+        if node is not None and source.has(key):
+            yield source.problem("given on the source too; allowed: one of them", "configure", key)
         if key in WatermarkParamModel.model_fields and kind != "http":
             text = f"the type of this source is {kind}; allowed: with http only"
-            yield problem(root, (*where, "configure", key), text)
+            yield source.problem(text, "configure", key)
 
 
-def _look_back_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+def _look_back_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
     """A look-back of days on a number, and of a number on times, where the types are declared."""
-    found = backward(root, where, source)
-    columns = [str(word) for word in words(source.get("watermark_columns"))]
-    for column in columns[:1] if source.text("watermark_mode") == "tuple" else columns:
-        kind = declared.get(column, "")
+    found = backward(source)
+    for column, kind in kinds.items():
         fits = [key for key in found.keys if (key == "value") == (kind not in TIMES)]
         if found.keys and kind and (not fits or not _is_number_or_time(kind)):
             use = "backward: {value: …}" if kind not in TIMES else "backward: {days: …}"
             use = use if _is_number_or_time(kind) else "another column; look-back is for numbers and times"
             text = f"a look-back by {', '.join(found.keys)} does not fit {column!r}, which is of type {kind}; use {use}"
-            yield problem(root, found.place, text)
+            yield problem(source.root, found.place, text)
 
 
-def _lag_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+def _lag_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
     """A safety lag where no watermark column holds times, where the types are declared."""
-    columns = [str(word) for word in words(source.get("watermark_columns"))]
-    leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
-    kinds = {column: declared.get(column, "") for column in leading}
     given = str(source.text("safety_lag") or "none").strip().lower() != "none"
     if given and kinds and all(kinds.values()) and not any(kind in TIMES for kind in kinds.values()):
         found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
         text = f"has no effect on {found}; follow a timestamp or a date, or use backward: {{value: …}} with a merge"
-        yield problem(root, (*where, "safety_lag"), text)
+        yield source.problem(text, "safety_lag")
 
 
 def _is_number_or_time(kind: str) -> bool:
     return kind in (*TIMES, "int32", "int64", "float32", "float64") or kind.startswith("decimal")
 
 
-def rows_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
+def rows_problems(pipeline: Spot) -> Iterator[Problem]:
     """Parts of a pipeline that belong to files."""
     if pipeline.text("delivery") == "staged":
-        text = "staged, and its sources are no files; allowed: direct"
-        yield problem(root, (*where, "delivery"), text)
-    if pipeline.block("schema").get("rescued") is not None:
-        yield problem(
-            root, (*where, "schema", "rescued"), "rescues what lines of files hold; allowed: with file sources only"
-        )
-    sink = pipeline.block("sink")
-    for name in words(sink.get("metadata_columns")):
+        yield pipeline.problem("staged, and its sources are no files; allowed: direct", "delivery")
+    if pipeline.below("schema").has("rescued"):
+        text = "rescues what lines of files hold; allowed: with file sources only"
+        yield pipeline.problem(text, "schema", "rescued")
+    sink = pipeline.below("sink")
+    for name in sink.words("metadata_columns"):
         text = f"{str(name)!r} tells of files, and these sources have none; allowed: a transform that adds a column"
-        yield problem(root, (*where, "sink", "metadata_columns"), text)
-    by = sink.block("partition_by")
+        yield sink.problem(text, "metadata_columns")
+    by = sink.below("partition_by")
     template = by.text("prefix_template")
-    if template is not None and "=" in template and by.get("column") is None:
+    if template is not None and "=" in template and not by.has("column"):
         text = "takes values from the paths of files, and these sources have none; give 'column', or column names alone"
-        yield problem(root, (*where, "sink", "partition_by", "prefix_template"), text)
+        yield by.problem(text, "prefix_template")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,60 +322,50 @@ class Backward:
     """The look-back of a source: the keys that are above zero, and where in the file it is."""
 
     keys: tuple[str, ...]
-    place: tuple[str, ...]
+    place: Loc
 
 
-def backward(root: Block, where: tuple[str, ...], source: Block) -> Backward:
+def backward(source: Spot) -> Backward:
     """By the source's own look-back, on itself and in its ``configure``, else by its connection's."""
-    own = _given(root, (where, (*where, "configure")))
+    own = _backward_places(source, source.below("configure"))
     if own:
-        return Backward(_above_zero(root, own), own[next(iter(own))])
-    connection = str(source.text("connection") or "")
-    above = _given(root, (("connections", connection, "configure"),))
-    return Backward(_above_zero(root, above), (*where, "connection") if above else where)
+        return Backward(_above_zero(source.root, own), own[next(iter(own))])
+    connection = Spot(source.root, (), source.root).below(
+        "connections", str(source.text("connection") or ""), "configure"
+    )
+    above = _backward_places(connection)
+    return Backward(_above_zero(source.root, above), (*source.loc, "connection") if above else source.loc)
 
 
-def _given(root: Block, places: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _backward_places(*blocks: Spot) -> dict[str, Loc]:
     """Where each key of look-back is given; nested keys win over short forms."""
-    found: dict[str, tuple[str, ...]] = {}
-    blocks = [(place, block) for place in places if isinstance(block := find(root, place), Block)]
-    for place, block in blocks:
-        found |= {key.removeprefix("backward_"): (*place, key) for key in block if key.startswith("backward_")}
-    for place, block in blocks:
-        found |= {key: (*place, "backward", key) for key in block.block("backward")}
-    return {key: place for key, place in found.items() if isinstance(find(root, place), Scalar)}
+    found: dict[str, Loc] = {}
+    for each in blocks:
+        found |= {key.removeprefix("backward_"): (*each.loc, key) for key in each.block if key.startswith("backward_")}
+    for each in blocks:
+        found |= {key: (*each.loc, "backward", key) for key in each.below("backward").block}
+    return {key: place for key, place in found.items() if isinstance(find(blocks[0].root, place), Scalar)}
 
 
-def _above_zero(root: Block, given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _above_zero(root: Block, given: Mapping[str, Loc]) -> tuple[str, ...]:
     return tuple(key for key, place in given.items() if str(find(root, place)).strip("0._ "))
 
 
-def setting(source: Block, key: str) -> Node:
-    """What a source says, on itself or in its ``configure``."""
-    found = source.get(key)
-    return source.block("configure").get(key) if found is None else found
-
-
-def note_columns(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+def note_columns(source: Spot, notes: Notes) -> None:
     """Files that are tracked by their paths are another kind of source."""
-    if source.get("use_watermark") is not None:
+    if source.has("use_watermark"):
         kind = source.text("type")
         text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
-        notes.problems.append(problem(root, (*where, "use_watermark"), text))
-        notes.settled.append((*where, "use_watermark"))
-    for place in (where, (*where, "configure")):
-        note_short_forms(root, place, notes)
-    if source.get("watermark_columns") is not None:
-        return
-    for key in NEEDS_COLUMNS:
-        if source.get(key) is not None:
-            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without watermark_columns")
+        notes.add(source.problem(text, "use_watermark"), (*source.loc, "use_watermark"))
+    for place in (source, source.below("configure")):
+        note_short_forms(place, notes)
+    for key in NEEDS_COLUMNS if not source.has("watermark_columns") else ():
+        if source.has(key):
+            notes.notices.append(f"{source.path(key)} means nothing without watermark_columns")
 
 
-def note_short_forms(root: Block, where: tuple[str, ...], notes: Notes) -> None:
+def note_short_forms(holder: Spot, notes: Notes) -> None:
     """``backward_days`` beside ``backward: {days: …}``."""
-    block = find(root, where)
-    for key in block.block("backward") if isinstance(block, Block) else ():
-        short = f"backward_{key}"
-        if isinstance(block, Block) and block.get(short) is not None:
-            notes.notices.append(f"{path_of(root, (*where, short))} means nothing beside backward.{key}")
+    for key in holder.below("backward").block:
+        if holder.has(f"backward_{key}"):
+            notes.notices.append(f"{holder.path(f'backward_{key}')} means nothing beside backward.{key}")

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from tidegate.column_specs import JdbcRead
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel
-from tidegate.config.document import Absolute, Block, Where, problem
+from tidegate.config.document import Absolute, Spot
 from tidegate.config.models import Model, dump, entry, fields, section, values_for
 from tidegate.config.problems import Problem
 from tidegate.config.values import choice, refusal, text, texts
@@ -128,9 +128,9 @@ def _path(written: str, absolute: Absolute) -> str:
     return unquote(absolute(written).removeprefix("file://"))
 
 
-def table_or_query_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+def table_or_query_problems(source: Spot) -> Iterator[Problem]:
     """Both or none of the two ways to say what is read of a database."""
-    if (source.get("table") is None) == (source.get("query") is None):
-        both = source.get("table") is not None
-        text = "given beside 'table'; allowed: one of them" if both else "neither 'table' nor 'query' is given"
-        yield problem(root, (*where, "query") if both else where, text)
+    if source.has("table") and source.has("query"):
+        yield source.problem("given beside 'table'; allowed: one of them", "query")
+    elif not source.has("table") and not source.has("query"):
+        yield source.problem("neither 'table' nor 'query' is given")

@@ -194,13 +194,54 @@ def _hidden(part: str | int) -> bool:
 
 def words(node: Node) -> list[Scalar]:
     """The texts of a list; a single one stands for itself."""
-    items = node if isinstance(node, Items) else [node]
-    return [item for item in items if isinstance(item, Scalar)]
+    return [item for item in (node if isinstance(node, Items) else [node]) if isinstance(item, Scalar)]
 
 
-def is_on(block: Block, key: str) -> bool:
-    """Whether a flag is set."""
-    return str(block.text(key) or "").strip().lower() in _YES
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A block and where it is: what a check looks at, and where its problems belong."""
+
+    root: Block
+    loc: tuple[str | int, ...]
+    block: Block
+
+    def below(self, *path: str) -> Spot:
+        """The block at ``path``, an empty one where there is none."""
+        found = find(self.block, path)
+        return Spot(self.root, (*self.loc, *path), found if isinstance(found, Block) else Block(self.block.line))
+
+    def each(self, key: str) -> Iterator[tuple[str, Spot]]:
+        """The named blocks below ``key``."""
+        for name, block in self.block.blocks(key):
+            yield name, Spot(self.root, (*self.loc, key, name), block)
+
+    def get(self, key: str) -> Node:
+        """What stands at ``key``."""
+        return self.block.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` has a value."""
+        return self.block.get(key) is not None
+
+    def text(self, key: str) -> Scalar | None:
+        """The scalar at ``key``, if there is one and it is complete."""
+        return self.block.text(key)
+
+    def words(self, key: str) -> list[Scalar]:
+        """The texts at ``key``; a single one stands for itself."""
+        return words(self.block.get(key))
+
+    def is_on(self, key: str) -> bool:
+        """Whether a flag is set."""
+        return str(self.text(key) or "").strip().lower() in _YES
+
+    def problem(self, text: str, *path: str | int) -> Problem:
+        """The problem ``text`` of what is here, or of what stands at ``path`` below."""
+        return problem(self.root, (*self.loc, *path), text)
+
+    def path(self, *keys: str) -> str:
+        """The place in the words of the file."""
+        return path_of(self.root, (*self.loc, *keys))
 
 
 def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem]]:

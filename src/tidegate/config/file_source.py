@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Block, Items, Loc, Scalar, path_of, problem, words
+from tidegate.config.document import Absolute, Items, Scalar, Spot
 from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Notes, Problem, masked
 from tidegate.config.values import choice, glob, one_of, refusal, text, texts
@@ -242,36 +242,33 @@ class SourceModel(Model):
         return dump(cls, spec, [key for key in fields(cls) if key not in left_out], given)
 
 
-def format_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+def format_problems(source: Spot) -> Iterator[Problem]:
     """Keys that say something about another format than the source's."""
-    kind = str(source.text("format") or "ndjson")
-    compression = source.text("compression")
+    kind, compression = str(source.text("format") or "ndjson"), source.text("compression")
     if kind in ("parquet", "avro") and compression not in (None, "auto", "none"):
         text = f"{kind} files are compressed inside, not as a whole; allowed: remove it"
-        yield problem(root, (*where, "compression"), text)
-    if source.get("csv") is None:
+        yield source.problem(text, "compression")
+    if not source.has("csv"):
         return
     if kind != "csv":
-        yield problem(root, (*where, "csv"), f"the format of this source is {kind}; set format: csv, or remove it")
-    csv = source.block("csv")
-    if words(csv.get("columns")) and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
+        yield source.problem(f"the format of this source is {kind}; set format: csv, or remove it", "csv")
+    csv = source.below("csv")
+    if csv.words("columns") and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
         text = "the header of each file names its columns; set header: false, or remove it"
-        yield problem(root, (*where, "csv", "columns"), text)
+        yield csv.problem(text, "columns")
     marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}
     if len(set(marks.values())) < len(marks):
-        text = f"{', '.join(marks)} are not all different; allowed: a character of its own for each"
-        yield problem(root, (*where, "csv"), text)
+        yield csv.problem(f"{', '.join(marks)} are not all different; allowed: a character of its own for each")
 
 
-def note_files(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
+def note_files(source: Spot, notes: Notes) -> None:
     """What is said about watermarks where there are none."""
-    if source.get("partition_filter") is not None:
+    if source.has("partition_filter"):
         text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
-        notes.problems.append(problem(root, (*where, "partition_filter"), text))
-        notes.settled.append((*where, "partition_filter"))
+        notes.add(source.problem(text, "partition_filter"), (*source.loc, "partition_filter"))
     for key in WATERMARK_ONLY:
-        if source.get(key) is not None:
-            notes.notices.append(f"{path_of(root, (*where, key))} means nothing without use_watermark: true")
+        if source.has(key):
+            notes.notices.append(f"{source.path(key)} means nothing without use_watermark: true")
 
 
 def fields_of(template: str) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from tidegate.column_specs import (
     WatermarkParams,
 )
 from tidegate.config import values as v
-from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel, WatermarkParamModel, setting
-from tidegate.config.document import Block, Items, Loc, Node, Scalar, Where, problem, words
+from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel, WatermarkParamModel
+from tidegate.config.document import Block, Items, Node, Scalar, Spot
 from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
@@ -349,94 +349,81 @@ def _shown(value: object) -> object:
     return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
-    """Problems of one HTTP connection."""
-    if connection.get("auth") is not None:
-        auth = connection.block("auth")
-        yield from _kind_problems(root, (*where, "auth"), auth, _AUTH, _MORE_AUTH)
-    yield from _origin_problems(root, where, connection)
-
-
-def _origin_problems(root: Block, where: Loc, connection: Block) -> Iterator[Problem]:
-    """Origins that no link would be followed to, although they are named."""
+def connection_problems(connection: Spot) -> Iterator[Problem]:
+    """Problems of one HTTP connection; origins that no link would be followed to, although they are named."""
+    if connection.has("auth"):
+        yield from _kind_problems(connection.below("auth"), _AUTH, _MORE_AUTH)
     try:
         home = origin_of(str(connection.text("url") or ""))
-        named = [origin_of(str(word)) for word in words(connection.get("allowed_origins"))]
+        named = [origin_of(str(word)) for word in connection.words("allowed_origins")]
     except NotOrigin:
         return
     for each in named:
         refused = origin_refusal(home, each, named)
         if refused is not None:
             text = f"{refused[0]}; allowed: another server, by https where the connection's url has it"
-            yield problem(root, (*where, "allowed_origins"), text)
+            yield connection.problem(text, "allowed_origins")
 
 
-def request_problems(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+def request_problems(source: Spot) -> Iterator[Problem]:
     """Problems of one HTTP source."""
-    pages = source.block("pagination")
-    yield from _kind_problems(root, (*where, "pagination"), pages, _PAGES, _MORE_PAGES)
-    if pages.get("size") is not None and pages.get("size_param") is None:
-        text = "is missing; it carries the size to the server"
-        yield problem(root, (*where, "pagination", "size_param"), text)
+    pages = source.below("pagination")
+    yield from _kind_problems(pages, _PAGES, _MORE_PAGES)
+    if pages.has("size") and not pages.has("size_param"):
+        yield pages.problem("is missing; it carries the size to the server", "size_param")
     posts = source.text("method") == "POST"
     for key in ("body", "idempotent"):
-        if source.get(key) is not None and not posts:
-            yield problem(root, (*where, key), "is about POST; set method: POST, or remove it")
-    yield from _bound_problems(root, where, source, posts=posts)
+        if source.has(key) and not posts:
+            yield source.problem("is about POST; set method: POST, or remove it", key)
+    yield from _bound_problems(source, posts=posts)
 
 
 def _kind_problems(
-    root: Block,
-    where: Loc,
-    block: Block,
-    needs: dict[str, tuple[str, ...]],
-    more: dict[str, tuple[str, ...]],
+    block: Spot, needs: Mapping[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Problem]:
     """Keys that a kind needs and does not have, and keys of other kinds."""
     kind = str(block.text("type") or "none")
     if kind not in needs:
         return
     for key in needs[kind]:
-        if block.get(key) is None:
-            yield problem(root, (*where, key), f"is missing; {kind} needs it")
+        if not block.has(key):
+            yield block.problem(f"is missing; {kind} needs it", key)
     others = {key for keys in (*needs.values(), *more.values()) for key in keys}
-    for key in block:
-        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.get(key) is not None:
-            yield problem(root, (*where, key), f"means nothing with type {kind}; remove it, or set another type")
+    for key in block.block:
+        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.has(key):
+            yield block.problem(f"means nothing with type {kind}; remove it, or set another type", key)
 
 
-def _bound_problems(root: Block, where: Loc, source: Block, *, posts: bool) -> Iterator[Problem]:
-    columns = [str(word) for word in words(source.get("watermark_columns"))]
-    mapping = setting(source, "watermark_param_mapping")
-    mapped = [str(column) for column in mapping] if isinstance(mapping, Block) else []
-    at = (*where, *_place(source, "watermark_param_mapping"))
+def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
+    def place(key: str) -> Spot:
+        return source if source.has(key) else source.below("configure")
+
+    columns = [str(word) for word in source.words("watermark_columns")]
+    mapping = place("watermark_param_mapping").below("watermark_param_mapping")
+    mapped = [str(column) for column in mapping.block]
     for column in mapped:
         if column not in columns:
             known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
             text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
-            yield problem(root, (*at, column), text)
+            yield mapping.problem(text, column)
     if mapped and len(columns) > 1 and (source.text("watermark_mode") != "tuple" or mapped != columns[:1]):
-        text = (
+        yield mapping.problem(
             "a server gives records that fulfil all parameters, and those that are new by one column alone would be "
             "missing; allowed: one watermark column, or watermark_mode: tuple with the first column mapped"
         )
-        yield problem(root, at, text)
-    if setting(source, "watermark_param_location") == "body" and not posts:
-        text = "body, and the method is GET; set method: POST, or params"
-        yield problem(root, (*where, *_place(source, "watermark_param_location")), text)
-    split = setting(source, "watermark_split")
-    if split is not None and split != "1" and not (mapped and setting(source, "watermark_to_param") is not None):
+    key = "watermark_param_location"
+    if place(key).get(key) == "body" and not posts:
+        yield place(key).problem("body, and the method is GET; set method: POST, or params", key)
+    key, to = "watermark_split", "watermark_to_param"
+    split = place(key).get(key)
+    if split is not None and split != "1" and not (mapped and place(to).has(to)):
         text = "needs both bounds in each request: watermark_param_mapping and watermark_to_param"
-        yield problem(root, (*where, *_place(source, "watermark_split")), text)
+        yield place(key).problem(text, key)
 
 
-def _place(source: Block, key: str) -> tuple[str, ...]:
-    return (key,) if source.get(key) is not None else ("configure", key)
-
-
-def declared_problems(root: Block, where: Where, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:
+def declared_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Records of an API have the declared columns and no others."""
-    for word in words(source.get("watermark_columns")):
+    for word in source.words("watermark_columns"):
         if declared and word not in declared:
             text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared))
-            yield problem(root, (*where, "watermark_columns"), text)
+            yield source.problem(text, "watermark_columns")

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from tidegate.column_specs import LoadType
 from tidegate.config import values as v
 from tidegate.config.column_source import backward
-from tidegate.config.document import Block, Loc, Scalar, Where, is_on, problem, words
+from tidegate.config.document import Scalar, Spot, problem
 from tidegate.config.models import Model, entry, fields
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
@@ -91,98 +91,88 @@ def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
     return tuple(key for key in STRATEGY_KEYS if (only_given[key] if key in only_given else load.type in kinds[key]))
 
 
-def load_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
-    sink = pipeline.block("sink")
+    sink = pipeline.below("sink")
     kind = str(sink.text("load_type") or "append")
-    yield from key_problems(root, (*where, "sink"), sink, kind)
-    if is_on(sink, "replace_by_watermark"):
-        yield from _window_problems(root, where, sources)
-    elif kind == "append":
-        yield from _append_problems(root, where, sink, sources)
+    yield from key_problems(sink, kind)
+    for source in sources.values():
+        if sink.is_on("replace_by_watermark"):
+            yield from _window_problems(source)
+        elif kind == "append":
+            yield from _append_problems(sink, source)
     if kind == "scd2":
-        yield from _version_problems(root, where, pipeline, sources)
-    yield from _column_problems(root, where, pipeline, sources)
+        yield from _version_problems(pipeline, sources)
+    yield from _column_problems(pipeline, sources)
 
 
-def key_problems(root: Block, at: Loc, sink: Block, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
+def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
     """Keys that a load type needs or has no use for; those in ``without`` are looked at elsewhere."""
-    if kind in MERGES and not words(sink.get("merge_keys")):
-        yield problem(root, (*at, "merge_keys"), f"is missing; {kind} needs the columns that tell rows apart")
+    if kind in MERGES and not sink.words("merge_keys"):
+        yield sink.problem(f"is missing; {kind} needs the columns that tell rows apart", "merge_keys")
     for key, kinds in _OF_LOADS.items():
-        given = is_on(sink, key) if key == "replace_by_watermark" else bool(words(sink.get(key)))
+        given = sink.is_on(key) if key == "replace_by_watermark" else bool(sink.words(key))
         if given and kind not in kinds and key not in without:
-            text = f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}"
-            yield problem(root, (*at, key), text)
+            yield sink.problem(f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}", key)
     for key, kinds in _OF_WINDOWS.items():
-        if sink.get(key) is not None and kind not in kinds and key not in without:
-            text = f"is about replaced windows; allowed: with {', '.join(kinds)}"
-            yield problem(root, (*at, key), text)
+        if sink.has(key) and kind not in kinds and key not in without:
+            yield sink.problem(f"is about replaced windows; allowed: with {', '.join(kinds)}", key)
 
 
-def _window_problems(root: Block, where: Where, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _window_problems(source: Spot) -> Iterator[Problem]:
     """Replacing by watermark deletes what lies in the window and does not come back."""
-    for name, source in sources.items():
-        at = (*where, "sources", name)
-        if not words(source.get("watermark_columns")):
-            yield problem(root, (*at, "watermark_columns"), "is missing; replace_by_watermark needs it")
-        elif not backward(root, at, source).keys:
-            text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
-            yield problem(root, (*at, "backward"), text)
-        if source.text("watermark_mode") == "tuple":
-            text = "tuple, and a cursor has no window; replace_by_watermark needs watermark_mode: any"
-            yield problem(root, (*at, "watermark_mode"), text)
+    if not source.words("watermark_columns"):
+        yield source.problem("is missing; replace_by_watermark needs it", "watermark_columns")
+    elif not backward(source).keys:
+        text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
+        yield source.problem(text, "backward")
+    if source.text("watermark_mode") == "tuple":
+        text = "tuple, and a cursor has no window; replace_by_watermark needs watermark_mode: any"
+        yield source.problem(text, "watermark_mode")
 
 
-def _append_problems(root: Block, where: Where, sink: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
     """Appending writes what is read again once more."""
-    for name, source in sources.items():
-        at = (*where, "sources", name)
-        if not words(source.get("watermark_columns")):
-            text = "is missing: each run would append everything again; give it, or another load_type than append"
-            yield problem(root, (*at, "watermark_columns"), text)
-        elif backward(root, at, source).keys and not words(sink.get("deduplicate")):
-            text = (
-                "look-back reads rows again, and append would write them twice; set load_type: merge_upsert or "
-                "merge_overwrite, or give deduplicate: [keys]"
-            )
-            yield problem(root, backward(root, at, source).place, text)
-        if source.text("null_watermark") == "include":
-            text = (
-                "include reads such rows each time, and append would write them again; allowed: with merge or replace"
-            )
-            yield problem(root, (*at, "null_watermark"), text)
+    if not source.words("watermark_columns"):
+        text = "is missing: each run would append everything again; give it, or another load_type than append"
+        yield source.problem(text, "watermark_columns")
+    elif (found := backward(source)).keys and not sink.words("deduplicate"):
+        text = (
+            "look-back reads rows again, and append would write them twice; set load_type: merge_upsert or "
+            "merge_overwrite, or give deduplicate: [keys]"
+        )
+        yield problem(source.root, found.place, text)
+    if source.text("null_watermark") == "include":
+        text = "include reads such rows each time, and append would write them again; allowed: with merge or replace"
+        yield source.problem(text, "null_watermark")
 
 
-def _version_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """A version has a time, and columns of its own."""
-    followed = all(words(source.get("watermark_columns")) for source in sources.values())
-    if pipeline.block("sink").get("scd2_effective_column") is None and not followed:
+    followed = all(source.words("watermark_columns") for source in sources.values())
+    if not pipeline.below("sink").has("scd2_effective_column") and not followed:
         text = "is missing; without watermark_columns nothing else tells when a version began"
-        yield problem(root, (*where, "sink", "scd2_effective_column"), text)
+        yield pipeline.problem(text, "sink", "scd2_effective_column")
     for column in declared_types(pipeline):
         if column.lower() in VERSION_COLUMNS:
-            text = f"{column!r} is a column that scd2 makes; allowed: another name"
-            yield problem(root, (*where, "schema", "fields"), text)
+            yield pipeline.problem(f"{column!r} is a column that scd2 makes; allowed: another name", "schema", "fields")
 
 
-def _column_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Columns that a table cannot have, or that no source has."""
-    sink = pipeline.block("sink")
-    transformed = any(pipeline.block("transform").get(key) is not None for key in ("sql", "python"))
-    followed = {str(word) for source in sources.values() for word in words(source.get("watermark_columns"))}
+    sink = pipeline.below("sink")
+    transformed = any(pipeline.below("transform").has(key) for key in ("sql", "python"))
+    followed = {str(word) for source in sources.values() for word in source.words("watermark_columns")}
     spelled = {name.lower() for name in followed}
-    for column in sink.block("window_columns"):
-        at = (*where, "sink", "window_columns", column)
+    for column in sink.below("window_columns").block:
         if column.lower() not in spelled:
             allowed = nearest(column, followed) or f"allowed: {', '.join(sorted(followed))}"
-            text = sentence(f"{column!r} is no watermark column", allowed)
-            yield problem(root, at, text)
+            yield sink.problem(sentence(f"{column!r} is no watermark column", allowed), "window_columns", column)
         elif not transformed:
-            yield problem(root, at, "columns keep their names without a transform; remove it")
+            yield sink.problem("columns keep their names without a transform; remove it", "window_columns", column)
     declared = {name.lower(): name for name in declared_types(pipeline)}
     for key in () if transformed or not declared else ("merge_keys", "tie_break", "deduplicate", "scd2_attributes"):
-        for word in words(sink.get(key)):
+        for word in sink.words(key):
             if word.lower() not in declared:
                 text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
-                yield problem(root, (*where, "sink", key), text)
+                yield sink.problem(text, key)

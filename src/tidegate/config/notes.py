@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegate.config.column_source import backward, note_columns, note_short_forms
-from tidegate.config.document import Block, Scalar, find, path_of, problem
+from tidegate.config.document import Block, Scalar, Spot, Where, path_of
 from tidegate.config.file_source import note_files
 from tidegate.config.load_strategy import STRATEGY_KEYS, WHOLE
 from tidegate.config.normal_form import is_followed_by_columns, is_of_units, is_prefix_of_files, kinds_of_watermark
@@ -16,12 +16,9 @@ from tidegate.masking import MASK, SHORTEST, looks_secret
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"
 REFUSED: dict[str, dict[str, str]] = {
-    "": {},
-    "pipeline": {},
     "source": {
         "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
     },
-    "sink": {},
 }
 NOT_FOR_FILES: dict[str, dict[str, str]] = {
     "source": dict.fromkeys(
@@ -52,79 +49,67 @@ _SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options",
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 
 
-def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
+def take_notes(root: Block, settled: list[Where]) -> Notes:
     """Refused keys, notices and meaningless keys; the last are removed from ``root``.
 
     ``settled`` are places that are reported already.
     """
     notes = Notes(settled=[*settled])
-    _refuse(root, (), REFUSED[""], notes)
-    for name, _ in root.blocks("connections"):
-        note_short_forms(root, ("connections", name, "configure"), notes)
-        _note_short_secrets(root, ("connections", name), notes)
-    for name, pipeline in root.blocks("pipelines"):
-        where = ("pipelines", name)
-        _refuse(root, where, REFUSED["pipeline"], notes)
-        _refuse(root, (*where, "sink"), REFUSED["sink"], notes)
-        unknown = [each for each, _ in pipeline.blocks("sources") if notes.covers((*where, "sources", each))]
-        for source, block in pipeline.blocks("sources"):
-            at = (*where, "sources", source)
-            _note_short_secrets(root, at, notes)
-            if not notes.covers(at):
-                _take_source(root, at, block, notes)
-            if pipeline.block("sink").text("load_type") in WHOLE and (place := backward(root, at, block)).keys:
-                notes.notices.append(f"{path_of(root, place.place)}: look-back means nothing where everything is read")
-            if pipeline.block("sink").text("load_type") in WHOLE and block.get("safety_lag") is not None:
-                notes.notices.append(f"{path_of(root, (*at, 'safety_lag'))} means nothing where everything is read")
-        kinds = [is_prefix_of_files(block) for each, block in pipeline.blocks("sources") if each not in unknown]
-        if kinds and all(kinds):
-            _refuse(root, (*where, "sink"), NOT_FOR_FILES["sink"], notes, "not for file sources")
+    top = Spot(root, (), root)
+    for _, connection in top.each("connections"):
+        note_short_forms(connection.below("configure"), notes)
+        _note_short_secrets(connection, notes)
+    for _, pipeline in top.each("pipelines"):
+        sink = pipeline.below("sink")
+        known = {name: source for name, source in pipeline.each("sources") if not notes.covers(source.loc)}
+        for name, source in pipeline.each("sources"):
+            _note_short_secrets(source, notes)
+            if name in known:
+                _take_source(source, notes)
+            if sink.text("load_type") in WHOLE and (found := backward(source)).keys:
+                place = path_of(root, found.place)
+                notes.notices.append(f"{place}: look-back means nothing where everything is read")
+            if sink.text("load_type") in WHOLE and source.has("safety_lag"):
+                notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
+        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+            _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
 
 
-def _refuse(
-    root: Block, where: tuple[str, ...], keys: Mapping[str, str], notes: Notes, how: str = "not supported yet"
-) -> None:
-    block = find(root, where)
-    if not isinstance(block, Block):
-        return
+def _refuse(block: Spot, keys: Mapping[str, str], notes: Notes, how: str) -> None:
     for key, what in keys.items():
-        if block.get(key) is not None:
-            notes.problems.append(problem(root, (*where, key), f"{how}: {what}"))
-            notes.settled.append((*where, key))
+        if block.has(key):
+            notes.add(block.problem(f"{how}: {what}", key), (*block.loc, key))
 
 
-def _take_source(root: Block, where: tuple[str, ...], source: Block, notes: Notes) -> None:
-    kinds = kinds_of_watermark(source)
+def _take_source(source: Spot, notes: Notes) -> None:
+    kinds = kinds_of_watermark(source.block)
     if len(kinds) > 1:
         text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
-        notes.problems.append(problem(root, (*where, kinds[1]), text))
-        notes.settled.append(where)
+        notes.add(source.problem(text, kinds[1]), source.loc)
         return
-    _refuse(root, where, REFUSED["source"], notes)
-    if is_of_units(source):
-        notes.notices += unit_notices(root, where, source)
-    elif is_followed_by_columns(source):
-        note_columns(root, where, source, notes)
+    _refuse(source, REFUSED["source"], notes, "not supported yet")
+    if is_of_units(source.block):
+        notes.notices += unit_notices(source)
+    elif is_followed_by_columns(source.block):
+        note_columns(source, notes)
     else:
-        _refuse(root, where, NOT_FOR_FILES["source"], notes, "not for file sources")
+        _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")
         if kinds == ["watermark_columns"]:
-            notes.settled.append(where)
+            notes.settled.append(source.loc)
         elif not kinds:
-            note_files(root, where, source, notes)
+            note_files(source, notes)
 
 
-def _note_short_secrets(root: Block, where: tuple[str, ...], notes: Notes) -> None:
+def _note_short_secrets(holder: Spot, notes: Notes) -> None:
     """Secrets that would be found inside ordinary words, so that messages are not rid of them."""
-    holder = find(root, where)
-    for key, value in holder.items() if isinstance(holder, Block) else ():
-        at = (*where, str(key))
+    for key, value in holder.block.items():
         if isinstance(value, Block) and key in _SECRET_BLOCKS:
-            _note_short_secrets(root, at, notes)
+            _note_short_secrets(holder.below(key), notes)
         elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
             notes.notices.append(
-                f"{path_of(root, at)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
+                f"{holder.path(key)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
                 "from ordinary words, and may show there; use a longer secret"
             )
 
@@ -134,11 +119,9 @@ def _is_short(secret: Scalar) -> bool:
 
 
 def _drop_meaningless(root: Block, notes: Notes) -> None:
-    for loc, why in MEANINGLESS.items():
-        *above, last = loc
-        holder = find(root, above)
+    for (above, last), why in MEANINGLESS.items():
+        holder = root.get(above)
         if isinstance(holder, Block) and last in holder:
-            notes.notices.append(f"{path_of(root, loc)} means nothing here and is ignored: {why}")
-            fresh = holder.copy()
-            fresh.drop(last)
-            root[above[0]] = fresh
+            notes.notices.append(f"{path_of(root, (above, last))} means nothing here and is ignored: {why}")
+            root[above] = holder.copy()
+            root.block(above).drop(last)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidegate.config.document import Absolute, Block, Loc, Scalar, find, is_on, problem, words
+from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
 from tidegate.config.load_strategy import WHOLE
 from tidegate.config.normal_form import DOWNLOAD, is_of_units, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
@@ -24,8 +24,19 @@ _DATA_FILES = ("0.parquet", "key=1/0.parquet")
 _LOGGED = ("delta", "iceberg")
 
 
+def overlap_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
+    """Sources that lie in a table or have one in them that they would read; ``absolute`` resolves an address."""
+    tables = [each for name, pipeline in top.each("pipelines") for each in _tables(name, pipeline, absolute)]
+    for name, pipeline in top.each("pipelines"):
+        for reading in _readings(pipeline, absolute):
+            for table in tables:
+                text = _overlap(reading, table, own=table.pipeline == name)
+                if text:
+                    yield problem(top.root, reading.loc, text)
+
+
 @dataclass(frozen=True, slots=True)
-class Table:
+class _Table:
     """One place that a pipeline writes: its table, or its dead letters; both in a form that compares."""
 
     pipeline: str
@@ -34,137 +45,114 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class _Reading:
     """One address that a source reads: whole tables by their log, or files; ``takes`` knows which of them."""
 
-    pipeline: str
     loc: Loc
     place: str
     by_log: bool
     takes: Callable[[str], bool]
 
 
-def overlap_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
-    """Sources that lie in a table or have one in them that they would read; ``absolute`` resolves an address."""
-    tables = [each for name, pipeline in root.blocks("pipelines") for each in written_places(name, pipeline, absolute)]
-    for name, pipeline in root.blocks("pipelines"):
-        for reading in readings_of(name, pipeline, absolute):
-            yield from _problems(root, reading, tables)
-
-
-def written_places(name: str, pipeline: Block, absolute: Absolute) -> Iterator[Table]:
+def _tables(name: str, pipeline: Spot, absolute: Absolute) -> Iterator[_Table]:
     """The table of a pipeline and its dead letters."""
-    sink = pipeline.block("sink")
-    uri, letters = sink.text("table_uri"), pipeline.block("error_handling").text("dlq_path")
-    if uri is None:
-        return
-    place = comparable(absolute(uri))
-    yield Table(name, f"the table of pipeline {name!r}", place)
-    given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
-    yield Table(name, f"the dead-letter table of pipeline {name!r}", given)
+    uri, letters = pipeline.below("sink").text("table_uri"), pipeline.below("error_handling").text("dlq_path")
+    if uri is not None:
+        place = comparable(absolute(uri))
+        yield _Table(name, f"the table of pipeline {name!r}", place)
+        given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
+        yield _Table(name, f"the dead-letter table of pipeline {name!r}", given)
 
 
-def readings_of(name: str, pipeline: Block, absolute: Absolute) -> Iterator[Reading]:
+def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
     """The addresses that the sources of a pipeline read."""
-    for source, block in pipeline.blocks("sources"):
-        where = ("pipelines", name, "sources", source)
-        uri, kind = block.text("source_uri"), tag_of_source(block)
+    for _, source in pipeline.each("sources"):
+        uri, kind = source.text("source_uri"), tag_of_source(source.block)
+        loc = (*source.loc, "source_uri")
         if uri is not None and kind in ("files", "table"):
-            by_log = str(block.text("type") or "") in _LOGGED
-            yield Reading(name, (*where, "source_uri"), comparable(absolute(uri)), by_log, _taken_by(block))
+            by_log = str(source.text("type") or "") in _LOGGED
+            yield _Reading(loc, comparable(absolute(uri)), by_log, _taken_by(source))
         elif uri is not None and kind == DOWNLOAD:
-            yield _download(name, (*where, "source_uri"), uri, absolute)
-        for at, each in inputs(block) if is_of_units(block) else ():
-            path = each.text("path")
-            if path is not None:
+            yield _download(loc, uri, absolute)
+        for each in inputs(source) if is_of_units(source.block) else ():
+            if (path := each.text("path")) is not None:
                 by_log = str(each.text("format") or "delta") == "delta"
-                at_path = (*where, "secondary_input", at, "path")
-                yield Reading(name, at_path, comparable(absolute(path)), by_log, lambda _: True)
+                yield _Reading((*each.loc, "path"), comparable(absolute(path)), by_log, lambda _: True)
 
 
-def _download(name: str, loc: Loc, uri: str, absolute: Absolute) -> Reading:
+def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
     """A template: the part before its first sign, and below it what fits when anything stands for a variable."""
     plain = VARIABLE.sub("*", uri)
     fixed = re.split(r"[*?]", plain)[0].rpartition("/")[0] or "."
     pattern = plain[len(fixed) + 1 :] if fixed != "." else plain
-    source = PathSource("", Location(""), pattern=f"{pattern}" if "/" in pattern else f"**/{pattern}")
-    return Reading(name, loc, comparable(absolute(fixed)), False, lambda path: accepts(source, path) is None)
+    source = PathSource("", Location(""), pattern=pattern if "/" in pattern else f"**/{pattern}")
+    return _Reading(loc, comparable(absolute(fixed)), False, lambda path: accepts(source, path) is None)
 
 
-def _taken_by(block: Block) -> Callable[[str], bool]:
+def _taken_by(source: Spot) -> Callable[[str], bool]:
     """Whether a file source takes a path; one that reads a scan of files goes by its pattern, if it has one."""
-    pattern, exclude = block.text("pattern"), tuple(str(each) for each in words(block.get("exclude")))
-    kind = str(block.text("format" if is_prefix_of_files(block) else "type") or "ndjson")
+    pattern, exclude = source.text("pattern"), tuple(str(each) for each in source.words("exclude"))
+    kind = str(source.text("format" if is_prefix_of_files(source.block) else "type") or "ndjson")
     kind = kind if kind in {each.value for each in Format} else "ndjson"
-    source = PathSource("", Location(""), str(pattern) if pattern else None, exclude, format=Format(kind))
-    return lambda path: accepts(source, path) is None
+    made = PathSource("", Location(""), str(pattern) if pattern else None, exclude, format=Format(kind))
+    return lambda path: accepts(made, path) is None
 
 
-def _problems(root: Block, reading: Reading, tables: list[Table]) -> Iterator[Problem]:
-    for table in tables:
-        own = table.pipeline == reading.pipeline
-        within, holds = inside(table.place, reading.place), inside(reading.place, table.place)
-        if within is not None:
-            yield from _within(root, reading, table, within, own=own)
-        elif holds and not reading.by_log and _is_taken(reading, holds):
-            text = f"{table.title} lies in it ({holds}), and its files would be read as source files"
-            yield problem(root, reading.loc, f"{text}; move one of them, or exclude {holds!r}")
-
-
-def _within(root: Block, reading: Reading, table: Table, path: str, *, own: bool) -> Iterator[Problem]:
-    if path == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
-        return
+def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
+    """What is wrong with reading one place and writing the other; empty where nothing is."""
+    within, holds = inside(table.place, reading.place), inside(reading.place, table.place)
+    if within is None:
+        if not holds or reading.by_log or not _is_taken(reading, holds):
+            return ""
+        text = f"{table.title} lies in it ({holds}), and its files would be read as source files"
+        return f"{text}; move one of them, or exclude {holds!r}"
+    if within == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
+        return ""
     if own and table.title.startswith("the table"):
-        text = "lies in the directory of the table that is written; allowed: another place"
-    else:
-        text = f"lies in {table.title}; allowed: another place, or the table itself by 'type: delta'"
-    yield problem(root, reading.loc, text)
+        return "lies in the directory of the table that is written; allowed: another place"
+    return f"lies in {table.title}; allowed: another place, or the table itself by 'type: delta'"
 
 
-def _is_taken(reading: Reading, path: str) -> bool:
+def _is_taken(reading: _Reading, path: str) -> bool:
     try:
         return any(reading.takes(f"{path}/{name}") for name in _DATA_FILES)
     except (ValueError, re.error):
         return False
 
 
-def order_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
+def order_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     """Pipelines that wait for each other."""
     tables = {
         name: comparable(absolute(uri))
-        for name, pipeline in root.blocks("pipelines")
-        if (uri := pipeline.block("sink").text("table_uri")) is not None
+        for name, pipeline in top.each("pipelines")
+        if (uri := pipeline.below("sink").text("table_uri")) is not None
     }
-    places = {name: dict(_references(name, pipeline, tables, absolute)) for name, pipeline in root.blocks("pipelines")}
+    places = {name: dict(_references(name, pipeline, tables, absolute)) for name, pipeline in top.each("pipelines")}
     found = cycle(tuple(places), places)
     if found:
-        first, after = found[0], found[1] if len(found) > 1 else found[0]
-        way = " → ".join((*found, found[0]))
-        text = (
-            "is the table of this pipeline itself" if len(found) == 1 else f"makes pipelines wait for each other: {way}"
-        )
-        yield problem(root, places[first][after], f"{text}; allowed: the table of one that does not need this one")
+        text = f"makes pipelines wait for each other: {' → '.join((*found, found[0]))}"
+        text = "is the table of this pipeline itself" if len(found) == 1 else text
+        place = places[found[0]][found[1] if len(found) > 1 else found[0]]
+        yield problem(top.root, place, f"{text}; allowed: the table of one that does not need this one")
 
 
 def _references(
-    name: str, pipeline: Block, tables: dict[str, str], absolute: Absolute
+    name: str, pipeline: Spot, tables: Mapping[str, str], absolute: Absolute
 ) -> Iterator[tuple[str, tuple[str | int, ...]]]:
     """The pipelines whose tables are read, as sources or as secondary inputs, and where that is said."""
-    for source, block in pipeline.blocks("sources"):
-        uri = block.text("source_uri")
-        if uri is not None and tag_of_source(block) in ("files", "table"):
-            where_read = ("pipelines", name, "sources", source, "source_uri")
+    for _, source in pipeline.each("sources"):
+        uri = source.text("source_uri")
+        if uri is not None and tag_of_source(source.block) in ("files", "table"):
             place = comparable(absolute(uri))
-            yield from ((other, where_read) for other, table in tables.items() if table == place and other != name)
-        for at, each in inputs(block) if is_of_units(block) else ():
-            where = ("pipelines", name, "sources", source, "secondary_input", at)
+            same = (other for other, table in tables.items() if table == place and other != name)
+            yield from ((other, (*source.loc, "source_uri")) for other in same)
+        for each in inputs(source) if is_of_units(source.block) else ():
             path, given = each.text("path"), each.text("pipeline")
             if given is not None:
-                yield str(given), (*where, "pipeline")
+                yield str(given), (*each.loc, "pipeline")
             elif path is not None:
-                yield from (
-                    (other, (*where, "path")) for other, uri in tables.items() if uri == comparable(absolute(path))
-                )
+                place = comparable(absolute(path))
+                yield from ((other, (*each.loc, "path")) for other, table in tables.items() if table == place)
 
 
 def in_order(pipelines: tuple[PipelineSpec, ...]) -> tuple[PipelineSpec, ...]:
@@ -184,102 +172,71 @@ def _needs(pipelines: tuple[PipelineSpec, ...]) -> dict[str, list[str]]:
     }
 
 
-def table_problems(root: Block, absolute: Absolute) -> Iterator[Problem]:
-    tables: dict[str, list[str]] = defaultdict(list)
-    for name, pipeline in root.blocks("pipelines"):
-        written = pipeline.block("sink").text("table_uri")
+def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
+    """Problems between the sources and pipelines of one table."""
+    tables: dict[str, dict[str, Spot]] = defaultdict(dict)
+    for name, pipeline in top.each("pipelines"):
+        written = pipeline.below("sink").text("table_uri")
         if written is not None:
-            tables[absolute(written)].append(name)
-    for names in tables.values():
-        writers = [writer for name in names for writer in _writers(root, name, absolute)]
-        yield from _writer_problems(root, writers)
-        yield from _overwrite_problems(root, names, writers)
-        yield from _agreement_problems(root, names)
-        yield from same_unit_column_problems(root, names)
+            tables[absolute(written)][name] = pipeline
+    for pipelines in tables.values():
+        sources = {
+            (name, source): spot for name, pipeline in pipelines.items() for source, spot in pipeline.each("sources")
+        }
+        yield from _writer_problems(sources, absolute)
+        yield from _overwrite_problems(pipelines, sources)
+        yield from _agreement_problems(pipelines)
+        yield from same_unit_column_problems(pipelines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """One source of one pipeline, as seen from the table it writes."""
-
-    pipeline: str
-    source: str
-    uri: str
-    filters: str
-
-    @property
-    def loc(self) -> tuple[str, ...]:
-        return ("pipelines", self.pipeline, "sources", self.source)
-
-    @property
-    def title(self) -> str:
-        return f"{self.pipeline}/{self.source}"
-
-
-def _writers(root: Block, name: str, absolute: Absolute) -> Iterator[_Writer]:
-    for source, block in root.block("pipelines").block(name).blocks("sources"):
-        uri = block.text("source_uri")
-        filters = repr(
-            [words(block.get(key)) for key in ("pattern", "exclude", "filter_expression")] + [_endings(block)]
-        )
-        yield _Writer(name, source, absolute(uri) if uri else "", filters)
-
-
-def _endings(source: Block) -> str:
-    """What tells the files of one source by their names, where it has no pattern."""
-    kind = str(source.text("format") or "ndjson")
-    return "" if source.get("pattern") is not None else "ndjson" if kind == "json" else kind
-
-
-def _writer_problems(root: Block, writers: list[_Writer]) -> Iterator[Problem]:
-    mirrors: dict[str, _Writer] = {}
-    inputs: dict[tuple[str, str], _Writer] = {}
-    for writer in writers:
-        twin = mirrors.setdefault(f"{writer.pipeline}_{writer.source}", writer)
-        if twin is not writer:
-            text = f"{writer.title} and {twin.title} write one table and would share the mirror "
-            yield problem(root, writer.loc, f"{text}'{twin.pipeline}_{twin.source}_checkpoint.json'; rename one")
-        if not writer.uri:
+def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
+    mirrors: dict[str, tuple[str, str]] = {}
+    read: dict[tuple[str, str], tuple[str, str]] = {}
+    for writer, source in sources.items():
+        twin = mirrors.setdefault("_".join(writer), writer)
+        if twin != writer:
+            text = f"{'/'.join(writer)} and {'/'.join(twin)} write one table and would share the mirror "
+            yield source.problem(f"{text}'{'_'.join(twin)}_checkpoint.json'; rename one")
+        uri = source.text("source_uri")
+        if not uri:
             continue
-        same = inputs.setdefault((writer.uri, writer.filters), writer)
-        if same is not writer:
-            text = f"{writer.title} and {same.title} read the same files into one table, which doubles rows"
-            yield problem(root, (*writer.loc, "source_uri"), f"{text}; remove one")
+        kind = str(source.text("format") or "ndjson")
+        endings = "" if source.has("pattern") else "ndjson" if kind == "json" else kind
+        filters = [source.words(key) for key in ("pattern", "exclude", "filter_expression")]
+        same = read.setdefault((absolute(uri), repr([*filters, endings])), writer)
+        if same != writer:
+            text = f"{'/'.join(writer)} and {'/'.join(same)} read the same files into one table, which doubles rows"
+            yield source.problem(f"{text}; remove one", "source_uri")
 
 
-def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -> Iterator[Problem]:
+def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[str, str], Spot]) -> Iterator[Problem]:
     """Who replaces a table's columns, its rows or those of a window is its only source."""
-    others = ", ".join(writer.title for writer in writers)
-    alone = f"wants to be the only source of its table, which has {others}"
-    for name in names if len(writers) > 1 else ():
-        pipeline = root.block("pipelines").block(name)
-        where, sink = ("pipelines", name), pipeline.block("sink")
+    alone = f"wants to be the only source of its table, which has {', '.join('/'.join(each) for each in sources)}"
+    for pipeline in pipelines.values() if len(sources) > 1 else ():
+        sink = pipeline.below("sink")
         if pipeline.text("schema_evolution") == "overwrite":
-            yield problem(root, (*where, "schema_evolution"), f"overwrite {alone}; allowed: merge, strict")
+            yield pipeline.problem(f"overwrite {alone}; allowed: merge, strict", "schema_evolution")
         if (kind := sink.text("load_type")) in WHOLE:
-            yield problem(root, (*where, "sink", "load_type"), f"{kind} {alone}; allowed: merge_upsert, append")
-        if is_on(sink, "replace_by_watermark"):
-            text = f"{alone}; allowed: false, or a table of its own"
-            yield problem(root, (*where, "sink", "replace_by_watermark"), text)
+            yield sink.problem(f"{kind} {alone}; allowed: merge_upsert, append", "load_type")
+        if sink.is_on("replace_by_watermark"):
+            yield sink.problem(f"{alone}; allowed: false, or a table of its own", "replace_by_watermark")
 
 
-def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
+def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
     """Pipelines of one table partition it alike and want the same properties."""
-    first, wanted = _template(root, names[0]), _properties(root, names[0])
-    for name in names[1:]:
-        if _properties(root, name) != wanted:
-            text = f"pipeline {names[0]!r} writes this table with other table_properties; allowed: the same"
-            yield problem(root, ("pipelines", name, "sink"), text)
-        if partition_keys(_template(root, name)) != partition_keys(first):
-            text = f"pipeline {names[0]!r} writes this table with other partition columns; allowed: the same"
-            yield problem(root, ("pipelines", name, "sink"), text)
+    first, *others = pipelines
+    properties, keys = _wanted(pipelines[first].below("sink"))
+    for name in others:
+        sink = pipelines[name].below("sink")
+        other_properties, other_keys = _wanted(sink)
+        if other_properties != properties:
+            yield sink.problem(f"pipeline {first!r} writes this table with other table_properties; allowed: the same")
+        if other_keys != keys:
+            yield sink.problem(f"pipeline {first!r} writes this table with other partition columns; allowed: the same")
 
 
-def _properties(root: Block, name: str) -> dict[str, str]:
-    block = root.block("pipelines").block(name).block("sink").block("table_properties")
-    return {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
-
-
-def _template(root: Block, name: str) -> str:
-    found = find(root, ("pipelines", name, "sink", "partition_by", "prefix_template"))
-    return str(found) if isinstance(found, Scalar) else ""
+def _wanted(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The properties and the partition columns that a pipeline wants."""
+    block, template = sink.below("table_properties").block, sink.below("partition_by").get("prefix_template")
+    properties = {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
+    return properties, partition_keys(str(template) if isinstance(template, Scalar) else "")

@@ -18,10 +18,10 @@ from tidegate.config.column_source import (
     rows_problems,
 )
 from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table_or_query_problems
-from tidegate.config.document import Absolute, Block, Loc, Where, problem, words
+from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
-from tidegate.config.load_strategy import load_problems
+from tidegate.config.load_strategy import MERGES, WHOLE, load_problems
 from tidegate.config.models import Model, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
@@ -215,100 +215,75 @@ def request_of(source: ColumnSource | UnitSource) -> Read | None:
     return source.read.http if isinstance(source.read, FileRead) else source.read
 
 
-def pipeline_problems(
-    root: Block, where: Where, pipeline: Block, absolute: Absolute, covers: Callable[[Loc], bool]
-) -> Iterator[Problem]:
+def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
     """Problems between keys of one pipeline; ``covers`` knows which places are reported already."""
-    yield from schema_problems(root, (*where, "schema"), pipeline.block("schema"))
-    yield from partition_problems(root, where, pipeline.block("sink"), _declared(pipeline))
-    yield from _made_column_problems(root, where, pipeline)
-    yield from _dead_letter_problems(root, where, pipeline, absolute)
-    yield from property_problems(root, where, pipeline)
-    yield from _transform_problems(root, where, pipeline)
-    sources = {}
-    for name, source in pipeline.blocks("sources"):
-        at = (*where, "sources", name)
-        if is_prefix_of_files(source) or source.text("type") == DOWNLOAD:
-            yield from format_problems(root, at, source)
-        if not covers(at):
-            sources[name] = source
-    yield from _row_problems(root, where, pipeline, sources)
-    yield from unit_problems(root, where, pipeline, sources)
-
-
-def _declared(pipeline: Block) -> dict[str, str] | None:
-    """Type by name of the declared columns; None where they are inferred."""
-    return declared_types(pipeline) if pipeline.block("schema").get("fields") else None
-
-
-def _made_column_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
-    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
-    sink = pipeline.block("sink")
-    template = sink.block("partition_by").text("prefix_template")
-    keys = {name.lower() for name in partition_keys(template or "")}
-    taken = {*keys, *(name.lower() for name in _declared(pipeline) or ())}
-    rescued = str(pipeline.block("schema").text("rescued") or "").lower()
-    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
-    if rescued and rescued in taken:
-        text = f"{rescued!r} is a declared or partition column too; give it another name"
-        yield problem(root, (*where, "schema", "rescued"), text)
-    for source, block in pipeline.blocks("sources") if rescued else ():
-        if is_prefix_of_files(block) and (block.text("format") or "ndjson") not in ("ndjson", "json"):
-            text = f"source {source!r} reads {block.text('format')} files; allowed: with ndjson and json only"
-            yield problem(root, (*where, "schema", "rescued"), text)
-    for name in words(sink.get("metadata_columns")):
-        if name.lower() in keys:
-            text = f"{str(name)!r} is a partition column too; rename that one"
-            yield problem(root, (*where, "sink", "metadata_columns"), text)
-
-
-def _dead_letter_problems(root: Block, where: Loc, pipeline: Block, absolute: Absolute) -> Iterator[Problem]:
-    letters, table = (
-        pipeline.block("error_handling").text("dlq_path"),
-        pipeline.block("sink").text("table_uri"),
-    )
+    sink = pipeline.below("sink")
+    declared = declared_types(pipeline) if pipeline.below("schema").get("fields") else None
+    yield from schema_problems(pipeline.below("schema"))
+    yield from partition_problems(sink, declared)
+    yield from _made_column_problems(pipeline, declared or {})
+    yield from property_problems(sink)
+    yield from _transform_problems(pipeline)
+    letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
     if letters and table and absolute(letters) == absolute(table):
-        text = "is the table itself; allowed: a place of its own"
-        yield problem(root, (*where, "error_handling", "dlq_path"), text)
+        yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
+    for _, source in pipeline.each("sources"):
+        if is_prefix_of_files(source.block) or source.text("type") == DOWNLOAD:
+            yield from format_problems(source)
+    sources = {name: source for name, source in pipeline.each("sources") if not covers(source.loc)}
+    yield from _row_problems(pipeline, sources)
+    yield from unit_problems(pipeline, sources)
 
 
-def _transform_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
-    transform = pipeline.block("transform")
-    if transform.text("sql") is not None and transform.text("python") is not None:
-        yield problem(root, (*where, "transform", "python"), "given beside 'sql'; allowed: one of them")
-    if (transform.text("sql") or transform.text("python")) and pipeline.text("delivery") == "staged":
+def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
+    sink = pipeline.below("sink")
+    keys = {name.lower() for name in partition_keys(sink.below("partition_by").text("prefix_template") or "")}
+    rescued = str(pipeline.below("schema").text("rescued") or "").lower()
+    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
+    if rescued and rescued in {*keys, *(name.lower() for name in declared)}:
+        text = f"{rescued!r} is a declared or partition column too; give it another name"
+        yield pipeline.problem(text, "schema", "rescued")
+    for name, source in pipeline.each("sources") if rescued else ():
+        if is_prefix_of_files(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
+            text = f"source {name!r} reads {source.text('format')} files; allowed: with ndjson and json only"
+            yield pipeline.problem(text, "schema", "rescued")
+    for word in sink.words("metadata_columns"):
+        if word.lower() in keys:
+            yield sink.problem(f"{str(word)!r} is a partition column too; rename that one", "metadata_columns")
+
+
+def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
+    sql, python = (pipeline.below("transform").text(key) for key in ("sql", "python"))
+    if sql is not None and python is not None:
+        yield pipeline.problem("given beside 'sql'; allowed: one of them", "transform", "python")
+    if (sql or python) and pipeline.text("delivery") == "staged":
         text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
-        yield problem(root, (*where, "delivery"), text)
+        yield pipeline.problem(text, "delivery")
 
 
-def _row_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
-    followed = {name: block for name, block in sources.items() if is_followed_by_columns(block)}
-    files = [name for name, block in sources.items() if is_prefix_of_files(block)]
+    followed = {name: source for name, source in sources.items() if is_followed_by_columns(source.block)}
+    files = [source for source in sources.values() if is_prefix_of_files(source.block)]
+    kind = pipeline.below("sink").text("load_type")
     if not followed:
-        yield from _file_sink_problems(root, where, pipeline) if files else ()
+        if files and kind is not None and kind in (*WHOLE, *MERGES):
+            text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
+            yield pipeline.problem(text, "sink", "load_type")
         return
     if files:
-        text = (
-            f"is a source of files, and {next(iter(followed))!r} is not; allowed: a pipeline of its own for each kind"
+        other = next(iter(followed))
+        yield files[0].problem(
+            f"is a source of files, and {other!r} is not; allowed: a pipeline of its own for each kind"
         )
-        yield problem(root, (*where, "sources", files[0]), text)
     declared = declared_types(pipeline)
-    for name, source in followed.items():
-        at = (*where, "sources", name)
-        yield from column_source_problems(root, at, source, declared)
+    for source in followed.values():
+        yield from column_source_problems(source, declared)
         if source.text("type") == "jdbc":
-            yield from table_or_query_problems(root, at, source)
+            yield from table_or_query_problems(source)
         if source.text("type") == "http":
-            yield from request_problems(root, at, source)
-            yield from declared_problems(root, at, source, declared)
-    yield from rows_problems(root, where, pipeline)
-    yield from load_problems(root, where, pipeline, followed)
-
-
-def _file_sink_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
-    sink = pipeline.block("sink")
-    kind = sink.text("load_type")
-    if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
-        text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
-        yield problem(root, (*where, "sink", "load_type"), text)
+            yield from request_problems(source)
+            yield from declared_problems(source, declared)
+    yield from rows_problems(pipeline)
+    yield from load_problems(pipeline, followed)

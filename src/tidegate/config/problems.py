@@ -36,6 +36,11 @@ class Notes:
     notices: list[str] = field(default_factory=list)
     settled: list[tuple[str | int, ...]] = field(default_factory=list)
 
+    def add(self, found: Problem, settles: tuple[str | int, ...]) -> None:
+        """A problem that says all about a place."""
+        self.problems.append(found)
+        self.settled.append(settles)
+
     def covers(self, loc: Sequence[str | int]) -> bool:
         """Whether ``loc`` is at or below a place that is reported already."""
         return any(tuple(loc[: len(done)]) == done for done in self.settled)

@@ -14,7 +14,7 @@ from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.config import values as v
 from tidegate.config.column_source import Context
 from tidegate.config.database import JdbcConnectionModel, with_path
-from tidegate.config.document import Absolute, Block, Loc, problem
+from tidegate.config.document import Absolute, Block, Loc, Spot
 from tidegate.config.file_source import EveryText
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Model, dump, duration, entry, fields, fill, section, values_for
@@ -213,39 +213,39 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
     Works on the tree, not on the models, and passes over what has the wrong shape (the models report that), so that a
     file's problems come out all at once.
     """
-    for name, connection in root.blocks("connections"):
-        if tag_of_connection(connection) == "http":
-            yield from connection_problems(root, ("connections", name), connection)
-    yield from _state_problems(root)
-    for name, pipeline in root.blocks("pipelines"):
-        yield from pipeline_problems(root, ("pipelines", name), pipeline, absolute, covers)
-    yield from overlap_problems(root, absolute)
-    yield from order_problems(root, absolute)
-    yield from table_problems(root, absolute)
-    spark = root.block("spark")
+    top = Spot(root, (), root)
+    for _, connection in top.each("connections"):
+        if tag_of_connection(connection.block) == "http":
+            yield from connection_problems(connection)
+    yield from _state_problems(top.below("state"))
+    for _, pipeline in top.each("pipelines"):
+        yield from pipeline_problems(pipeline, absolute, covers)
+    yield from overlap_problems(top, absolute)
+    yield from order_problems(top, absolute)
+    yield from table_problems(top, absolute)
+    spark = top.below("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
-        yield problem(root, ("spark", "remote"), "given beside 'master'; allowed: one of them")
+        yield spark.problem("given beside 'master'; allowed: one of them", "remote")
 
 
-def _state_problems(root: Block) -> Iterator[Problem]:
+def _state_problems(state: Spot) -> Iterator[Problem]:
     """Problems of ``state``, none of which quotes its address."""
-    state = root.block("state")
-    provider, url = str(state.text("provider") or "delta"), state.get("url")
-    if provider == "delta" and url is not None:
+    provider, url = str(state.text("provider") or "delta"), str(state.text("url") or "")
+    if provider == "delta" and state.has("url"):
         text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
-        yield problem(root, ("state", "url"), text)
-    if provider in ("file", "sql") and url is None:
+        yield state.problem(text, "url")
+    if provider in ("file", "sql") and not state.has("url"):
         what = "the folder" if provider == "file" else "an address such as sqlite:///state.db"
-        yield problem(root, ("state", "url"), f"is missing; the provider {provider} needs {what}")
-    if provider == "sql" and (text := _address_problem(str(state.text("url") or ""))):
-        yield problem(root, ("state", "url"), text)
-    if provider == "file" and not _is_place(str(state.text("url") or "")):
+        yield state.problem(f"is missing; the provider {provider} needs {what}", "url")
+    if provider == "sql" and (text := _address_problem(url)):
+        yield state.problem(text, "url")
+    if provider == "file" and not _is_place(url):
         text = (
             "is an address of an unknown kind; allowed: a path, or an object storage address such as s3://bucket/state"
         )
-        yield problem(root, ("state", "url"), text)
-    if provider != "file" and state.block("storage_options"):
-        yield problem(root, ("state", "storage_options"), "is about the folder of the provider file; remove it")
+        yield state.problem(text, "url")
+    if provider != "file" and state.below("storage_options").block:
+        yield state.problem("is about the folder of the provider file; remove it", "storage_options")
 
 
 def _is_place(url: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, problem
+from tidegate.config.document import Block, Items, Loc, Node, Scalar, Spot, find, problem
 from tidegate.config.models import Model, dump, entry, fields, fill
 from tidegate.config.problems import Problem, nearest
 from tidegate.config.values import FLAGS, one_of, refusal, text
@@ -136,76 +136,66 @@ class SchemaModel(Model):
         return dump(cls, spec, [key for key in fields(cls) if key != "fields" or spec.fields], given)
 
 
-def declared_types(pipeline: Block) -> dict[str, str]:
+def declared_types(pipeline: Spot) -> dict[str, str]:
     """Type by name of the declared columns; nothing where they are inferred."""
-    fields = pipeline.block("schema").get("fields")
-    blocks = [item for item in fields if isinstance(item, Block)] if isinstance(fields, Items) else []
+    found = pipeline.below("schema").get("fields")
+    blocks = [item for item in found if isinstance(item, Block)] if isinstance(found, Items) else []
     return {str(each.text("name") or ""): str(each.text("type") or "") for each in blocks}
 
 
-def schema_problems(root: Block, at: Loc, schema: Block) -> Iterator[Problem]:
-    """Problems of one schema block."""
-    infer, fields = schema.text("infer"), schema.get("fields")
-    declared = isinstance(fields, Items) and bool(fields)
+def schema_problems(schema: Spot) -> Iterator[Problem]:
+    """Problems of one schema block: each name once, containers with what they contain."""
+    infer, found = schema.text("infer"), schema.get("fields")
+    declared = isinstance(found, Items) and bool(found)
     if infer is not None and infer.lower() not in _FALSE and declared:
-        yield problem(root, (*at, "infer"), "given beside 'fields'; allowed: one of them")
+        yield schema.problem("given beside 'fields'; allowed: one of them", "infer")
     if infer is not None and infer.lower() in _FALSE and not declared:
-        yield problem(root, (*at, "infer"), "false, and no 'fields' are given; declare fields, or set infer: true")
-    if isinstance(fields, Items):
-        yield from _fields(root, (*at, "fields"), fields)
+        yield schema.problem("false, and no 'fields' are given; declare fields, or set infer: true", "infer")
+    if isinstance(found, Items):
+        yield from _fields(schema.root, (*schema.loc, "fields"), found)
 
 
-def _fields(root: Block, at: Loc, fields: Items, *, nested: bool = False) -> Iterator[Problem]:
+def _fields(root: Block, at: Loc, found: Items, *, nested: bool = False) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    for number, item in enumerate(fields):
+    for number, item in enumerate(found):
         if not isinstance(item, Block):
             continue
-        here = (*at, number)
         name = item.text("name")
         if name is not None:
-            yield from _name(root, (*here, "name"), str(name), seen, nested=nested)
-        yield from _element_problems(root, here, item)
+            for text in _name_problems(str(name), seen, nested=nested):
+                yield problem(root, (*at, number, "name"), f"{str(name)!r} {text}")
+        yield from _element_problems(root, (*at, number), item)
 
 
-def _name(root: Block, at: Loc, name: str, seen: dict[str, str], *, nested: bool) -> Iterator[Problem]:
+def _name_problems(name: str, seen: dict[str, str], *, nested: bool) -> Iterator[str]:
     twin = seen.get(name.lower())
     seen[name.lower()] = name
     if twin is not None:
         how = "twice" if twin == name else f"as {twin!r} too, and columns must differ in more than upper and lower case"
-        yield problem(root, at, f"{name!r} is declared {how}; allowed: each column once")
+        yield f"is declared {how}; allowed: each column once"
     if wrong := name_problem(name, nested=nested):
-        yield problem(root, at, f"{name!r} {wrong}")
+        yield wrong
 
 
 def _element_problems(root: Block, at: Loc, element: Node) -> Iterator[Problem]:
     """One column, list item, map key or map value; a bare type name stands for an element of that type."""
-    if isinstance(element, Scalar):
-        kind: str | None = str(element)
-        block = Block(element.line)
-    elif isinstance(element, Block):
-        kind, block = element.text("type"), element
-    else:
-        return
+    block = element if isinstance(element, Block) else Block(0)
+    kind = str(element) if isinstance(element, Scalar) else block.text("type")
     if kind is None:
         return
     needs = _NEEDS.get(kind, ())
     if needs and sum(part in _CHILDREN for part in at) == MOST_LEVELS + 1:
-        yield problem(
-            root, at, f"a {kind} {MOST_LEVELS + 1} levels deep; a table has at most {MOST_LEVELS}; declare it as json"
-        )
+        text = f"a {kind} {MOST_LEVELS + 1} levels deep; a table has at most {MOST_LEVELS}; declare it as json"
+        yield problem(root, at, text)
     for key in needs:
         if not block.get(key):
             yield problem(root, at, f"a {kind} needs {' and '.join(needs)}; {key!r} is missing")
     for key in _CHILDREN:
         if block.get(key) is not None and key not in needs:
             yield problem(root, (*at, key), f"a {kind} has no {key!r}; allowed: {', '.join(needs) or 'none of these'}")
-    yield from _below(root, at, block, kind)
-
-
-def _below(root: Block, at: Loc, block: Block, kind: str) -> Iterator[Problem]:
-    fields = block.get("fields")
-    if isinstance(fields, Items):
-        yield from _fields(root, (*at, "fields"), fields, nested=True)
+    inner = block.get("fields")
+    if isinstance(inner, Items):
+        yield from _fields(root, (*at, "fields"), inner, nested=True)
     for key in ("items", "keys", "values"):
         yield from _element_problems(root, (*at, key), block.get(key))
     keys = find(block, ("keys", "type")) or block.get("keys")

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.column_specs import Load
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Block, Loc, Scalar, problem
+from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.load_strategy import LoadModel, keys_of
 from tidegate.config.models import Model, dump, entry, fields, fill, section
@@ -126,12 +126,12 @@ class SinkModel(LoadModel):
         return dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), "format": "delta", **strategy})
 
 
-def property_problems(root: Block, where: Loc, pipeline: Block) -> Iterator[Problem]:
+def property_problems(sink: Spot) -> Iterator[Problem]:
     """Each property of the table that a configuration may not set."""
-    for key, value in pipeline.block("sink").block("table_properties").items():
+    for key, value in sink.below("table_properties").block.items():
         reason = why_not(str(key), str(value)) if isinstance(value, Scalar) and not value.broken else None
         if reason is not None:
-            yield problem(root, (*where, "sink", "table_properties", key), f"cannot be set here; {reason}")
+            yield sink.problem(f"cannot be set here; {reason}", "table_properties", key)
 
 
 def partition_keys(template: str) -> tuple[str, ...]:
@@ -143,21 +143,20 @@ def partition_keys(template: str) -> tuple[str, ...]:
     return tuple(part.partition("=")[0] for part in template.strip("/").split("/"))
 
 
-def partition_problems(root: Block, where: Loc, sink: Block, declared: Mapping[str, str] | None) -> Iterator[Problem]:
+def partition_problems(sink: Spot, declared: Mapping[str, str] | None) -> Iterator[Problem]:
     """Problems of ``sink.partition_by``; ``declared`` is type by column, None: inferred."""
-    block = sink.block("partition_by")
-    at = (*where, "sink", "partition_by")
-    template, column = block.text("prefix_template"), block.text("column")
+    by = sink.below("partition_by")
+    template, column = by.text("prefix_template"), by.text("column")
     if template is None or not template.strip():
         return
     plain = template.strip("/")
     if wrong := _template_problem(plain, column):
-        yield problem(root, (*at, "prefix_template"), wrong)
+        yield by.problem(wrong, "prefix_template")
     elif declared is not None:
         if column is not None and (wrong := _column_problem(plain, str(column), declared)):
-            yield problem(root, (*at, "column"), wrong)
+            yield by.problem(wrong, "column")
         for wrong in _key_problems(plain, column, declared):
-            yield problem(root, (*at, "prefix_template"), wrong)
+            yield by.problem(wrong, "prefix_template")
 
 
 def _template_problem(template: str, column: str | None) -> str:

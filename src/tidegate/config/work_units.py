@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
@@ -14,7 +14,7 @@ from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.config import values as v
 from tidegate.config.column_source import TIMES, Context, rows_problems
 from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
-from tidegate.config.document import Absolute, Block, Items, Scalar, Where, path_of, problem, words
+from tidegate.config.document import Absolute, Block, Items, Scalar, Spot
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
 from tidegate.config.load_strategy import STRATEGY_KEYS, key_problems
@@ -29,10 +29,9 @@ from tidegate.config.unit_variables import (
     SecondaryInputModel,
     Variable,
     input_problems,
-    inputs,
     is_clear,
-    makes_units,
     param_problems,
+    unit_inputs,
     unused_range,
     unused_units,
     uses,
@@ -523,199 +522,185 @@ def _absolute_template(written: str, absolute: Absolute) -> str:
     return uri if "://" in written else re.sub("%7B|%7D|%2A|%3F", lambda found: unquote(found[0]), uri)
 
 
-def unit_problems(root: Block, where: Where, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
+def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of one pipeline; ``sources`` are those that are not reported already."""
-    units = {name: block for name, block in sources.items() if is_of_units(block)}
-    others = [name for name in sources if name not in units]
+    units = {name: source for name, source in sources.items() if is_of_units(source.block)}
+    others = [source for name, source in sources.items() if name not in units]
     if units and others:
         text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
-        yield problem(root, (*where, "sources", others[0]), text)
-    for name, source in units.items():
-        at = (*where, "sources", name)
-        yield from input_problems(root, at, source)
-        yield from _period_problems(root, at, source)
-        yield from _kind_problems(root, at, source)
+        yield others[0].problem(text)
+    for source in units.values():
+        yield from input_problems(source)
+        for key in _PERIODS:
+            if source.has(key) and source.has(f"{key}_days"):
+                yield source.problem(f"given beside '{key}_days'; allowed: one of them", key)
+        yield from _kind_problems(source)
         if is_clear(source):
-            yield from _watermark_problems(root, at, source)
-            yield from _range_problems(root, at, source, pipeline)
-            yield from param_problems(root, at, source)
-            yield from variable_problems(root, at, source)
-        yield from _column_problems(root, at, source, pipeline)
+            yield from watermark_problems(source)
+            yield from _range_problems(source, pipeline)
+            yield from param_problems(source)
+            yield from variable_problems(source)
+        yield from _column_problems(source, pipeline)
     if units:
-        yield from _pipeline_problems(root, where, pipeline)
+        yield from _pipeline_problems(pipeline)
 
 
-def _watermark_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+def watermark_problems(source: Spot) -> Iterator[Problem]:
     """At most one time range and one list of units, each with what it needs."""
     for kind in ("datetime", "unit"):
-        for at, _ in watermarks(source, kind)[1:]:
-            text = f"is a second watermark of the type {kind}; allowed: at most one of each type"
-            yield problem(root, (*where, "watermark", at), text)
-    for at, each in watermarks(source, "datetime"):
-        if each.get("range") is None:
-            yield problem(root, (*where, "watermark", at, "range"), "is missing; a datetime watermark needs it")
-        if each.get("units") is not None:
+        for each in watermarks(source, kind)[1:]:
+            yield each.problem(f"is a second watermark of the type {kind}; allowed: at most one of each type")
+    for each in watermarks(source, "datetime"):
+        if not each.has("range"):
+            yield each.problem("is missing; a datetime watermark needs it", "range")
+        if each.has("units"):
             text = "means nothing for a datetime watermark; give units a watermark of the type unit"
-            yield problem(root, (*where, "watermark", at, "units"), text)
-    made = [at for at, each in inputs(source) if makes_units(each)]
-    for at, each in watermarks(source, "unit"):
-        place: tuple[str | int, ...] = (*where, "watermark", at, "units")
-        if each.get("range") is not None:
+            yield each.problem(text, "units")
+    made = unit_inputs(source)
+    for each in watermarks(source, "unit"):
+        if each.has("range"):
             text = "means nothing for a unit watermark; give the range a watermark of the type datetime"
-            yield problem(root, (*where, "watermark", at, "range"), text)
-        if each.get("units") is not None and made:
-            yield problem(root, place, "given beside 'secondary_input', which has units too; allowed: one of them")
-        if each.get("units") is None and not made:
-            yield problem(root, place, "is missing, and no 'secondary_input' has units; give one of them")
-    named = [each.text("name") for kind in ("datetime", "unit") for _, each in watermarks(source, kind)[:1]]
+            yield each.problem(text, "range")
+        if each.has("units") and made:
+            yield each.problem("given beside 'secondary_input', which has units too; allowed: one of them", "units")
+        if not each.has("units") and not made:
+            yield each.problem("is missing, and no 'secondary_input' has units; give one of them", "units")
+    named = [each.text("name") for kind in ("datetime", "unit") for each in watermarks(source, kind)[:1]]
     if len(named) == 2 and named[0] is not None and named[0] == named[1]:
         text = f"two watermarks are called {named[0].raw!r}; allowed: a name of its own for each"
-        yield problem(root, (*where, "watermark"), text)
+        yield source.problem(text, "watermark")
 
 
-def _period_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
-    for key in _PERIODS:
-        if source.get(key) is not None and source.get(f"{key}_days") is not None:
-            yield problem(root, (*where, key), f"given beside '{key}_days'; allowed: one of them")
-
-
-def _range_problems(root: Block, where: Where, source: Block, pipeline: Block) -> Iterator[Problem]:
+def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     """What needs a time range."""
     if watermarks(source, "datetime"):
         return
-    kind = source.block("work_unit").get("partition")
+    kind = source.below("work_unit").get("partition")
     if kind is not None and kind != "none":
         text = "cuts a time range, and there is none; give a watermark of the type datetime, or remove it"
-        yield problem(root, (*where, "work_unit", "partition"), text)
-    if source.text("replace") == "segments" and pipeline.block("sink").text("load_type") != "merge_upsert":
-        yield problem(root, (*where, "replace"), "segments are parts of a time range, and there is none; set unit")
+        yield source.problem(text, "work_unit", "partition")
+    if source.text("replace") == "segments" and pipeline.below("sink").text("load_type") != "merge_upsert":
+        yield source.problem("segments are parts of a time range, and there is none; set unit", "replace")
     if source.text("time_column") is not None:
-        yield problem(root, (*where, "time_column"), "is compared with a time range, and there is none; remove it")
+        yield source.problem("is compared with a time range, and there is none; remove it", "time_column")
 
 
-def _kind_problems(root: Block, where: Where, source: Block) -> Iterator[Problem]:
+def _kind_problems(source: Spot) -> Iterator[Problem]:
     """What belongs to one type of source."""
     kind = str(source.text("type"))
     if kind == "jdbc":
-        yield from table_or_query_problems(root, where, source)
+        yield from table_or_query_problems(source)
     if kind in ("http", "download"):
-        yield from request_problems(root, where, source)
+        yield from request_problems(source)
     if kind != "download":
         return
-    connected, placed = source.get("connection") is not None, source.get("source_uri") is not None
+    connected, placed = source.has("connection"), source.has("source_uri")
     if connected == placed:
         text = "given beside 'connection'; allowed: one of them" if placed else "neither it nor 'connection' is given"
-        yield problem(root, (*where, "source_uri"), text)
+        yield source.problem(text, "source_uri")
         return
-    if connected and source.get("path") is None:
-        yield problem(root, (*where, "path"), "is missing; the connection's server has more than one file")
-    if connected and source.get("storage_options") is not None:
+    if connected and not source.has("path"):
+        yield source.problem("is missing; the connection's server has more than one file", "path")
+    if connected and source.has("storage_options"):
         text = "is about object storage, and the connection is of the type http; remove it"
-        yield problem(root, (*where, "storage_options"), text)
-    if connected and source.get("max_response_mb") is not None:
+        yield source.problem(text, "storage_options")
+    if connected and source.has("max_response_mb"):
         text = "is about pages of records; a file may be as large as the disk allows; remove it"
-        yield problem(root, (*where, "max_response_mb"), text)
+        yield source.problem(text, "max_response_mb")
     for key in _REQUEST_KEYS if placed else ():
-        if source.get(key) is not None:
-            yield problem(root, (*where, key), "is about requests to a server; give 'connection', or remove it")
+        if source.has(key):
+            yield source.problem("is about requests to a server; give 'connection', or remove it", key)
 
 
-def _column_problems(root: Block, where: Where, source: Block, pipeline: Block) -> Iterator[Problem]:
+def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     """How rows that are read again are told from those that stay."""
-    merges = pipeline.block("sink").text("load_type") == "merge_upsert"
-    if merges and source.get("replace") is not None:
+    merges = pipeline.below("sink").text("load_type") == "merge_upsert"
+    if merges and source.has("replace"):
         text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
-        yield problem(root, (*where, "replace"), text)
+        yield source.problem(text, "replace")
     declared = declared_types(pipeline)
     column = source.text("time_column")
     if column is not None and declared and column not in declared:
         text = sentence(f"{column.raw!r} is not a declared column", nearest(column, declared))
-        yield problem(root, (*where, "time_column"), text)
+        yield source.problem(text, "time_column")
     elif column is not None and declared and declared[column] not in TIMES:
         text = f"{column.raw!r} is of type {declared[column]}; allowed: a timestamp or date column"
-        yield problem(root, (*where, "time_column"), text)
-    yield from _made_column_problems(root, where, source, declared, merges=merges)
+        yield source.problem(text, "time_column")
+    yield from _made_column_problems(source, declared, merges=merges)
 
 
-def _made_column_problems(
-    root: Block, where: Where, source: Block, declared: Mapping[str, str], *, merges: bool
-) -> Iterator[Problem]:
+def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: bool) -> Iterator[Problem]:
     """The columns that tell rows of one work unit from others have names of their own."""
     made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
     if made["unit_column"].lower() == made["segment_column"].lower():
-        yield problem(root, (*where, "segment_column"), "is the unit_column too; allowed: another name")
+        yield source.problem("is the unit_column too; allowed: another name", "segment_column")
     for key, name in made.items():
         if not merges and name.lower() in {column.lower() for column in declared}:
-            yield problem(root, (*where, key), f"{name!r} is a declared column too; allowed: another name")
-        if merges and source.get(key) is not None:
+            yield source.problem(f"{name!r} is a declared column too; allowed: another name", key)
+        if merges and source.has(key):
             text = "means nothing with load_type merge_upsert, whose tables have no such column; remove it"
-            yield problem(root, (*where, key), text)
+            yield source.problem(text, key)
 
 
-def same_unit_column_problems(root: Block, names: Sequence[str]) -> Iterator[Problem]:
-    """Sources of pipelines ``names``, all of one table, that would take rows of each other for their own."""
+def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Sources of ``pipelines``, all of one table, that would take rows of each other for their own."""
     first: dict[str, str] = {}
-    for name in names:
-        pipeline = root.block("pipelines").block(name)
-        if pipeline.block("sink").text("load_type") == "merge_upsert":
+    for name, pipeline in pipelines.items():
+        if pipeline.below("sink").text("load_type") == "merge_upsert":
             continue
-        for source, block in pipeline.blocks("sources"):
-            if not is_of_units(block):
+        for each, source in pipeline.each("sources"):
+            if not is_of_units(source.block):
                 continue
-            column = str(block.text("unit_column") or UNIT_COLUMN)
-            title = first.setdefault(column.lower(), f"{name}/{source}")
-            if title != f"{name}/{source}":
+            column = str(source.text("unit_column") or UNIT_COLUMN)
+            title = first.setdefault(column.lower(), f"{name}/{each}")
+            if title != f"{name}/{each}":
                 text = f"{column!r} tells rows of work units of {title} too, in the same table; allowed: another name"
-                yield problem(root, ("pipelines", name, "sources", source, "unit_column"), text)
+                yield source.problem(text, "unit_column")
 
 
-def _pipeline_problems(root: Block, where: Where, pipeline: Block) -> Iterator[Problem]:
+def _pipeline_problems(pipeline: Spot) -> Iterator[Problem]:
     """Parts of a pipeline that work units cannot have."""
-    yield from rows_problems(root, where, pipeline)
-    sink = pipeline.block("sink")
+    yield from rows_problems(pipeline)
+    sink = pipeline.below("sink")
     kind = sink.text("load_type")
     if kind is not None and kind not in ("append", "merge_upsert"):
         text = f"{kind.raw!r} is not for sources of work units; allowed: append, merge_upsert"
-        yield problem(root, (*where, "sink", "load_type"), text)
+        yield sink.problem(text, "load_type")
     else:
-        yield from key_problems(root, (*where, "sink"), sink, str(kind or "append"), _OF_OTHER_LOADS)
+        yield from key_problems(sink, str(kind or "append"), _OF_OTHER_LOADS)
     for key in _OF_OTHER_LOADS:
-        if sink.get(key) is not None:
-            yield problem(root, (*where, "sink", key), "means nothing with sources of work units; remove it")
+        if sink.has(key):
+            yield sink.problem("means nothing with sources of work units; remove it", key)
     if pipeline.text("schema_evolution") == "overwrite":
         text = "overwrite takes the rows of other work units; allowed: merge, strict"
-        yield problem(root, (*where, "schema_evolution"), text)
+        yield pipeline.problem(text, "schema_evolution")
 
 
-def unit_notices(root: Block, where: tuple[str, ...], source: Block) -> Iterator[str]:
+def unit_notices(source: Spot) -> Iterator[str]:
     """Notices about one source; none where the problems are enough."""
     if not is_clear(source):
         return
     followed = bool(watermarks(source, "datetime"))
     for key in _OF_TIME if not followed else ():
-        if source.get(key) is not None:
-            yield f"{path_of(root, (*where, key))} means nothing without a datetime watermark"
-    provider = root.block("state").text("provider")
+        if source.has(key):
+            yield f"{source.path(key)} means nothing without a datetime watermark"
+    provider = source.root.block("state").text("provider")
     if provider in ("file", "sql"):
-        yield f"{path_of(root, where)}: the state provider {provider} gets no copy of positions of work units"
-    sink = root.block("pipelines").block(where[1]).block("sink")
-    if (
-        sink.text("load_type") == "merge_upsert"
-        and source.get("time_column") is None
-        and not words(sink.get("tie_break"))
-    ):
+        yield f"{source.path()}: the state provider {provider} gets no copy of positions of work units"
+    sink = Spot(source.root, (), source.root).below("pipelines", str(source.loc[1]), "sink")
+    if sink.text("load_type") == "merge_upsert" and not source.has("time_column") and not sink.words("tie_break"):
         yield (
-            f"{path_of(root, where)}: of rows with equal merge_keys the one that is read last stays, also where it is "
+            f"{source.path()}: of rows with equal merge_keys the one that is read last stays, also where it is "
             "older; give 'time_column', or sink.tie_break"
         )
-    work = source.block("work_unit")
-    if work.get("min_records_after") is not None and not str(work.text("min_records") or "0").strip("0"):
-        yield f"{path_of(root, (*where, 'work_unit', 'min_records_after'))} means nothing without min_records"
-    if work.get("not_found") is not None and source.get("connection") is None:
-        yield f"{path_of(root, (*where, 'work_unit', 'not_found'))} means nothing without an HTTP server"
+    work = source.below("work_unit")
+    if work.has("min_records_after") and not str(work.text("min_records") or "0").strip("0"):
+        yield f"{work.path('min_records_after')} means nothing without min_records"
+    if work.has("not_found") and not source.has("connection"):
+        yield f"{work.path('not_found')} means nothing without an HTTP server"
     if source.text("type") == "python":
         return
-    used = {name for use in uses(where, source) for name in use.names}
-    yield from unused_units(root, where, source, used)
+    used = {name for use in uses(source) for name in use.names}
+    yield from unused_units(source, used)
     if followed:
-        yield from unused_range(root, where, source, used)
+        yield from unused_range(source, used)
