@@ -165,7 +165,8 @@ class ColumnSourceModel(LookBackModel):
 
     def source(self, name: str, context: Context) -> ColumnSource:
         """The source with its look-back as a whole, or the connection's where it has none."""
-        above = self.connection_look_back(context)
+        connection = getattr(self, "connection", None)
+        above: LookBackModel | None = context.connections[connection].configure if connection else None
         zones = (self.timezone, self.configure.timezone, above.timezone if above else None)
         look_back = look_back_of(
             self.configure.backward_keys() | self.backward_keys(),
@@ -177,10 +178,6 @@ class ColumnSourceModel(LookBackModel):
     def read(self, context: Context) -> Read:
         """What is read."""
         raise NotImplementedError
-
-    def connection_look_back(self, context: Context) -> LookBackModel | None:
-        """The look-back of the source's connection, if it has one."""
-        return None
 
     @classmethod
     def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
@@ -232,14 +229,8 @@ class TableSourceModel(ColumnSourceModel):
         return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
 
 
-class PythonSourceModel(ColumnSourceModel):
-    """A Python function that returns a DataFrame."""
-
-    reads: ClassVar = FunctionRead
-    step: ClassVar[str] = "<python source>"
-    type: v.PythonType = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
+class FunctionModel(Model):
+    """What becomes of a function that is named in the file."""
 
     def read(self, context: Context) -> FunctionRead:
         """The function and what it is handed."""
@@ -249,6 +240,16 @@ class PythonSourceModel(ColumnSourceModel):
     def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
         """The function; what it is handed is masked."""
         return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+
+
+class PythonSourceModel(FunctionModel, ColumnSourceModel):
+    """A Python function that returns a DataFrame."""
+
+    reads: ClassVar = FunctionRead
+    step: ClassVar[str] = "<python source>"
+    type: v.PythonType = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
 
 
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:

@@ -106,11 +106,6 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
         """The table or query."""
         return JdbcReadModel.read(self, context)
 
-    def connection_look_back(self, context: Context) -> LookBackModel:
-        """The look-back that the connection has for sources without their own."""
-        found: LookBackModel = context.connections[self.connection].configure
-        return found
-
     @classmethod
     def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
         """The table or query, and how it is divided."""

@@ -293,11 +293,6 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         bounds = fill(WatermarkParams, WatermarkParamModel.model_construct(**given))
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
-    def connection_look_back(self, context: Context) -> LookBackModel:
-        """The look-back that the connection has for sources without their own."""
-        found: LookBackModel = context.connections[self.connection].configure
-        return found
-
     @classmethod
     def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
         """The requests, and where bounds go in them."""
