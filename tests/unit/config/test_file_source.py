@@ -1,12 +1,17 @@
-"""What a configuration says about the format of files."""
+"""File sources: formats, and templates of partition directories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tidegate.config.file_source import period_problem
+from tidegate.errors import ConfigError
 from tidegate.specs import CsvOptions, Format, ProjectSpec
+from tidegate.watermarks.templates import parse_template
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -60,3 +65,22 @@ def test_sources_of_different_formats_may_share_a_place(loaded: Load, problems: 
     assert len(loaded(both.format("csv", "parquet")).pipelines[0].sources) == 2
     (line,) = problems(both.format("json", "ndjson"))
     assert "read the same files into one table" in line
+
+
+PARTS = st.sampled_from(
+    ["%Y", "%m", "%d", "%H", "%F", "%%", "%M", "%y", "%j", "%U", "%Q", "%", "/", "-", "date=", "x", "Y"]
+)
+
+
+def usable(template: str) -> bool:
+    try:
+        parse_template(template)
+    except ConfigError:
+        return False
+    return True
+
+
+@given(st.lists(PARTS, min_size=1, max_size=8).map("".join))
+def test_a_template_is_accepted_exactly_when_it_can_be_used(template: str) -> None:
+    plain = template.strip("/")
+    assert (period_problem(plain) == "") == usable(plain)

@@ -1,4 +1,4 @@
-"""What keys mean together."""
+"""What keys of a pipeline mean together, and transforms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.specs import ProjectSpec
+from tidegate.specs import ProjectSpec, TransformSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -176,3 +176,48 @@ def test_dead_letters_need_a_place_of_their_own(problems: Problems) -> None:
 def test_checks_and_wrong_values_are_reported_together(problems: Problems) -> None:
     text = one(f"{{infer: true, fields: {FIELDS}}}", by("date=%Y", "nothing") + "  file_size_mb: x\n")
     assert len(problems(text)) == 3
+
+
+TEXT = """
+pipelines:
+  p:
+    source: {{source_uri: in, use_watermark: true}}
+    sink: {{table_uri: out}}
+    transform: {0}
+"""
+
+
+def test_a_query_may_have_many_lines_and_comments(loaded: Callable[[str], ProjectSpec]) -> None:
+    query = "\n      sql: |\n        -- what we keep\n        select id\n        from source"
+    (pipeline,) = loaded(TEXT.format(query)).pipelines
+    assert pipeline.transform == TransformSpec(sql="-- what we keep\nselect id\nfrom source")
+
+
+def test_sql_and_python_reach_the_pipeline(loaded: Callable[[str], ProjectSpec]) -> None:
+    (by_sql,) = loaded(TEXT.format("{sql: 'with a as (select 1) select * from source'}")).pipelines
+    (by_function,) = loaded(TEXT.format("{python: 'shop.cleaning:clean'}")).pipelines
+    (plain,) = loaded(TEXT.format("{}")).pipelines
+    assert by_sql.transform == TransformSpec(sql="with a as (select 1) select * from source")
+    assert by_function.transform == TransformSpec(python="shop.cleaning:clean")
+    assert plain.transform is None
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("{sql: select 1, python: 'a:b'}", "given beside 'sql'; allowed: one of them"),
+        ("{sql: drop table source}", "is not a query; allowed: select … from source"),
+        ("{python: clean}", "is not module:function"),
+        ("{python: 'clean.py:run me'}", "is not module:function"),
+        ("{sq: select 1}", "did you mean 'sql'?"),
+    ],
+)
+def test_what_is_wrong_is_said(problems: Callable[[str], tuple[str, ...]], given: str, named: str) -> None:
+    (found,) = problems(TEXT.format(given))
+    assert named in found
+    assert "pipelines.p.transform" in found
+
+
+def test_a_long_query_is_shown_short() -> None:
+    assert str(TransformSpec(sql="select\n  " + "a, " * 100)).endswith("…")
+    assert str(TransformSpec(python="a:b")) == "transform.python a:b"
