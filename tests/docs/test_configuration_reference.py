@@ -13,7 +13,7 @@ from tidegate.config import load
 from tidegate.config.keys import Key, every_key
 from tidegate.config.models import duration, lateness_text
 from tidegate.config.normal_form import ALIASES, MS_KEYS
-from tidegate.config.notes import MEANINGLESS, REFUSED
+from tidegate.config.project import MEANINGLESS, REFUSED
 from tidegate.config.sink import METADATA_COLUMNS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS

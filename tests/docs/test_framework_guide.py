@@ -8,7 +8,7 @@ from pathlib import Path
 from tidegate.column_specs import LoadType
 from tidegate.config import load
 from tidegate.config.keys import every_key
-from tidegate.config.notes import REFUSED
+from tidegate.config.project import REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from-metadata-driven-frameworks.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -15,14 +15,13 @@ from pydantic import BeforeValidator
 
 from tidegate.column_specs import ColumnSource, FunctionRead, NullWatermark, Read, TableFormat, TableRead, WatermarkMode
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
+from tidegate.config.document import Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Model, dump, duration, entry, fill, section
+from tidegate.config.models import Context, Model, dump, duration, entry, fill, section
 from tidegate.config.normal_form import TABLES
 from tidegate.config.problems import Notes, Problem, masked
 from tidegate.config.values import choice, one_of, refusal
 from tidegate.locations import Location, Options
-from tidegate.specs import SinkSpec
 from tidegate.watermarks.look_back import look_back_of
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
@@ -42,15 +41,6 @@ _OF_FORMATS = {
     "follow_links": ("parquet", "csv", "json", "excel"),
 }
 TIMES = ("timestamp", "date")
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a source is made with: the connections, the sinks of all pipelines, and how an address becomes absolute."""
-
-    connections: Mapping[str, Any]
-    sinks: Mapping[str, SinkSpec]
-    absolute: Absolute
 
 
 def lag(value: object) -> timedelta | None:
@@ -114,9 +104,7 @@ class WatermarkParamModel(Model):
         "watermark_param_format": "format",
         "watermark_split": "split",
     }
-    watermark_param_mapping: v.Names = entry(
-        "Watermark column to the parameter that takes its lower bound.", default_factory=dict
-    )
+    watermark_param_mapping: v.Names = entry("Watermark column to the parameter that takes its lower bound.", dict)
     watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
     watermark_param_location: ParamLocation = entry(
         "Whether the bounds go into the address or into the body.", "params"
@@ -213,9 +201,7 @@ class TableSourceModel(ColumnSourceModel):
     follow_links: v.Flag = entry(
         "Follow symbolic links below source_uri; without it, one is an error. Local only.", False
     )
-    storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the object store; never shown.", default_factory=Options
-    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def read(self, context: Context) -> TableRead:
         """The scan of a table or of files."""
@@ -249,7 +235,7 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
     step: ClassVar[str] = "<python source>"
     type: v.PythonType = entry("The kind of source.")
     function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:

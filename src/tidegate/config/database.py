@@ -11,9 +11,9 @@ from pydantic import BeforeValidator
 
 from tidegate.column_specs import JdbcRead
 from tidegate.config import values as v
-from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel
+from tidegate.config.column_source import ColumnSourceModel, LookBackModel
 from tidegate.config.document import Absolute, Spot
-from tidegate.config.models import Model, dump, entry, fields, section, values_for
+from tidegate.config.models import Context, Model, dump, entry, fields, section, values_for
 from tidegate.config.problems import Problem
 from tidegate.config.values import choice, refusal, text, texts
 from tidegate.jdbc_addresses import holds_credentials, shown_address
@@ -60,7 +60,7 @@ class JdbcConnectionModel(Model):
     driver: v.Text | None = entry("The class of the driver; known by the address for the usual databases.", None)
     packages: Packages = entry("Maven coordinates of the driver; known for the usual databases.", ())
     jars: v.Texts = entry("Files of the driver, instead of packages.", ())
-    properties: v.SecretOptions = entry("Further properties of the connection; never shown.", default_factory=Options)
+    properties: v.SecretOptions = entry("Further properties of the connection; never shown.", Options)
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod

@@ -10,8 +10,7 @@ from typing import Any
 from tidegate.config.keys import every_model, kind_of_alias
 from tidegate.config.models import Model, fields, models_in
 from tidegate.config.normal_form import ALIASES, MS_KEYS, PIPELINE_KEYS, STRUCTURED, Alias
-from tidegate.config.notes import MEANINGLESS
-from tidegate.config.project import ProjectModel
+from tidegate.config.project import MEANINGLESS, ProjectModel
 from tidegate.config.unit_variables import ParamModel
 from tidegate.config.values import NAME
 from tidegate.config.work_units import DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel

@@ -206,15 +206,13 @@ class SourceModel(Model):
     late_window_total: v.Count = entry("Names remembered per source over all open partitions.", 50_000)
     lateness: LatenessText = entry(
         "How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
-        default_factory=Lateness,
+        Lateness,
     )
     deep_listing_every: v.Count = entry(
         "Every how many polls everything open is listed, to find unexpected directories.", 100
     )
     max_islands: v.Count = entry("Names finished above an unfinished file before the source waits for it.", 10_000)
-    storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the object store; never shown.", default_factory=Options
-    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def source(self, name: str, absolute: Absolute) -> PathSource:
         """The source; ``absolute`` resolves its address."""

@@ -19,9 +19,9 @@ from tidegate.column_specs import (
     WatermarkParams,
 )
 from tidegate.config import values as v
-from tidegate.config.column_source import ColumnSourceModel, Context, LookBackModel, WatermarkParamModel
+from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
 from tidegate.config.document import Block, Items, Node, Scalar, Spot
-from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
+from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
 from tidegate.http_origins import NotOrigin, origin_of
@@ -203,7 +203,7 @@ class HttpConnectionModel(Model):
     step: ClassVar[str] = "<http connection>"
     type: HttpType = entry("The kind of connection.")
     url: HttpUrl = entry("What all addresses begin with, without credentials.")
-    headers: v.SecretOptions = entry("Sent with each request; never shown.", default_factory=Options)
+    headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
     auth: AuthModel = section(AuthModel, "Who asks.")
     rate_limit: RateLimitModel | None = entry("How fast the server may be asked.", None)
     retries: RetriesModel = section(RetriesModel, "What happens when the server does not answer well.")
@@ -245,7 +245,7 @@ class RequestModel(Model):
 
     step: ClassVar[str] = "<http source>"
     method: Method = entry("GET or POST.", "GET")
-    headers: v.SecretOptions = entry("Further headers; never shown.", default_factory=Options)
+    headers: v.SecretOptions = entry("Further headers; never shown.", Options)
     body: Body | None = entry("The JSON object that a POST sends.", None)
     idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
     parallelism: v.Whole | None = entry("Requests at once.", None, ge=1, le=10_000)
@@ -283,7 +283,7 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
     step: ClassVar[str] = "<http source>"
     type: HttpType = entry("The kind of source; known by the connection.", "http")
     path: HttpPath | None = entry("What follows the connection's url.", None)
-    params: Params = entry("Parameters of each request.", default_factory=dict)
+    params: Params = entry("Parameters of each request.", dict)
 
     def read(self, context: Context) -> HttpRead:
         """The requests, with bounds where the source says, else where its ``configure`` does."""

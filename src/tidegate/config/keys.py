@@ -14,9 +14,8 @@ from pydantic_core import ErrorDetails
 from tidegate.config.document import Block, Loc, Scalar, find, problem, shown
 from tidegate.config.models import Model, fields, models_in
 from tidegate.config.normal_form import ALIASES, MS_KEYS
-from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.problems import Problem, nearest, sentence
-from tidegate.config.project import ProjectModel
+from tidegate.config.project import MEANINGLESS, REFUSED, ProjectModel
 from tidegate.config.schema import ElementModel
 
 _SHAPES = {

@@ -88,8 +88,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
         raise _error(origin, problems)
     from pydantic import ValidationError
 
-    from tidegate.config.notes import take_notes
-    from tidegate.config.project import ProjectModel, project_problems
+    from tidegate.config.project import ProjectModel, project_problems, take_notes
 
     root, more = normal_form(written, stem)
     kinds = list(with_kinds(root))

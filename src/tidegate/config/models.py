@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
@@ -18,12 +19,22 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from tidegate.config.document import Absolute
 from tidegate.locations import Options, Secret
 from tidegate.masking import MASK
-from tidegate.specs import Lateness
+from tidegate.specs import Lateness, SinkSpec
 from tidegate.unit_specs import Span
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a source is made with: the connections, the sinks of all pipelines, and how an address becomes absolute."""
+
+    connections: Mapping[str, Any]
+    sinks: Mapping[str, SinkSpec]
+    absolute: Absolute
 
 
 class Model(BaseModel):
@@ -63,7 +74,9 @@ class Model(BaseModel):
 
 
 def entry(description: str, default: Any = PydanticUndefined, **more: Any) -> Any:
-    """One key: the sentence about it, its default, and its limits; without a default it has to be given."""
+    """One key: the sentence about it, its default or what makes one, its limits; without a default it is needed."""
+    if isinstance(default, type):
+        return Field(default_factory=default, description=description, **more)
     return Field(default, description=description, **more)
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
-from tidegate.config.load_strategy import WHOLE
 from tidegate.config.normal_form import DOWNLOAD, is_of_units, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
-from tidegate.config.sink import partition_keys
+from tidegate.config.sink import WHOLE, partition_keys
 from tidegate.config.unit_variables import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.locations import Location

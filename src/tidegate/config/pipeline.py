@@ -11,7 +11,6 @@ from tidegate.column_specs import ColumnSource, HttpRead, JdbcRead, Read
 from tidegate.config import values as v
 from tidegate.config.column_source import (
     ColumnSourceModel,
-    Context,
     PythonSourceModel,
     TableSourceModel,
     column_source_problems,
@@ -21,12 +20,19 @@ from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table
 from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
-from tidegate.config.load_strategy import MERGES, WHOLE, load_problems
-from tidegate.config.models import Model, dump, entry, fill, section
+from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
-from tidegate.config.sink import SinkModel, partition_keys, partition_problems, property_problems
+from tidegate.config.sink import (
+    MERGES,
+    WHOLE,
+    SinkModel,
+    load_problems,
+    partition_keys,
+    partition_problems,
+    property_problems,
+)
 from tidegate.config.values import one_of
 from tidegate.config.work_units import (
     DownloadModel,

@@ -12,20 +12,28 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.config import values as v
-from tidegate.config.column_source import Context
+from tidegate.config.column_source import backward, note_columns, note_short_forms
 from tidegate.config.database import JdbcConnectionModel, with_path
-from tidegate.config.document import Absolute, Block, Loc, Spot
-from tidegate.config.file_source import EveryText
+from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, Where, path_of
+from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
-from tidegate.config.models import Model, dump, duration, entry, fields, fill, section, values_for
-from tidegate.config.normal_form import tag_of_connection
+from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.normal_form import (
+    is_followed_by_columns,
+    is_of_units,
+    is_prefix_of_files,
+    kinds_of_watermark,
+    tag_of_connection,
+)
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
-from tidegate.config.problems import Problem, masked, masked_address, nearest, sentence
+from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
+from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import one_of, refusal, text
+from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.locations import Options, Secret
-from tidegate.masking import MASK, looks_secret
+from tidegate.masking import MASK, SHORTEST, looks_secret
 from tidegate.specs import Lateness, MetricsSpec, PipelineSpec, ProjectSpec, ReconcileSpec, SparkSpec
 from tidegate.storage.opening import split_uri
 from tidegate.storage.overlaps import kept_apart, tables_of
@@ -112,7 +120,7 @@ class SparkModel(Model):
     spec: ClassVar = SparkSpec
     master: Master | None = entry("The Spark master; local[*] when unset.", None)
     remote: Remote | None = entry("A Spark Connect server, instead of a master.", None)
-    config: v.SecretOptions = entry("Settings of the Spark session.", default_factory=Options)
+    config: v.SecretOptions = entry("Settings of the Spark session.", Options)
 
     @classmethod
     def shown(cls, spec: SparkSpec) -> dict[str, Any]:
@@ -135,7 +143,7 @@ class StateModel(Model):
     provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the folder's object store; never shown.", default_factory=Options
+        "Settings and credentials of the folder's object store; never shown.", Options
     )
 
     def state(self, absolute: Absolute) -> StateSpec:
@@ -162,7 +170,7 @@ Connection = Annotated[
 class ProjectModel(Model):
     """One configuration file."""
 
-    connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", default_factory=dict)
+    connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", dict)
     pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
     spark: SparkModel = section(SparkModel, "Where tasks run.")
     global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
@@ -271,3 +279,117 @@ def _address_problem(url: str) -> str:
     if re.fullmatch(r"sqlite(?:\+\w+)?://(?:/|/:memory:)?", url):
         return "names no file, so that every run would begin anew; allowed: such as sqlite:///state.db"
     return ""
+
+
+_COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
+_APPEND = "rows of files are appended; allowed: 'load_type: append'"
+REFUSED: dict[str, dict[str, str]] = {
+    "source": {
+        "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
+    },
+}
+NOT_FOR_FILES: dict[str, dict[str, str]] = {
+    "source": dict.fromkeys(
+        (
+            "watermark_columns",
+            "watermark_mode",
+            "filter_expression",
+            "safety_lag",
+            "future_tolerance",
+            "null_watermark",
+            "source_timezone",
+            "timezone",
+            "configure",
+            "backward",
+            "table",
+            "query",
+            "function",
+            "records",
+            "pagination",
+        ),
+        _COLUMNS,
+    ),
+    "sink": dict.fromkeys(STRATEGY_KEYS, _APPEND),
+}
+"""Keys of column sources, and of their tables."""
+
+_SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
+MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
+
+
+def take_notes(root: Block, settled: list[Where]) -> Notes:
+    """Refused keys, notices and meaningless keys; the last are removed from ``root``.
+
+    ``settled`` are places that are reported already.
+    """
+    notes = Notes(settled=[*settled])
+    top = Spot(root, (), root)
+    for _, connection in top.each("connections"):
+        note_short_forms(connection.below("configure"), notes)
+        _note_short_secrets(connection, notes)
+    for _, pipeline in top.each("pipelines"):
+        sink = pipeline.below("sink")
+        known = {name: source for name, source in pipeline.each("sources") if not notes.covers(source.loc)}
+        for name, source in pipeline.each("sources"):
+            _note_short_secrets(source, notes)
+            if name in known:
+                _take_source(source, notes)
+            if sink.text("load_type") in WHOLE and (found := backward(source)).keys:
+                place = path_of(root, found.place)
+                notes.notices.append(f"{place}: look-back means nothing where everything is read")
+            if sink.text("load_type") in WHOLE and source.has("safety_lag"):
+                notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
+        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+            _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
+    _drop_meaningless(root, notes)
+    return notes
+
+
+def _refuse(block: Spot, keys: Mapping[str, str], notes: Notes, how: str) -> None:
+    for key, what in keys.items():
+        if block.has(key):
+            notes.add(block.problem(f"{how}: {what}", key), (*block.loc, key))
+
+
+def _take_source(source: Spot, notes: Notes) -> None:
+    kinds = kinds_of_watermark(source.block)
+    if len(kinds) > 1:
+        text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
+        notes.add(source.problem(text, kinds[1]), source.loc)
+        return
+    _refuse(source, REFUSED["source"], notes, "not supported yet")
+    if is_of_units(source.block):
+        notes.notices += unit_notices(source)
+    elif is_followed_by_columns(source.block):
+        note_columns(source, notes)
+    else:
+        _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")
+        if kinds == ["watermark_columns"]:
+            notes.settled.append(source.loc)
+        elif not kinds:
+            note_files(source, notes)
+
+
+def _note_short_secrets(holder: Spot, notes: Notes) -> None:
+    """Secrets that would be found inside ordinary words, so that messages are not rid of them."""
+    for key, value in holder.block.items():
+        if isinstance(value, Block) and key in _SECRET_BLOCKS:
+            _note_short_secrets(holder.below(key), notes)
+        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
+            notes.notices.append(
+                f"{holder.path(key)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
+                "from ordinary words, and may show there; use a longer secret"
+            )
+
+
+def _is_short(secret: Scalar) -> bool:
+    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
+
+
+def _drop_meaningless(root: Block, notes: Notes) -> None:
+    for (above, last), why in MEANINGLESS.items():
+        holder = root.get(above)
+        if isinstance(holder, Block) and last in holder:
+            notes.notices.append(f"{path_of(root, (above, last))} means nothing here and is ignored: {why}")
+            root[above] = holder.copy()
+            root.block(above).drop(last)

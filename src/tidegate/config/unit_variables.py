@@ -10,10 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.column_source import Context
 from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Model, dump, entry, fill, section
+from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, one_of, options, refusal, text
 from tidegate.locations import Location, Options
@@ -72,15 +71,13 @@ class SecondaryInputModel(Model):
     as_: Variable | None = entry(
         "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
     )
-    filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", default_factory=dict)
+    filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", dict)
     auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
     category: InputCategory = entry(
         "units; authentication: one row whose fields are secret variables of all units.", "units"
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the object store; never shown.", default_factory=Options
-    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def secondary_input(self, context: Context) -> SecondaryInput:
         """The input; a path that a pipeline writes is known to be its table."""

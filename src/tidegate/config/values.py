@@ -107,16 +107,14 @@ def fraction(value: object) -> float:
     return float(words)
 
 
-def choice(allowed: tuple[str, ...], later: tuple[str, ...] = (), use: str = "") -> Callable[[object], str]:
-    """One of ``allowed``; one of ``later`` is refused by name."""
+def choice(allowed: tuple[str, ...]) -> Callable[[object], str]:
+    """One of ``allowed``."""
 
     def chosen(value: object) -> str:
         word = str(value).strip() if isinstance(value, Scalar) else ""
-        if word in allowed:
-            return word
-        if word in later:
-            raise refusal("is not supported yet", use or f"allowed: {', '.join(allowed)}")
-        raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, (*allowed, *later)))
+        if word not in allowed:
+            raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, allowed))
+        return word
 
     return chosen
 
@@ -246,8 +244,4 @@ SecretText = Annotated[Secret, BeforeValidator(secret), WithJsonSchema({"type": 
 Names = Annotated[dict[str, str], BeforeValidator(names_to_texts), OBJECT]
 ParamFormatText = Annotated[str, BeforeValidator(param_format)]
 PythonType = Annotated[Literal["python"], BeforeValidator(choice(("python",)))]
-SecretOptions = Annotated[
-    Options,
-    BeforeValidator(options),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
-]
+SecretOptions = Annotated[Options, BeforeValidator(options), OBJECT]

@@ -11,16 +11,16 @@ from pydantic import BeforeValidator
 
 from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.config import values as v
-from tidegate.config.column_source import TIMES, Context, FunctionModel, rows_problems
+from tidegate.config.column_source import TIMES, FunctionModel, rows_problems
 from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
-from tidegate.config.load_strategy import STRATEGY_KEYS, key_problems
-from tidegate.config.models import Model, dump, entry, fill, section
+from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import is_of_units
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.schema import declared_types
+from tidegate.config.sink import STRATEGY_KEYS, key_problems
 from tidegate.config.unit_variables import (
     VARIABLE,
     Param,
@@ -105,7 +105,7 @@ class UnitSourceModel(Model):
     watermark: tuple[WatermarkModel, ...] = entry("The time range and the units: at most one of each.", ())
     secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", ())
     work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and carried out.")
-    params: dict[str, Param] = entry("Parameters of each request, and variables.", default_factory=dict)
+    params: dict[str, Param] = entry("Parameters of each request, and variables.", dict)
     grace_period_days: v.CountOrNone | None = entry(
         "Days before the high watermark that are read again; short for grace_period.", None
     )
@@ -238,7 +238,7 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
     step: ClassVar[str] = "<python-unit source>"
     type: v.PythonType = entry("The kind of source.")
     function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", default_factory=Options)
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 class DownloadModel(UnitSourceModel, RequestModel):
@@ -259,9 +259,7 @@ class DownloadModel(UnitSourceModel, RequestModel):
     follow_links: v.Flag = entry(
         "Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.", False
     )
-    storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the object store; never shown.", default_factory=Options
-    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def read(self, context: Context) -> FileRead:
         """Files of a server, or of object storage and folders."""

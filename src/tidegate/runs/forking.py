@@ -27,7 +27,6 @@ HEAVY = (
     "pyarrow.pandas_compat",
     "pyarrow.parquet",
     "tidegate.config.loading",
-    "tidegate.config.notes",
     "tidegate.config.project",
     "tidegate.runs.running",
     "tidegate.state.delta",

@@ -10,7 +10,7 @@ import yaml
 
 from tidegate.config import load, show
 from tidegate.config.keys import Key, every_key
-from tidegate.config.notes import NOT_FOR_FILES
+from tidegate.config.project import NOT_FOR_FILES
 from tidegate.config.schema import ElementModel
 from tidegate.specs import ProjectSpec
 

@@ -13,7 +13,7 @@ from tidegate.column_specs import ColumnSource, FunctionRead, HttpRead, JdbcRead
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.config.models import duration
-from tidegate.config.notes import NOT_FOR_FILES
+from tidegate.config.project import NOT_FOR_FILES
 from tidegate.specs import Location, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
 Loaded = Callable[..., ProjectSpec]

@@ -15,7 +15,7 @@ from support.long_runs import LONG
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.config.normal_form import MS_KEYS
-from tidegate.config.notes import REFUSED
+from tidegate.config.project import REFUSED
 from tidegate.errors import ConfigError
 from tidegate.specs import ProjectSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate.config.file_source import WATERMARK_ONLY
-from tidegate.config.notes import NOT_FOR_FILES, REFUSED
+from tidegate.config.project import NOT_FOR_FILES, REFUSED
 from tidegate.specs import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
