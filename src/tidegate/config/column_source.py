@@ -204,12 +204,10 @@ class TableSourceModel(ColumnSourceModel):
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def read(self, context: Context) -> TableRead:
-        """The scan of a table or of files."""
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
     def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
-        """The keys that mean something for the format."""
         keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
         fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
         return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
@@ -219,12 +217,10 @@ class FunctionModel(Model):
     """What becomes of a function that is named in the file."""
 
     def read(self, context: Context) -> FunctionRead:
-        """The function and what it is handed."""
         return fill(FunctionRead, self)
 
     @classmethod
     def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
-        """The function; what it is handed is masked."""
         return dump(cls, read, ("type", "function", "options"), {"type": "python"})
 
 

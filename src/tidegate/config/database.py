@@ -80,7 +80,6 @@ class JdbcReadModel(Model):
     fetch_size: v.Count = entry("Rows per round trip.", 10_000)
 
     def read(self, context: Context) -> JdbcRead:
-        """The table or query with what the connection says; paths of files start at the configuration's directory."""
         connection = context.connections[self.connection]
         assert isinstance(connection, JdbcConnectionModel)
         given = values_for(JdbcRead, connection) | values_for(JdbcRead, self)
@@ -103,12 +102,10 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     )
 
     def read(self, context: Context) -> JdbcRead:
-        """The table or query."""
         return JdbcReadModel.read(self, context)
 
     @classmethod
     def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        """The table or query, and how it is divided."""
         keys = ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
         return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
 

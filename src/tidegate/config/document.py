@@ -23,7 +23,6 @@ from tidegate.masking import looks_secret
 
 Node: TypeAlias = "Scalar | Block | Items | None"
 Loc: TypeAlias = Sequence[str | int]
-Where = tuple[str, ...]
 Absolute = Callable[[str], str]
 """Makes an address or a path of the file absolute."""
 

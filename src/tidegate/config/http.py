@@ -286,7 +286,6 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
     params: Params = entry("Parameters of each request.", dict)
 
     def read(self, context: Context) -> HttpRead:
-        """The requests, with bounds where the source says, else where its ``configure`` does."""
         keys = WatermarkParamModel.model_fields.keys()
         blocks = (self.configure, self)
         given = {key: getattr(block, key) for block in blocks for key in keys & block.model_fields_set}
@@ -295,7 +294,6 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     @classmethod
     def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        """The requests, and where bounds go in them."""
         bounds = WatermarkParamModel.shown(read.watermark)
         return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
 

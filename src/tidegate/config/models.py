@@ -7,7 +7,7 @@ schema, the suggestions in errors and ``config show`` read the fields, so a key 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -97,20 +97,20 @@ def models_in(annotation: Any) -> tuple[type[Model], ...]:
     return tuple(model for part in get_args(annotation) for model in models_in(part))
 
 
-def values_for(spec: type[Any], model: Model) -> dict[str, Any]:
-    """The values that ``model`` has for the attributes of ``spec``."""
-    attributes = {each.name for each in dataclasses.fields(spec)}
-    found = {model.at.get(name, name): name for name in type(model).model_fields}
-    return {at: _built(getattr(model, name)) for at, name in found.items() if at in attributes}
+def values_for(spec: type[Any], model: Model, without: Collection[str] = ()) -> dict[str, Any]:
+    """The values that ``model`` has for the attributes of ``spec``; blocks as the specs they become."""
+    attributes = {each.name for each in dataclasses.fields(spec)}.difference(without)
+    found = {model.at.get(name, name): getattr(model, name) for name in type(model).model_fields}
+    return {
+        name: value.build() if isinstance(value, Model) else value
+        for name, value in found.items()
+        if name in attributes
+    }
 
 
 def fill(spec: type[Made], model: Model, **given: Any) -> Made:
     """A spec with the values of ``model``; ``given`` are those that the model has in another form, or not at all."""
-    return spec(**{**values_for(spec, model), **given})
-
-
-def _built(value: object) -> object:
-    return value.build() if isinstance(value, Model) and value.spec is not None else value
+    return spec(**values_for(spec, model, given), **given)
 
 
 def dump(

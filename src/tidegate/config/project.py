@@ -14,7 +14,7 @@ from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.config import values as v
 from tidegate.config.column_source import backward, note_columns, note_short_forms
 from tidegate.config.database import JdbcConnectionModel, with_path
-from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, Where, path_of
+from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
@@ -317,7 +317,7 @@ _SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options",
 MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
 
 
-def take_notes(root: Block, settled: list[Where]) -> Notes:
+def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
     """Refused keys, notices and meaningless keys; the last are removed from ``root``.
 
     ``settled`` are places that are reported already.

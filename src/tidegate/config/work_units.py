@@ -204,12 +204,10 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
 
     def read(self, context: Context) -> HttpRead:
-        """The requests, with variables."""
         return self.records_read(self.path, self.plain_params(), context)
 
     @classmethod
     def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        """The requests."""
         return {"type": "http", "connection": connection, **shown_request(cls, read)}
 
 
@@ -221,12 +219,10 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
     type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
 
     def read(self, context: Context) -> JdbcRead:
-        """The table or query, with variables."""
         return JdbcReadModel.read(self, context)
 
     @classmethod
     def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        """The table or query."""
         keys = ("type", "connection", "table", "query", "fetch_size")
         return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
 
@@ -262,7 +258,6 @@ class DownloadModel(UnitSourceModel, RequestModel):
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def read(self, context: Context) -> FileRead:
-        """Files of a server, or of object storage and folders."""
         if self.connection is not None:
             server = self.request(self.connection, context, path=self.path or "", params=self.plain_params())
             return fill(FileRead, self, http=server, compression=self.compression.value, follow_links=False)
@@ -271,7 +266,6 @@ class DownloadModel(UnitSourceModel, RequestModel):
 
     @classmethod
     def shown_read(cls, read: FileRead, connection: str) -> dict[str, Any]:
-        """What the files hold and where they are."""
         fits = {
             "format": True,
             "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
