@@ -20,14 +20,15 @@ test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faul
 test-long: setup ## the same tests with every case of the long matrices (hours)
 	TIDEGATE_LONG=1 scripts/test.sh
 
-unit: setup ## unit tests and laws, in seconds, no Spark
-	$(PYTEST) tests/unit tests/laws
+unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing that takes long
+	scripts/test.sh unit
 
-lint: setup ## ruff, mypy --strict, import directions
+lint: setup ## ruff, mypy --strict, import directions; and how large the house is
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PYTEST) tests/unit/test_imports.py
+	-@$(PY) scripts/house.py
 
 format: setup ## let ruff rewrite the code
 	$(PY) -m ruff check --fix .

@@ -26,11 +26,14 @@ from pathlib import Path
 
 import duckdb
 
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.formats import json_decoder
 from tidegate.schema.types import arrow_schema
-from tidegate.sink import decoder, parquet
-from tidegate.sink.task import ReadTask, UnitResult, read_unit
-from tidegate.specs import FieldSpec, Location, Numbers
+from tidegate.sink import parquet_file
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.task import read_unit
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Numbers
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -76,9 +79,9 @@ def read_task(root: Path, numbers: Numbers = Numbers.STRICT) -> ReadTask:
     )
 
 
-def sliced(root: Path, *names: str) -> Unit:
+def sliced(root: Path, *names: str) -> FileGroup:
     """A unit of these files."""
-    return Unit(0, tuple(FileSlice(name, (root / name).stat().st_size) for name in names))
+    return FileGroup(0, tuple(FileSlice(name, (root / name).stat().st_size) for name in names))
 
 
 def with_duckdb(source: str, target: Path) -> None:
@@ -130,11 +133,11 @@ def stopwatch(places: dict[str, tuple[object, str]]) -> Iterator[dict[str, float
 def steps(root: Path) -> None:
     """Where the time of one file goes."""
     places = {
-        "lines are objects": (decoder, "objects"),
-        "parse": (decoder.Decoder, "_parsed"),
-        "proof by counting": (decoder, "verify"),
-        "exact types": (decoder.Decoder, "_settled"),
-        "Parquet": (parquet.GrowingFile, "flush"),
+        "lines are objects": (json_decoder, "objects"),
+        "parse": (json_decoder.Decoder, "_parsed"),
+        "proof by counting": (json_decoder, "verify"),
+        "exact types": (json_decoder.Decoder, "_settled"),
+        "Parquet": (parquet_file.GrowingFile, "flush"),
     }
     before = time.process_time()
     with stopwatch(places) as spent:
@@ -186,7 +189,7 @@ def tiny(root: Path, count: int, rounds: int) -> None:
     print(f"  {extra * 1e3:.3f} ms more per file")
 
 
-def check(result: UnitResult, rows: int) -> None:
+def check(result: GroupResult, rows: int) -> None:
     """Complain if rows are missing."""
     if result.rows != rows:
         raise SystemExit(f"{result.rows} rows instead of {rows}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import tidegate
 from benchmarks import events, report
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 THREADS = 2
 

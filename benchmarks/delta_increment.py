@@ -13,12 +13,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.report import alternate, consumed, machine, medians, store
-from tidegate.column_specs import ColumnSource, TableFormat, TableRead
-from tidegate.locations import Location
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.spark.readers.tables import TableReader
 from tidegate.spark.session import open_session
-from tidegate.specs import SchemaSpec, SparkSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SchemaSpec, SparkSpec
 
 COLUMNS = (
     "id",

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate import load
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "event", "type": "string"}, {"name": "price", "type": "float64"}]
 SYNC, NONE = "sync: true", "sync: false"

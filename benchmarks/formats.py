@@ -22,10 +22,12 @@ import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import ReadTask, read_unit
-from tidegate.specs import FieldSpec, Format, Location
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -98,7 +100,7 @@ def with_tidegate(path: Path, out: Path, format: str, records: int) -> None:
         file_schema=arrow_schema(FIELDS).serialize().to_pybytes(),
         format=Format(format),
     )
-    result = read_unit(task, Unit(0, (FileSlice(path.name, path.stat().st_size),)))
+    result = read_unit(task, FileGroup(0, (FileSlice(path.name, path.stat().st_size),)))
     assert result.rows == records, result.outcomes
 
 
@@ -113,7 +115,7 @@ def with_duckdb(path: Path, out: Path, format: str) -> None:
 def spark_reader(folder: Path) -> Callable[[Path, str], None]:
     """The same by Spark; the session is made once."""
     from tidegate.spark.session import open_session
-    from tidegate.specs import SparkSpec
+    from tidegate.specs.project import SparkSpec
 
     session = open_session(SparkSpec(master="local[1]", config={"spark.driver.memory": "6g"}))
 

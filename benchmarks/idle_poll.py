@@ -28,15 +28,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from servers import s3
-from tidegate.planning.grouping import Sizing
-from tidegate.planning.path_planner import plan_paths
-from tidegate.sources.files.discovery import discover
-from tidegate.specs import LateFiles, Location, PathSource
-from tidegate.storage.opening import absolute, open_store
+from tidegate.core.files.advance import advance
+from tidegate.core.files.planner import Sizing, plan_paths
+from tidegate.core.files.state import Covered, PathState
+from tidegate.sources.file_discovery import discover
+from tidegate.specs.locations import Location
+from tidegate.specs.project import LateFiles, PathSource
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.outcomes import Covered
-from tidegate.watermarks.path_state import PathState
+from tidegate.storage.stores import open_store
 
 NEWEST = datetime(2024, 1, 28, 14, tzinfo=UTC)
 NOW = NEWEST + timedelta(minutes=30)

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import alternate, consumed, machine, medians, store
-from tidegate.column_specs import ColumnSource, JdbcRead
-from tidegate.locations import Secret
-from tidegate.spark.packages import POSTGRESQL
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.spark.jars import POSTGRESQL
 from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.session import open_session
-from tidegate.specs import SchemaSpec, SparkSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.locations import Secret
+from tidegate.specs.project import SchemaSpec, SparkSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

@@ -19,9 +19,11 @@ from benchmarks import events, report
 READ = """
 import json, resource, sys
 from tidegate.schema.names import field_from_json
-from tidegate.planning.plan import FileSlice, Unit
-from tidegate.sink.task import read_task, read_unit
-from tidegate.specs import Location, PathSource, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.core.files.plan import FileSlice, FileGroup as Unit
+from tidegate.sink.read_task import read_task
+from tidegate.sink.task import read_unit
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, SinkSpec
 source, table, name, size = sys.argv[1:5]
 fields = tuple(field_from_json(each) for each in json.loads(sys.argv[5]))
 pipeline = PipelineSpec("p", (), SchemaSpec(fields), SinkSpec(Location(table)))

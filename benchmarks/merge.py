@@ -19,21 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import report
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType
-from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import row_task
-from tidegate.spark.frames import columns_of
-from tidegate.spark.loading.opening import load_frame
-from tidegate.spark.row_writing import write_rows
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.protocol.change import Change
+from tidegate.protocol.documents import KIND
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.sink.row_task import Batch, row_task
+from tidegate.spark.frames import columns_of, write_rows
+from tidegate.spark.loading.registry import load_frame
 from tidegate.spark.session import open_session
-from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover, new_work_area
-from tidegate.state.written_files import KIND
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

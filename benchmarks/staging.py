@@ -20,17 +20,16 @@ import pyarrow.parquet as pq
 
 from benchmarks import report
 from tidegate import CommitReport, ProjectSpec, load
-from tidegate.planning.plan import Plan
-from tidegate.runs.place import Place, open_place
-from tidegate.runs.staged_committing import Committing
-from tidegate.runs.staged_steps import step_json
-from tidegate.sink.names import uuid7
-from tidegate.state.arrow import schema_json
-from tidegate.state.files import Coverage, DataFile
-from tidegate.state.staging import Meta, StagedUnit, meta_path, unit_path
-from tidegate.watermarks.outcomes import Covered
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import SourceFile
+from tidegate.commands.commit import Committing
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.state import Covered, PathState
+from tidegate.protocol.change import Coverage, DataFile
+from tidegate.protocol.staging import Meta, StagedUnit, meta_path, unit_path
+from tidegate.protocol.table import schema_json
+from tidegate.runs.bound_source import Place, open_place
+from tidegate.runs.staged import step_json
+from tidegate.sink.parquet_file import uuid7
 
 ROWS = 1000
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("event", pa.string())])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 TRIGGERS = 3
 PATIENCE_SECONDS = 600

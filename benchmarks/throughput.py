@@ -16,7 +16,7 @@ import duckdb
 import tidegate
 from benchmarks import events, report
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 THREADS = 2
 SPARK = "spark json → delta"

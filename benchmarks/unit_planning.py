@@ -15,14 +15,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.report import machine, medians, store, table
-from tidegate.column_specs import FunctionRead
-from tidegate.planning.unit_planner import plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
-from tidegate.watermarks.coverage import Coverage
-from tidegate.watermarks.unit_codec import decode, encode
-from tidegate.watermarks.unit_state import UnitEntry, UnitState
-from tidegate.watermarks.units import Units
+from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.state import Coverage, UnitEntry, Units, UnitState, decode_units, encode_units
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.units import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
 
 SIZES = (200_000, 1_000_000)
 START = datetime(2000, 1, 1, tzinfo=UTC)
@@ -98,8 +94,8 @@ def main() -> None:
 
 
 def _sizes(state: UnitState) -> tuple[str, str]:
-    text = json.dumps(encode(state), separators=(",", ":"))
-    assert decode(json.loads(text)).entries == state.entries
+    text = json.dumps(encode_units(state), separators=(",", ":"))
+    assert decode_units(json.loads(text)).entries == state.entries
     return f"{len(text) / 1000:,.1f} KB", f"{len(base64.b64encode(zlib.compress(text.encode(), 6))) / 1000:,.1f} KB"
 
 

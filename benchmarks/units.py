@@ -25,24 +25,23 @@ from typing import TYPE_CHECKING
 import httpx
 
 from benchmarks import report
-from tidegate.column_specs import FunctionRead, HttpRead
-from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import row_task
-from tidegate.sink.unit_replacing import ReplacedUnit
+from tidegate.protocol.change import Change
+from tidegate.protocol.documents import KIND
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.sink.row_task import Batch, row_task
+from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten
-from tidegate.spark.frames import columns_of
-from tidegate.spark.loading.units import unit_frame
-from tidegate.spark.row_writing import write_rows
+from tidegate.spark.frames import columns_of, write_rows
+from tidegate.spark.loading.work_units import unit_frame
 from tidegate.spark.session import open_session
-from tidegate.spark.unit_tasks import carry_out_tasks
-from tidegate.specs import FieldSpec, Location, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover, new_work_area
-from tidegate.state.written_files import KIND
-from tidegate.storage.opening import open_store
-from tidegate.unit_specs import Replace, UnitSource
+from tidegate.spark.work_units import carry_out_tasks
+from tidegate.specs.columns import FunctionRead, HttpRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
+from tidegate.specs.units import Replace, UnitSource
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import report
-from tidegate.sink.origins import Origin
+from tidegate.sink.parquet_file import RowOrigin
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.writer import RollingWriter, WriterSettings
 from tidegate.spark.session import open_session
-from tidegate.specs import Location, ParquetCodec, PartitionBy, SparkSpec
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ParquetCodec, PartitionBy, SparkSpec
 from tidegate.storage.port import Upload
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ def written(
     divide = partial(Partitioning(by, batches[0].schema).split, path="")
     writer = RollingWriter(open_store(Location(folder.as_uri())), settings)
     for batch in batches:
-        writer.scatter(batch, divide, "", Origin.of_file("", np.arange(batch.num_rows)))
+        writer.scatter(batch, divide, "", RowOrigin.of_file("", np.arange(batch.num_rows)))
     files = writer.cut()
     writer.close()
     return len(files), sum(file.size for file in files)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.runs.demo_data import write_hours
+from tidegate.commands.demo import write_hours
 
 
 def main(folder: Path) -> None:

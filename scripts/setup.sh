@@ -37,5 +37,4 @@ fi
 .venv/bin/python -c 'from tidegate.spark.java import find_java; print("java:", find_java())'
 say "fetching the jars for Delta, for S3 and for the databases of the tests (once, 100 MB)"
 .venv/bin/python -m tidegate.spark.jars
-.venv/bin/python -m tidegate.spark.packages
 touch .venv/.ready

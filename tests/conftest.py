@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -12,17 +14,39 @@ from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from support import canary
-from tidegate.spark.jars import S3
-from tidegate.spark.packages import TESTED
+from support.long_runs import examples
+from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 from tidegate.storage import durability
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-hypothesis.settings.register_profile("tidegate", deadline=None)
+hypothesis.settings.register_profile("tidegate", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("tidegate")
+
+
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", help="run part of the files: 1/2 every second three of them, 2/2 the others")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that belong to another share."""
+    share = config.getoption("--share")
+    if not share or collection_path not in _files():
+        return None
+    number, shares = map(int, share.split("/"))
+    return True if _files()[collection_path] // 3 % shares != number - 1 else None
+
+
+@cache
+def _files() -> dict[Path, int]:
+    """All files with tests, by path, with their number in the order of names."""
+    return {path: number for number, path in enumerate(sorted(TESTS.rglob("test_*.py")))}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,15 +45,97 @@ from tidegate.api import (
     watermark_history,
     widen_table,
 )
-from tidegate.chaos_report import (
-    ChaosReport,
+from tidegate.compat import DataFlow, MergeOverwriteStrategy, run_replay
+from tidegate.core.columns.look_back import Connection
+from tidegate.core.columns.predicates import SourceRuntime
+from tidegate.core.columns.replay import ReplayConfig
+from tidegate.core.columns.values import WatermarkSerializer, is_watermark_empty
+from tidegate.errors import (
+    ConfigError,
+    TidegateError,
 )
-from tidegate.column_reports import (
+from tidegate.protocol.providers.base import BaseMetadataProvider, WatermarkManager
+from tidegate.protocol.providers.registry import metadata_provider
+from tidegate.reports.chaos import ChaosReport
+from tidegate.reports.correction import (
+    ChunkReport,
+    ColumnReplayReport,
+    FileSet,
+    FoundDataFile,
+    FoundDataFiles,
+    FoundFiles,
+    ReconcileReport,
+    ReplayReport,
+    SourceComparison,
+    TableComparison,
+    WatermarkMove,
+)
+from tidegate.reports.ledger import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+    PositionView,
+    WatermarkHistory,
+)
+from tidegate.reports.run import (
+    Adoption,
+    Check,
     ColumnSourcePlan,
+    DemoReport,
+    FailedFile,
+    FailedUnit,
+    LettersReport,
+    RunReport,
+    SourcePlan,
+    SourceReport,
+    SourceStatus,
+    TableCareReport,
+    WatermarkView,
+    WorkProgress,
 )
-from tidegate.column_specs import (
+from tidegate.reports.schema import (
+    ColumnSeen,
+    SchemaChange,
+    SchemaColumn,
+    SchemaDiff,
+    SchemaInference,
+    SchemaView,
+    TableRewrite,
+)
+from tidegate.reports.staging import (
+    AdoptedFile,
+    CommitReport,
+    FileAdoption,
+    PropertiesImport,
+    PropertyNote,
+    RejectedUnit,
+    StagedSource,
+    TableCommit,
+)
+from tidegate.reports.units import (
+    PartitionLine,
+    PlannedUnits,
+    SkippedWork,
+    UnitLine,
+    UnitList,
+    UnitsMove,
+    UnitSourcePlan,
+    UnitView,
+    WorkUnitLine,
+)
+from tidegate.sources.reader import UnitRequest
+from tidegate.spark.filters import (
+    apply_watermark_filter,
+    watermark_operator,
+)
+from tidegate.specs.columns import (
     AuthKind,
     ColumnSource,
+    CsvOptions,
     FunctionRead,
     HttpAuth,
     HttpRead,
@@ -74,86 +156,9 @@ from tidegate.column_specs import (
     WatermarkMode,
     WatermarkParams,
 )
-from tidegate.comparisons import (
-    FoundDataFile,
-    FoundDataFiles,
-    FoundFiles,
-    ReconcileReport,
-    SourceComparison,
-    TableComparison,
-)
-from tidegate.corrections import (
-    FileSet,
-    ReplayReport,
-    WatermarkMove,
-)
-from tidegate.dataflows import (
-    DataFlow,
-    run_replay,
-)
-from tidegate.errors import (
-    ConfigError,
-    TidegateError,
-)
-from tidegate.import_reports import (
-    PropertiesImport,
-    PropertyNote,
-)
-from tidegate.ledger_reports import (
-    FileRange,
-    FilesReport,
-    FileTotals,
-    IngestedFile,
-    LedgerCompaction,
-    LedgerExport,
-    LedgerGap,
-    PositionView,
-    WatermarkHistory,
-)
-from tidegate.locations import (
-    Secret,
-)
-from tidegate.replay_reports import (
-    ChunkReport,
-    ColumnReplayReport,
-)
-from tidegate.reports import (
-    Adoption,
-    Check,
-    DemoReport,
-    FailedFile,
-    FailedUnit,
-    LettersReport,
-    RunReport,
-    SourcePlan,
-    SourceReport,
-    SourceStatus,
-    TableCareReport,
-    WatermarkView,
-    WorkProgress,
-)
-from tidegate.schema_reports import (
-    ColumnSeen,
-    SchemaChange,
-    SchemaColumn,
-    SchemaDiff,
-    SchemaInference,
-    SchemaView,
-    TableRewrite,
-)
-from tidegate.sources.unit_request import (
-    UnitRequest,
-)
-from tidegate.spark.filters import (
-    apply_watermark_filter,
-    watermark_operator,
-)
-from tidegate.spark.loading.merge_overwrite import (
-    MergeOverwriteStrategy,
-)
-from tidegate.specs import (
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import (
     Compression,
-    CsvOptions,
     Delivery,
     ErrorHandling,
     Evolution,
@@ -161,12 +166,10 @@ from tidegate.specs import (
     Format,
     LateFiles,
     Lateness,
-    Location,
     Maintenance,
     Numbers,
     OnBadRecord,
     OnConflict,
-    Options,
     ParquetCodec,
     PartitionBy,
     PartitionFilter,
@@ -174,42 +177,13 @@ from tidegate.specs import (
     PipelineSpec,
     ProjectSpec,
     SchemaSpec,
-    SinkFormat,
     SinkSpec,
     SparkSpec,
     StagingSpec,
     Tracking,
     TransformSpec,
 )
-from tidegate.staging_reports import (
-    AdoptedFile,
-    CommitReport,
-    FileAdoption,
-    RejectedUnit,
-    StagedSource,
-    TableCommit,
-)
-from tidegate.state.providers.base import (
-    BaseMetadataProvider,
-)
-from tidegate.state.providers.opening import (
-    metadata_provider,
-)
-from tidegate.state.watermark_manager import (
-    WatermarkManager,
-)
-from tidegate.unit_reports import (
-    PartitionLine,
-    PlannedUnits,
-    SkippedWork,
-    UnitLine,
-    UnitList,
-    UnitsMove,
-    UnitSourcePlan,
-    UnitView,
-    WorkUnitLine,
-)
-from tidegate.unit_specs import (
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     FileRead,
@@ -228,19 +202,6 @@ from tidegate.unit_specs import (
     UnitSource,
     UnitWatermark,
     WorkUnits,
-)
-from tidegate.watermarks.chunks import (
-    ReplayConfig,
-)
-from tidegate.watermarks.connection import (
-    Connection,
-)
-from tidegate.watermarks.serializer import (
-    WatermarkSerializer,
-    is_watermark_empty,
-)
-from tidegate.watermarks.windows import (
-    SourceRuntime,
 )
 
 __version__ = "0.1.0"
@@ -341,7 +302,6 @@ __all__ = [
     "SchemaView",
     "SecondaryInput",
     "Secret",
-    "SinkFormat",
     "SinkSpec",
     "SkippedWork",
     "SourceComparison",

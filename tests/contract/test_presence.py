@@ -13,13 +13,15 @@ import pytest
 
 from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
+from tidegate.protocol import documents, log_contents
+from tidegate.protocol.identity import SourceKey
 from tidegate.runs.presence import Courtesy, Note, at_work, note_of
-from tidegate.specs import Location, OnConflict
-from tidegate.state import documents, references, traces
-from tidegate.state.identity import SourceKey
+from tidegate.specs.locations import Location
+from tidegate.specs.project import OnConflict
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 KEY = SourceKey("responses", "api")
 QUICK = Courtesy(renew_secs=0.02, look_secs=0.02, worthless_secs=600.0)
@@ -69,8 +71,8 @@ def test_a_note_is_there_while_a_run_is_at_work_and_gone_afterwards(store: Objec
 def test_nothing_else_takes_the_note_for_something_of_its_own(store: ObjectStore) -> None:
     store.put(KEY.at_work, ELSEWHERE.to_bytes())
     assert list(documents.names(store, KEY)) == []
-    assert traces.forgotten(store, KEY, None) is None
-    assert references.sources_of(store) == frozenset()
+    assert log_contents.forgotten(store, KEY, None) is None
+    assert log_contents.sources_of(store) == frozenset()
 
 
 def test_another_run_waits_until_the_first_is_done(store: ObjectStore) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from contract.storage_cases import HARD_NAMES, race
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.stores import open_store
 
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
 
@@ -62,25 +63,6 @@ def test_an_empty_object_is_an_object(store: ObjectStore) -> None:
     assert store.get("d/empty") == b""
     assert [info.size for info in store.list()] == [0]
     assert [info.size for info in store.list_directory("d").objects] == [0]
-
-
-def test_a_copy_is_the_same_object_under_another_name(store: ObjectStore) -> None:
-    store.put("d/a b%", b"new")
-    store.put("e/f/c", b"an older one")
-    store.copy("d/a b%", "e/f/c")
-    store.copy("d/a b%", "e/f/c")
-    assert (store.get("e/f/c"), store.get("d/a b%")) == (b"new", b"new")
-    store.put("d/a b%", b"newer")
-    store.delete("d/a b%")
-    assert paths(store) == ["e/f/c"]
-    assert store.get("e/f/c") == b"new"
-
-
-def test_nothing_is_not_copied(store: ObjectStore) -> None:
-    store.put("there", b"x")
-    with pytest.raises(ObjectMissing, match="nothing"):
-        store.copy("nothing", "there")
-    assert store.get("there") == b"x"
 
 
 def test_head_gives_size_etag_and_an_aware_time(store: ObjectStore) -> None:

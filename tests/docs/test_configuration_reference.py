@@ -19,8 +19,8 @@ from tidegate.config.notes import MEANINGLESS, REFUSED
 from tidegate.config.values import METADATA_COLUMNS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
-from tidegate.specs import Lateness
-from tidegate.unit_specs import PartialPartition
+from tidegate.specs.project import Lateness
+from tidegate.specs.units import PartialPartition
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 TEXT = PAGE.read_text(encoding="utf-8")

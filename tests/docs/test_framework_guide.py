@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidegate.column_specs import LoadType
 from tidegate.config import load
 from tidegate.config.keys import every_key
 from tidegate.config.notes import REFUSED
+from tidegate.specs.columns import LoadType
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from-metadata-driven-frameworks.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -10,16 +10,16 @@ import pytest
 
 import tidegate
 from support.lake import Lake
-from tidegate.state import blocks
+from tidegate.protocol import ledger_blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"^```sql\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_every_query_for_duckdb_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.state.blocks.SIZE", 2)
-    monkeypatch.setattr("tidegate.state.compacting.SIZE", 2)
-    monkeypatch.setattr("tidegate.state.compacting.KEPT", 1)
+    monkeypatch.setattr("tidegate.protocol.ledger_blocks.SIZE", 2)
+    monkeypatch.setattr("tidegate.protocol.ledger.SIZE", 2)
+    monkeypatch.setattr("tidegate.protocol.ledger.KEPT", 1)
     lake = Lake(tmp_path)
     for hour in range(3):
         lake.arrive(f"date=2026-01-28/hour={hour:02d}/0.ndjson.gz", 10)
@@ -37,4 +37,4 @@ def test_every_query_for_duckdb_gives_what_it_says(tmp_path: Path, monkeypatch: 
 
 def test_every_column_is_documented() -> None:
     rows = [row.split("|")[1] for row in PAGE.splitlines() if row.startswith("| `")]
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(blocks.schema().names)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(ledger_blocks.schema().names)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidegate.observe.metric_names import LEGACY_PREFIX, METRICS, PREFIX, Metric
+from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX, Metric
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import tidegate
+from tidegate.core.reasons import Reason
 from tidegate.failpoints import PLACES
 from tidegate.observe import events
 from tidegate.observe.logs import Level
-from tidegate.planning.reasons import Reason
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -20,8 +20,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from support.lake import Lake
 from tidegate import Adoption, adopt, load
 from tidegate.cli.main import cli
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("ts", pa.timestamp("us", tz="UTC")), ("event", pa.string())]
@@ -305,19 +305,19 @@ class TestWhileItStillMoves:
         assert json.loads((table(lake) / CHECKPOINT).read_bytes())["tidegate"]["version"] == 1
 
     def test_what_moves_between_two_looks_is_noticed(self, lake: Lake) -> None:
-        from tidegate.state import legacy
-        from tidegate.state.identity import SourceKey
-        from tidegate.storage.opening import open_store
+        from tidegate.migrate import blizzard
+        from tidegate.protocol.identity import SourceKey
+        from tidegate.storage.stores import open_store
 
         committed(lake)
         noted(lake, FORMS["a string"])
         store, key = open_store(lake.table), SourceKey("events", "default")
-        before = legacy.look(store, key, frozenset())
-        assert legacy.look(store, key, frozenset()).moved_since(before) == ()
+        before = blizzard.look(store, key, frozenset())
+        assert blizzard.look(store, key, frozenset()).moved_since(before) == ()
         noted(lake, FORMS["per partition"])
         committed(lake)
         noted(lake, {"filename": "x.parquet"}, "_staging/pending/x.meta.json")
-        moved = legacy.look(store, key, frozenset()).moved_since(before)
+        moved = blizzard.look(store, key, frozenset()).moved_since(before)
         assert moved == (
             "its checkpoint file was written again",
             "penguin-events… committed table version 1",

@@ -13,9 +13,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import adopt, load, recover
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.storage.opening import open_store
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
 

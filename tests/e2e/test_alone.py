@@ -11,8 +11,8 @@ import pytest
 
 import tidegate
 from support.lake import FIELDS, Lake
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.storage.exclusion import LOCK
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.storage.durability import LOCK
 from tidegate.storage.local import LocalStore
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from support.column_lake import SCHEMA, ColumnLake, InProcessColumnLane, TableReader
 from tidegate import show_watermarks, watermark_history
-from tidegate.column_specs import ColumnSource
+from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
-from tidegate.replay_reports import ColumnReplayReport
+from tidegate.reports.correction import ColumnReplayReport
 from tidegate.sink.row_task import RowsWritten, RowTask
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.specs.columns import ColumnSource
+from tidegate.specs.project import SchemaSpec
 
 
 class Broken(InProcessColumnLane):

@@ -12,11 +12,11 @@ import pytest
 from support.column_lake import SCHEMA, ColumnLake, InProcessColumnLane
 from tidegate import load
 from tidegate.api.opening import column_place_named
+from tidegate.commands.column_replay import ColumnReplay
+from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import TableError
-from tidegate.runs.column_replay import ColumnReplay
-from tidegate.runs.running import Running
+from tidegate.runs.loop import Running
 from tidegate.sink.row_task import RowsWritten, RowTask
-from tidegate.watermarks.chunks import ReplayConfig
 
 
 def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -> None:

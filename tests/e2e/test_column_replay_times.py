@@ -11,14 +11,14 @@ import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnLane, TableReader
 from tidegate.api.opening import column_place_named
-from tidegate.column_specs import ColumnSource, Value
+from tidegate.commands.column_replay import ColumnReplay
+from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError
-from tidegate.replay_reports import ColumnReplayReport
-from tidegate.runs.column_replay import ColumnReplay
-from tidegate.sources.reading import Seen
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.chunks import ReplayConfig
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.reports.correction import ColumnReplayReport
+from tidegate.sources.reader import GreatestValues
+from tidegate.specs.columns import ColumnSource, Value
+from tidegate.specs.project import SchemaSpec
 
 LOCAL = pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us"))])
 DAY = datetime(2026, 1, 1)
@@ -38,9 +38,9 @@ class _LocalReader(TableReader):
         moments = found.column("at").cast(pa.timestamp("us", "UTC"))
         return found.set_column(1, pa.field("at", moments.type), moments)
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         seen = super().greatest(rows)
-        return Seen({name: _local(value) for name, value in seen.values.items()}, seen.nulls)
+        return GreatestValues({name: _local(value) for name, value in seen.values.items()}, seen.nulls)
 
 
 def _local(value: Value | None) -> Value | None:

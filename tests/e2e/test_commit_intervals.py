@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from support.lake import Lake
+from tidegate.commands.commit import Committing, poll_interval
 from tidegate.observe.events import CommitterLooked
-from tidegate.runs.staged_committing import Committing, poll_interval
 
 
 def pipeline(number: int, table: str, **more: Any) -> dict[str, Any]:

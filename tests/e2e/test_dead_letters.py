@@ -15,19 +15,18 @@ from deltalake import DeltaTable
 from support.lake import FIELDS, Lake
 from tidegate import api
 from tidegate.api.opening import open_places
+from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.core.files.plan import FileSlice
+from tidegate.core.files.state import Failed, Refused, progress_after
 from tidegate.errors import AccessDenied
 from tidegate.failpoints import arm
+from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
-from tidegate.planning.plan import FileSlice
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.letters import Choice, retry
-from tidegate.schema.letter import Letter
-from tidegate.sink.fetching import Fetcher
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
-from tidegate.watermarks.outcomes import Refused, progress_after
-from tidegate.watermarks.path_state import Failed
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.schema.dead_letter import Letter
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 DAY = "date=2026-01-28"
 
@@ -55,9 +54,9 @@ def dead_rows(lake: Lake, sql: str = "select * from t") -> list[dict[str, Any]]:
     return query(Location(absolute("lake/events_dead_letters", lake.root)), sql)
 
 
-def retried(lake: Lake, choice: Choice | None = None) -> Any:
+def retried(lake: Lake, choice: DeadLetterSelection | None = None) -> Any:
     (place,) = open_places(lake.project, "events")
-    return retry(place, choice or Choice(), InProcessLane)
+    return retry(place, choice or DeadLetterSelection(), InProcessLane)
 
 
 def mixed(lake: Lake, path: str, good: int = 5) -> Path:
@@ -264,8 +263,8 @@ def test_a_large_file_is_committed_in_the_middle_with_letters_in_between(lake: L
 
 
 def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half_read(lake: Lake) -> None:
-    from tidegate.watermarks.codec import decode, embedded, encode
-    from tidegate.watermarks.path_state import RecordsRead
+    from tidegate.core.files.codec import decode, embedded, encode
+    from tidegate.core.files.state import RecordsRead
 
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()
@@ -275,7 +274,7 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     state = decode(opened.state or {})
     from dataclasses import replace
 
-    from tidegate.state.files import Change
+    from tidegate.protocol.change import Change
 
     partly = encode(replace(state, files={f"{DAY}/2.ndjson": RecordsRead(4, target.stat().st_size + 1, "old")}))
     place.positions.commit(opened, Change(state=partly, embedded=embedded(partly)))

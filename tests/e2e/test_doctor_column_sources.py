@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from support.column_lake import ColumnLake
-from support.parquet_lake import ParquetLake
 from tidegate import Check, api
-from tidegate.sources.addresses import jdbc_address
-from tidegate.state.providers.opening import metadata_provider
+from tidegate.protocol.providers.registry import metadata_provider
+from tidegate.sources.reader import jdbc_address
 
 WINDOW = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True}
 
@@ -81,10 +80,9 @@ def test_a_driver_that_is_not_there_is_told(
     assert "no test of Tidegate runs against a database of jdbc:duckling" in untested.detail
 
 
-@pytest.mark.parametrize("kind", [ColumnLake, ParquetLake])
-def test_a_provider_that_differs_or_does_not_answer_fails(tmp_path: Path, kind: type[ColumnLake]) -> None:
+def test_a_provider_that_differs_or_does_not_answer_fails(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    lake = kind(tmp_path, settings={"state": {"provider": "file", "url": str(folder)}})
+    lake = ColumnLake(tmp_path, settings={"state": {"provider": "file", "url": str(folder)}})
     lake.arrive({"id": 1})
     lake.run()
     assert [each.detail for each in told(lake.config, "state of orders/default")] == ['the provider answers: {"id": 1}']

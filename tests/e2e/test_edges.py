@@ -17,10 +17,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.lake import FIELDS, Lake
-from tidegate.planning.plan import Unit
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.core.files.plan import FileGroup
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.sink.read_task import GroupResult, ReadTask
 
 BY_EVENT = {"partition_by": {"prefix_template": "event", "column": "event"}}
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -170,8 +170,8 @@ class Growing(InProcessLane):
         self._path, self._stop = path, stop
 
     def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
-    ) -> tuple[UnitResult, ...]:
+        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
+    ) -> tuple[GroupResult, ...]:
         self.waves += 1
         if self.waves > 20:
             self._stop.set()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tidegate import load
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.runs.staged_committing import Committing
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.commands.commit import Committing
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

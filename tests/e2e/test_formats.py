@@ -15,15 +15,14 @@ from support.lake import Lake
 from support.reconciling import compare, ingest
 from tidegate import api
 from tidegate.api.opening import open_places
+from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.commands.doctor import examine_project
+from tidegate.commands.replay import Replay, other_locations
+from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
-from tidegate.planning.selecting import Selection
-from tidegate.reports import LettersReport
-from tidegate.runs.examining import examine_project
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.letters import Choice, retry
-from tidegate.runs.place import open_place
-from tidegate.runs.replay_choice import other_locations
-from tidegate.runs.replaying import Replay
+from tidegate.reports.run import LettersReport
+from tidegate.runs.bound_source import open_place
+from tidegate.runs.engine import InProcessLane
 
 DAY = "date=2026-01-28"
 MOMENT = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -51,7 +50,7 @@ def arrive(lake: Lake, format: str, name: str) -> None:
 
 def retried(lake: Lake) -> LettersReport:
     (place,) = open_places(lake.project, "events")
-    return retry(place, Choice(), InProcessLane)
+    return retry(place, DeadLetterSelection(), InProcessLane)
 
 
 @pytest.mark.parametrize("use_watermark", [True, False])

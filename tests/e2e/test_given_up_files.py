@@ -11,10 +11,10 @@ from tidegate import api
 from tidegate.api.opening import open_places
 from tidegate.cli.files import render_files
 from tidegate.cli.pages import Cell, Table
-from tidegate.comparisons import SourceComparison
-from tidegate.ledger_reports import IngestedFile
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.letters import Choice, retry
+from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.reports.correction import SourceComparison
+from tidegate.reports.ledger import IngestedFile
+from tidegate.runs.engine import InProcessLane
 
 DAY = "date=2026-01-28"
 BAD = f"{DAY}/2.ndjson.gz"
@@ -66,7 +66,7 @@ def test_a_repaired_one_is_named_until_it_was_read(lake: Lake) -> None:
     assert (source.repaired.names, source.given_up.count, source.changed.count) == ((BAD,), 0, 0)
     assert source.needs_someone
     (place,) = open_places(lake.project, "events")
-    assert retry(place, Choice(), InProcessLane).answered == 1
+    assert retry(place, DeadLetterSelection(), InProcessLane).answered == 1
     lake.assert_exactly_once()
     source = compared(lake)
     assert (source.repaired.count, source.given_up.count, source.ingested) == (0, 0, 3)

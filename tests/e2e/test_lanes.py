@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 import tidegate
 from support.lake import Lake
 from tidegate.errors import UnsupportedTable
-from tidegate.runs.frames import any_frames, as_read, frame_packages
-from tidegate.runs.place import Place, open_place
+from tidegate.protocol.work_areas import clean_old, new_work_area
+from tidegate.runs.bound_source import Place, open_place
+from tidegate.runs.engine import any_frames, as_read, frame_packages
 from tidegate.spark.jars import S3
-from tidegate.state.work_areas import clean_old, new_work_area
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.errors import TidegateError
-from tidegate.state.identity import SourceKey
-from tidegate.storage.opening import open_store
+from tidegate.protocol.identity import SourceKey
+from tidegate.storage.stores import open_store
 
 KEY = SourceKey("events", "default")
 
@@ -37,9 +37,9 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two positions, due one position below the newest."""
-    monkeypatch.setattr("tidegate.state.blocks.SIZE", 2)
-    monkeypatch.setattr("tidegate.state.compacting.SIZE", 2)
-    monkeypatch.setattr("tidegate.state.compacting.KEPT", 1)
+    monkeypatch.setattr("tidegate.protocol.ledger_blocks.SIZE", 2)
+    monkeypatch.setattr("tidegate.protocol.ledger.SIZE", 2)
+    monkeypatch.setattr("tidegate.protocol.ledger.KEPT", 1)
 
 
 def files(report: tidegate.FilesReport) -> list[tuple[str, int, int]]:

@@ -10,13 +10,13 @@ import pytest
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import api
-from tidegate.comparisons import TableComparison
+from tidegate.commands.dead_letters import answered
 from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
-from tidegate.runs.letters import answered
-from tidegate.schema.letter import DISCARDED
-from tidegate.sink.names import uuid7
-from tidegate.state.files import Change
+from tidegate.protocol.change import Change
+from tidegate.reports.correction import TableComparison
+from tidegate.schema.dead_letter import DISCARDED
+from tidegate.sink.parquet_file import uuid7
 
 FOLDER = "date=2026-01-28"
 

@@ -20,24 +20,26 @@ from servers.s3 import BUCKET, Server
 from support.lake import FIELDS, Lake
 from tidegate import load, plan, reconcile
 from tidegate.cli.main import cli
-from tidegate.column_specs import TableFormat, TableRead
+from tidegate.core.files.path_set import SetState
+from tidegate.core.files.planner import plan_paths, plan_set
+from tidegate.core.files.state import Active, PathState, RecordsRead
+from tidegate.core.reasons import Reason
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.reasons import Reason
-from tidegate.planning.set_planner import plan_set
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.sources.files.discovery import discover
-from tidegate.sources.files.set_discovery import discover_all
+from tidegate.protocol.path_segments import Known
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.sources.file_discovery import discover, discover_all
+from tidegate.sources.units.fetch import address_of, listed
 from tidegate.sources.units.input_files import input_files
-from tidegate.sources.units.listing import address_of, listed
-from tidegate.sources.units.variables import Variables
+from tidegate.sources.units.work import Variables
 from tidegate.spark.readers.tables import TableReader
-from tidegate.specs import (
+from tidegate.specs.columns import TableFormat, TableRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import (
     FieldSpec,
     Format,
-    Location,
     PartitionFilter,
     PathSource,
     PipelineSpec,
@@ -46,11 +48,8 @@ from tidegate.specs import (
     SinkSpec,
     Tracking,
 )
-from tidegate.state.reading import query
-from tidegate.state.remembered import Known
-from tidegate.storage.opening import absolute, open_store
-from tidegate.watermarks.path_set import SetState
-from tidegate.watermarks.path_state import Active, PathState, RecordsRead
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 

@@ -20,11 +20,11 @@ import tidegate
 from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
-from tidegate.observe.metric_names import LEGACY_PREFIX, METRICS, PREFIX
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.web.pages import watched
 from tidegate.web.server import serving
-from tidegate.web.watching import watched
 from unit.web.test_server import fetch
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from support.lake import Lake
 from tidegate import api
-from tidegate.corrections import WatermarkMove
 from tidegate.failpoints import arm
-from tidegate.schema.letter import Letter
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.protocol.table_rows import query
+from tidegate.reports.correction import WatermarkMove
+from tidegate.schema.dead_letter import Letter
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 DAY = "date=2026-01-28"
 

@@ -13,8 +13,8 @@ from support.lake import Lake
 from tidegate import ConfigError, api
 from tidegate.cli.pages import plain
 from tidegate.cli.run import render_run
-from tidegate.runs.file_lines import Wanted
-from tidegate.runs.letters import Choice
+from tidegate.commands.dead_letters import DeadLetterSelection
+from tidegate.commands.files import FilesQuery
 
 DAY = "date=2026-01-28"
 
@@ -74,14 +74,16 @@ def test_chaos_in_a_place_that_is_not_empty_is_wrong_usage(tmp_path: Path) -> No
     ],
 )
 def test_patterns_mean_the_same_for_letters_and_for_files(pattern: str, fits: bool) -> None:
-    from tidegate.planning.selecting import Selection
-    from tidegate.schema.letter import Letter
+    from tidegate.core.files.edit import Selection
+    from tidegate.schema.dead_letter import Letter
 
     path = f"{DAY}/1.ndjson"
     letter = Letter("id", "record", "p", "s", None, "run", file=path)  # type: ignore[arg-type]
-    assert [Choice(file=pattern).takes(letter), Wanted(pattern).takes(path), Selection(pattern).takes(path)] == [
-        fits
-    ] * 3
+    assert [
+        DeadLetterSelection(file=pattern).takes(letter),
+        FilesQuery(pattern).takes(path),
+        Selection(pattern).takes(path),
+    ] == [fits] * 3
 
 
 def test_fields_that_no_column_takes_are_in_the_report(lake: Lake) -> None:

@@ -10,9 +10,9 @@ import pytest
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, places_of
 from tidegate import api
+from tidegate.core.files.paths import SourceFile
 from tidegate.errors import CommitLost
-from tidegate.state.files import Change
-from tidegate.watermarks.paths import SourceFile
+from tidegate.protocol.change import Change
 
 FOLDER = "lake/events/_tidegate/events_default_set"
 

@@ -19,25 +19,25 @@ import pytest
 from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
+from tidegate.core.files.codec import embedded
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
-from tidegate.runs.fencing import fence
-from tidegate.runs.lanes import InProcessLane
+from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.ledger import entries
+from tidegate.protocol.store import PositionStore
+from tidegate.runs.bound_source import utc_now
+from tidegate.runs.comparison import scratch
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 from tidegate.runs.orphans import TableScan
-from tidegate.runs.place import utc_now
-from tidegate.runs.reconciling import Reconciling, Wanted
-from tidegate.runs.running import Running
-from tidegate.runs.scratch import scratch
-from tidegate.sink.names import uuid7
-from tidegate.specs import Location
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.state.files import Change, DataFile
-from tidegate.state.identity import SourceKey
-from tidegate.state.ledger import entries
-from tidegate.state.store import PositionStore
-from tidegate.storage.opening import open_store
+from tidegate.runs.reconcile import ReconcileOptions, Reconciling
+from tidegate.runs.replay_record import fence
+from tidegate.sink.parquet_file import uuid7
+from tidegate.specs.locations import Location
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.codec import embedded
+from tidegate.storage.stores import open_store
 
 HOUR = "date=2026-01-28/hour=12"
 
@@ -352,7 +352,7 @@ def test_a_run_that_commits_just_before_the_fence_keeps_its_files(lake: Lake) ->
             committed.append(place.positions.commit(opened, _change(opened, file)).version)
 
     places = places_of(lake.project)
-    report = Reconciling(places, places, Wanted(clean=True), commit_once).all()
+    report = Reconciling(places, places, ReconcileOptions(clean=True), commit_once).all()
     assert (report.tables[0].removed.count, committed) == (0, [4])
     assert report.tables[0].fenced == ("events/default",)
     lake.assert_exactly_once()

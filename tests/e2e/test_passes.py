@@ -11,13 +11,13 @@ import pytest
 
 from support.lake import Lake
 from tidegate import plan, show_watermarks, status
+from tidegate.core.files.plan import FileGroup
 from tidegate.observe.events import FileChanged, FileFiltered, PartitionAdvanced, WatermarkStateChanged
-from tidegate.planning.plan import Unit
-from tidegate.runs.lanes import InProcessLane, deal
-from tidegate.runs.place import open_place
-from tidegate.runs.running import Running
-from tidegate.runs.source_pass import SourcePass
-from tidegate.sink.task import ReadTask, UnitResult
+from tidegate.runs.bound_source import open_place
+from tidegate.runs.engine import InProcessLane, deal
+from tidegate.runs.file_pass import SourcePass
+from tidegate.runs.loop import Running
+from tidegate.sink.read_task import GroupResult, ReadTask
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
     class Rewriting(InProcessLane):
         done = False
 
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
             if not self.done:
                 self.done = True
                 lake.write("date=2026-01-28/hour=12/1.ndjson", '{"id": 77, "event": "rewritten"}\n')
@@ -84,7 +84,7 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
 
 def test_a_file_removed_between_listing_and_reading_does_not_stop_the_others(lake: Lake) -> None:
     class Removing(InProcessLane):
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
             (lake.root / "data/date=2026-01-28/hour=11/1.ndjson").unlink(missing_ok=True)
             return super().execute(task, slots, progress)  # type: ignore[arg-type]
 
@@ -150,9 +150,9 @@ def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake:
     class Slow(InProcessLane):
         waves = 0
 
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[UnitResult, ...]:  # type: ignore[override]
+        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
             self.waves += 1
-            units: list[Unit] = [unit for slot in slots for unit in slot]  # type: ignore[attr-defined]
+            units: list[FileGroup] = [unit for slot in slots for unit in slot]  # type: ignore[attr-defined]
             return super().execute(task, [units[:1]], progress)
 
     lane = Slow()
@@ -170,9 +170,9 @@ def test_a_stopped_run_keeps_what_it_committed_and_is_not_ok(lake: Lake) -> None
 
 
 def test_units_are_dealt_evenly_and_keep_their_order() -> None:
-    from tidegate.planning.plan import FileSlice
+    from tidegate.core.files.plan import FileSlice
 
-    units = [Unit(number, (FileSlice(f"f{number}", size),)) for number, size in enumerate((10, 90, 40, 60), 1)]
+    units = [FileGroup(number, (FileSlice(f"f{number}", size),)) for number, size in enumerate((10, 90, 40, 60), 1)]
     slots = deal(units, 2)
     assert [[unit.number for unit in slot] for slot in slots] == [[2, 1], [3, 4]] or [
         sum(unit.bytes for unit in slot) for slot in slots

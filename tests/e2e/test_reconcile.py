@@ -15,19 +15,19 @@ import pytest
 from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison, list_letters, reconcile
+from tidegate.core.files.codec import embedded, encode
+from tidegate.core.files.plan import FileGroup
+from tidegate.core.files.state import Active
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
-from tidegate.planning.plan import Unit
-from tidegate.runs.fencing import fence
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.place import watermarks_of
-from tidegate.runs.reconciling import Reconciling, Wanted
-from tidegate.sink.names import uuid7
-from tidegate.sink.task import ReadTask, UnitResult
-from tidegate.state.files import Change, Coverage, DataFile
-from tidegate.state.ledger import entries
-from tidegate.watermarks.codec import embedded, encode
-from tidegate.watermarks.path_state import Active
+from tidegate.protocol.change import Change, Coverage, DataFile
+from tidegate.protocol.ledger import entries
+from tidegate.runs.bound_source import watermarks_of
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.reconcile import ReconcileOptions, Reconciling
+from tidegate.runs.replay_record import fence
+from tidegate.sink.parquet_file import uuid7
+from tidegate.sink.read_task import GroupResult, ReadTask
 
 HOUR = "date=2026-01-28/hour=12"
 
@@ -362,8 +362,8 @@ class Overtaken(InProcessLane):
         self.meanwhile, self.left = meanwhile, times
 
     def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
-    ) -> tuple[UnitResult, ...]:
+        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
+    ) -> tuple[GroupResult, ...]:
         results = super().execute(task, slots, progress)
         if self.left:
             self.left -= 1
@@ -431,7 +431,7 @@ def test_a_long_listing_can_be_stopped(lake: Lake, ingesting: bool) -> None:
             stop.set()
 
     places = places_of(lake.project)
-    report = Reconciling(places, places, Wanted(InProcessLane() if ingesting else None), emit, stop).all()
+    report = Reconciling(places, places, ReconcileOptions(InProcessLane() if ingesting else None), emit, stop).all()
     assert not report.ok
     assert [(each.error, each.listed.count, each.commits) for each in report.sources] == [(None, 0, 0)]
     assert report.tables == ()

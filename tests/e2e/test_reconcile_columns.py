@@ -12,18 +12,16 @@ from typing import Any
 import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnLane
-from support.parquet_lake import ParquetLake
 from tidegate import api, show_watermarks
+from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
+from tidegate.protocol.change import Change
+from tidegate.runs.bound_source import ColumnPlace, open_column_place
 from tidegate.runs.column_pass import ColumnPass
-from tidegate.runs.column_place import ColumnPlace, open_column_place
-from tidegate.runs.fencing import ReplayPlace, fence
-from tidegate.runs.replay_record import replay_positions
-from tidegate.runs.running import Running
-from tidegate.specs import ReconcileSpec
-from tidegate.state.files import Change
-from tidegate.watermarks.replay_state import ReplayState, decode, encode
+from tidegate.runs.loop import Running
+from tidegate.runs.replay_record import ReplayPlace, fence, replay_positions
+from tidegate.specs.project import ReconcileSpec
 
 ORPHAN = "019bfa00-0000-7000-8000-000000000000.parquet"
 
@@ -208,11 +206,3 @@ def test_tables_are_cared_for_and_folders_are_not(lake: ColumnLake, tmp_path: Pa
     lake.assert_exactly_once()
     with pytest.raises(TidegateError, match="not each of its values is one of string"):
         api.widen_table(lake.config, "orders", column="id", to="string")
-    folder = ParquetLake(tmp_path / "plain")
-    folder.arrive({"id": 1})
-    folder.run()
-    with pytest.raises(TidegateError, match="table care is for Delta tables"):
-        api.vacuum_table(folder.config, "orders")
-    report = api.reconcile(folder.config, clean=True)
-    assert (report.ok, report.tables) == (True, ())
-    assert "there is no log" in report.sources[0].notes[1]

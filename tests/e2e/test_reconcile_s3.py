@@ -14,11 +14,11 @@ from servers.s3 import Server
 from support.lake import FIELDS, assert_same
 from support.reconciling import clean, compare, ingest
 from tidegate import load
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.sink.names import uuid7
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.sink.parquet_file import uuid7
+from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
 

@@ -13,13 +13,13 @@ import pytest
 from support.lake import Lake
 from support.reconciling import places_of
 from tidegate import SourceComparison
-from tidegate.runs.place import Place, watermarks_of
-from tidegate.runs.reconciling import Reconciling
-from tidegate.state.files import Change, Coverage
+from tidegate.core.files.codec import embedded, encode
+from tidegate.protocol.change import Change, Coverage
+from tidegate.runs.bound_source import Place, watermarks_of
+from tidegate.runs.reconcile import Reconciling
+from tidegate.storage.listing_scope import Scope
 from tidegate.storage.memory import MemoryStore, Space
 from tidegate.storage.port import ObjectInfo
-from tidegate.storage.scope import Scope
-from tidegate.watermarks.codec import embedded, encode
 
 PER_COMMIT = 1000
 MOMENT = datetime(2026, 1, 28, tzinfo=UTC)

@@ -15,8 +15,8 @@ from support.lake import Lake
 from tidegate import Check, recover
 from tidegate.cli.doctor import recover as recover_command
 from tidegate.cli.main import cli
-from tidegate.runs.recovering import ACCEPTED
-from tidegate.state.documents import digest, encoded
+from tidegate.commands.recover import ACCEPTED
+from tidegate.protocol.documents import digest, encoded
 
 STATE = "lake/events/_tidegate/events/default"
 

@@ -10,11 +10,11 @@ import pytest
 from support.lake import Lake
 from tidegate import api
 from tidegate.api.opening import open_places
+from tidegate.commands.dead_letters import DeadLetterSelection, retry
+from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.letters import Choice, retry
-from tidegate.state.files import Change, Coverage
-from tidegate.watermarks.path_state import RecordsRead
+from tidegate.protocol.change import Change, Coverage
+from tidegate.runs.engine import InProcessLane
 
 DAY = "date=2026-01-28"
 HALF = f"{DAY}/2.ndjson"
@@ -54,7 +54,7 @@ def fields(state: Any) -> dict[str, Any]:
 
 def retried(lake: Lake) -> Any:
     (place,) = open_places(lake.project, "events")
-    return retry(place, Choice(), InProcessLane)
+    return retry(place, DeadLetterSelection(), InProcessLane)
 
 
 def test_it_is_one_letter_and_nothing_waits_for_it(lake: Lake) -> None:

@@ -15,17 +15,16 @@ from deltalake import DeltaTable
 from servers.s3 import Server
 from support.lake import FIELDS, Lake, assert_same
 from tidegate import ReplayReport, TidegateError, api, load, plan, set_watermark, show_watermarks
+from tidegate.commands.replay import Replay, other_locations
+from tidegate.core.files.edit import Selection
+from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
-from tidegate.planning.plan import Unit
-from tidegate.planning.selecting import Selection
-from tidegate.runs.lanes import InProcessLane, Lane
-from tidegate.runs.place import Clock, open_place, utc_now
-from tidegate.runs.replay_choice import other_locations
-from tidegate.runs.replaying import Replay
-from tidegate.runs.running import Running
-from tidegate.sink.task import ReadTask, UnitResult
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.protocol.table_rows import query
+from tidegate.runs.bound_source import Clock, open_place, utc_now
+from tidegate.runs.engine import InProcessLane, Lane
+from tidegate.runs.loop import Running
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.stores import open_store
 
 FILE = {"metadata_columns": ["_source_file"]}
 BY_HOUR = {**FILE, "partition_by": {"prefix_template": "date=%Y-%m-%d/hour=%H"}}
@@ -57,8 +56,8 @@ class Meanwhile(InProcessLane):
         self._happens = happens
 
     def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
-    ) -> tuple[UnitResult, ...]:
+        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
+    ) -> tuple[GroupResult, ...]:
         results = super().execute(task, slots, progress)
         self._happens()
         return results

@@ -12,8 +12,8 @@ from support.lake import Lake
 from tidegate import api
 from tidegate.api.opening import open_places
 from tidegate.failpoints import arm
-from tidegate.state.debts import write_won
-from tidegate.state.ledger import entries
+from tidegate.protocol.follow_ups import write_won
+from tidegate.protocol.ledger import entries
 
 DAY = "date=2026-01-28"
 

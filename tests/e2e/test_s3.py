@@ -15,11 +15,11 @@ from support.lake import FIELDS, assert_same
 from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
 

@@ -12,10 +12,10 @@ import pytest
 from support.lake import Lake
 from tidegate import ConfigError
 from tidegate.observe.events import Event, Notice, SourceReconciled
-from tidegate.observe.sentences import sentence
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.specs import ReconcileSpec
+from tidegate.observe.logs import sentence
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.project import ReconcileSpec
 
 DAY = "date=2026-01-28"
 OFTEN = timedelta(microseconds=1)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from support.lake import Lake
 from tidegate.observe.events import Event, Notice, SourceFinished
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.specs import Location, ReconcileSpec
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ReconcileSpec
 
 
 def test_a_neighbour_that_cannot_be_opened_does_not_end_the_run(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ import tidegate
 from support.lake import FIELDS, Lake
 from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
 from tidegate.observe.events import CommitContested, Event, Notice
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.schema_reports import SchemaInference, TableRewrite
-from tidegate.state.delta import DeltaLakeTable
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.reports.schema import SchemaInference, TableRewrite
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 NARROW = [{"name": "id", "type": "int32", "nullable": False}, *FIELDS[1:]]
 TEXT = [{"name": "id", "type": "string", "nullable": False}, *FIELDS[1:]]

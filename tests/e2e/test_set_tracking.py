@@ -10,12 +10,12 @@ import pytest
 
 from support.lake import Lake
 from tidegate import doctor, list_letters, plan, recover, show_watermarks, status
+from tidegate.core.reasons import Reason
 from tidegate.errors import StateError
 from tidegate.observe.events import LateFilesFound, WatermarkStateChanged
-from tidegate.planning.reasons import Reason
-from tidegate.runs import place as places
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.runs import bound_source as places
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 RANDOM = random.Random(5)
 

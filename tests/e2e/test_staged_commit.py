@@ -12,7 +12,7 @@ from support.lake import Lake
 from support.staging import commit, pending, rejected, staged, unit_file, units
 from tidegate import files, list_letters, status, watermark_history
 from tidegate.observe import events
-from tidegate.state.staging import UNIT, StagedUnit
+from tidegate.protocol.staging import UNIT, StagedUnit
 
 HOUR = "date=2026-01-28/hour=12"
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from support.lake import Lake
 from support.staging import commit, staged
 from tidegate.failpoints import arm, arm_by
-from tidegate.state.delta import DeltaLakeTable
+from tidegate.protocol.delta import DeltaLakeTable
 
 HOUR = "date=2026-01-28/hour=12"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from support.lake import Lake
 from support.staging import staged
-from tidegate.runs.staged_committing import Committing
-from tidegate.specs import Location
+from tidegate.commands.commit import Committing
+from tidegate.specs.locations import Location
 
 
 def test_a_table_that_cannot_be_opened_is_told_and_the_others_are_committed(tmp_path: Path) -> None:

@@ -23,17 +23,17 @@ from tidegate import (
     status,
 )
 from tidegate.cli.status import render_status
+from tidegate.commands.replay import Replay
+from tidegate.core.files.edit import Selection
+from tidegate.core.reasons import Reason
 from tidegate.errors import StateError, StorageUnavailable
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe.events import CommitContested
-from tidegate.planning.reasons import Reason
-from tidegate.planning.selecting import Selection
-from tidegate.runs import place as places
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.place import open_place
-from tidegate.runs.replaying import Replay
-from tidegate.runs.running import Running
-from tidegate.state.pace import Pace
+from tidegate.protocol.position import Pace
+from tidegate.runs import bound_source as places
+from tidegate.runs.bound_source import open_place
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 from tidegate.storage.local import LocalStore
 
 HOUR = "date=2026-01-28/hour=12"

@@ -14,9 +14,9 @@ import pytest
 from e2e.test_s3 import Bucket
 from servers.s3 import Server
 from tidegate import commit, load
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.storage.opening import open_store
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3
 

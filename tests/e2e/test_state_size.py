@@ -6,11 +6,10 @@ import json
 import random
 
 from laws.world import NOW, source
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.codec import embedded, encode
-from tidegate.watermarks.outcomes import Covered
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import SourceFile
+from tidegate.core.files.advance import advance
+from tidegate.core.files.codec import embedded, encode
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.state import Covered, PathState
 
 FILES = 100_000
 PARTITIONS = 100

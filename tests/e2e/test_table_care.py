@@ -17,14 +17,12 @@ from tidegate import checkpoint_table, optimize_table, reconcile, recover, vacuu
 from tidegate.errors import StorageUnavailable, TableError, UnsupportedTable
 from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import TableCared, TableCareFailed
-from tidegate.runs import table_care
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.merging import merged
-from tidegate.runs.running import Running
-from tidegate.runs.table_care import bins
-from tidegate.state.caring import CaredTable
-from tidegate.state.rewriting import ActiveFile, Overtaken, Rewrite, commit_rewrite
-from tidegate.storage.opening import open_store
+from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Overtaken, Rewrite, commit_rewrite
+from tidegate.runs import maintenance
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.runs.maintenance import bins, merged
+from tidegate.storage.stores import open_store
 
 FIELDS = [
     {"name": "id", "type": "int64", "nullable": False},
@@ -174,7 +172,7 @@ def test_statistics_are_left_out_for_floats_that_are_not_numbers(tmp_path: Path)
 def rewrite_of(lake: Lake) -> tuple[int, Rewrite]:
     """All of the table's files, put together and not committed."""
     store = open_store(lake.table)
-    table = CaredTable(lake.table, store)
+    table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("OPTIMIZE")
     files = table.active_files(snapshot)
     return snapshot.facts.version, merged(store, snapshot.facts, [files], lake.project.pipelines[0].sink)
@@ -300,7 +298,7 @@ def test_care_that_fails_never_fails_a_run(tmp_path: Path, monkeypatch: pytest.M
     def fails(*arguments: object) -> Rewrite:
         raise StorageUnavailable("no answer", "try again")
 
-    monkeypatch.setattr(table_care, "merged", fails)
+    monkeypatch.setattr(maintenance, "merged", fails)
     filled(lake, 1)
     lake.arrive("date=2026-01-28/9999.ndjson")
     assert lake.run().ok

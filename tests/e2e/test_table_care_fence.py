@@ -10,11 +10,9 @@ import pytest
 
 from support.lake import Lake
 from tidegate import optimize_table, reconcile
-from tidegate.runs.merging import merged
-from tidegate.runs.table_care import bins
-from tidegate.state.caring import CaredTable
-from tidegate.state.rewriting import Overtaken, commit_rewrite
-from tidegate.storage.opening import open_store
+from tidegate.protocol.maintenance import MaintainedTable, Overtaken, commit_rewrite
+from tidegate.runs.maintenance import bins, merged
+from tidegate.storage.stores import open_store
 
 
 def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_path: Path) -> None:
@@ -24,7 +22,7 @@ def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_pa
         lake.run()
     (pipeline,) = lake.project.pipelines
     store = open_store(lake.table)
-    table = CaredTable(lake.table, store)
+    table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("")
     rewrite = merged(store, snapshot.facts, bins(table.active_files(snapshot), 1 << 27), pipeline.sink)
     written = tmp_path / "lake/events" / rewrite.added[0].path

@@ -11,7 +11,7 @@ import tidegate
 from support.lake import Lake
 from tidegate.errors import ConfigError
 from tidegate.failpoints import InjectedFailure, arm
-from tidegate.table_properties import ALLOWED_PROPERTIES, why_not
+from tidegate.specs.project import ALLOWED_PROPERTIES, why_not
 
 WANTED = {"delta.appendOnly": "true", "delta.logRetentionDuration": "interval 60 days"}
 

@@ -13,7 +13,7 @@ from support.unit_lake import day
 from tidegate import plan, status
 from tidegate.api.units import units
 from tidegate.observe.events import Notice
-from tidegate.unit_reports import UnitSourcePlan
+from tidegate.reports.units import UnitSourcePlan
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "work-units.md").read_text(encoding="utf-8")
 

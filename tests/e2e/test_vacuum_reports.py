@@ -8,7 +8,7 @@ from support.lake import Lake
 from tidegate import optimize_table, vacuum_table
 from tidegate.cli.pages import Line
 from tidegate.cli.table import render_care
-from tidegate.reports import TableCareReport
+from tidegate.reports.run import TableCareReport
 
 
 def optimized(folder: Path, **settings: object) -> Lake:

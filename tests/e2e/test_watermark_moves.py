@@ -14,8 +14,8 @@ import pytest
 
 from support.lake import Lake, assert_same
 from tidegate import TidegateError, plan, reset_watermark, set_watermark, show_watermarks
-from tidegate.corrections import WatermarkMove
 from tidegate.errors import CommitLost
+from tidegate.reports.correction import WatermarkMove
 
 HOUR = "date=2026-01-28/hour=12"
 BAD = '{"id": 1}\nnot JSON\n'

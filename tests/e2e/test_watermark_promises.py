@@ -16,8 +16,8 @@ import pytest
 from support.lake import FIELDS, Lake
 from tidegate import api
 from tidegate.observe import events
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 DAY = "date=2026-01-28"
 NEXT_DAY = "date=2026-01-29"

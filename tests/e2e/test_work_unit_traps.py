@@ -18,11 +18,12 @@ from servers.api import Answer, Asked
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import ConfigError, load
 from tidegate.observe import events
-from tidegate.runs.running import Running
-from tidegate.specs import Location
-from tidegate.state.arrow import arrow_schema
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.storage.opening import absolute, open_store
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.table import arrow_schema
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 
 from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
 from tidegate import status, widen_table
+from tidegate.core.units.state import UnitState
 from tidegate.observe import events
+from tidegate.runs.bound_source import open_unit_place
+from tidegate.runs.loop import Running
 from tidegate.runs.presence import Note
-from tidegate.runs.running import Running
-from tidegate.runs.unit_place import open_unit_place
-from tidegate.watermarks.unit_state import UnitState
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 
 from support.column_lake import InProcessColumnLane
 from tidegate import load
-from tidegate.runs.running import Running
+from tidegate.runs.loop import Running
 
 if __name__ == "__main__":
     project = load(sys.argv[1])

@@ -1,4 +1,4 @@
-"""A committer in a process of its own, so that it can be killed; forked by ``tidegate.runs.forking``, or started by
+"""A committer in a process of its own, so that it can be killed; forked by ``experiments.workers``, or started by
 itself: ``python committer.py CONFIG FOLDER`` commits again and again until there is a file ``enough`` in FOLDER.
 
 The exit code is that of ``faults.worker``.
@@ -15,9 +15,9 @@ from typing import Any
 
 from faults.worker import CRASHED, FAILED, FINE, LOST, SURVIVED, _arm
 from tidegate import load
+from tidegate.commands.commit import Committing
 from tidegate.failpoints import InjectedFailure
-from tidegate.runs.staged_committing import Committing
-from tidegate.staging_reports import CommitReport
+from tidegate.reports.staging import CommitReport
 
 
 def work(task: Mapping[str, Any]) -> int:

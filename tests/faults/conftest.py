@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.lake import Lake
-from tidegate.runs.forking import Workers
+from tidegate.experiments.workers import Workers
 
 TESTS = Path(__file__).parents[1]
 

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from tidegate import load
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
 
 
 def main() -> int:

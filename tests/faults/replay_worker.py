@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from tidegate import TidegateError, load
-from tidegate.planning.selecting import Selection
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.place import open_place
-from tidegate.runs.replaying import Replay
+from tidegate.commands.replay import Replay
+from tidegate.core.files.edit import Selection
+from tidegate.runs.bound_source import open_place
+from tidegate.runs.engine import InProcessLane
 
 
 def replay(config: Path, pattern: str) -> bool:

@@ -10,12 +10,12 @@ import pytest
 import tidegate
 from servers.s3 import Server
 from tidegate import TidegateError, chaos
-from tidegate.chaos_report import ChaosReport
 from tidegate.errors import StorageUnavailable
-from tidegate.runs.chaos_source import NOW, Arrivals, scratch_project
-from tidegate.specs import Location
-from tidegate.state import committing
-from tidegate.storage.opening import open_store
+from tidegate.experiments.rounds import NOW, Arrivals, scratch_project
+from tidegate.protocol import commit
+from tidegate.reports.chaos import ChaosReport
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 
 def small(place: Path, **settings: Any) -> ChaosReport:
@@ -43,7 +43,7 @@ def test_the_same_seed_is_the_same_experiment(tmp_path: Path) -> None:
 def test_a_writer_that_does_not_look_before_it_commits_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing.Attempt, "_unmoved", lambda self, snapshot: True)
+    monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
     report = small(tmp_path / "scratch", failures=1000)
     assert not report.ok
     assert report.doubled > 0
@@ -52,8 +52,8 @@ def test_a_writer_that_does_not_look_before_it_commits_is_found_out(
 
 
 def test_a_commit_that_forgets_a_file_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = committing.measured
-    monkeypatch.setattr(committing, "measured", lambda site, files: measured(site, files)[1:])
+    measured = commit.measured
+    monkeypatch.setattr(commit, "measured", lambda site, files: measured(site, files)[1:])
     report = small(tmp_path / "scratch", failures=1000)
     assert not report.ok
     assert report.lost > 0
@@ -65,7 +65,7 @@ def test_an_error_that_no_failure_explains_is_a_finding(tmp_path: Path, monkeypa
     def confused(*_: object) -> object:
         raise KeyError("position")
 
-    monkeypatch.setattr(committing, "prepared", confused)
+    monkeypatch.setattr(commit, "prepared", confused)
     report = small(tmp_path / "scratch")
     assert not report.ok
     assert "round 1 of seed 7: unexpected KeyError: 'position'" in report.problems

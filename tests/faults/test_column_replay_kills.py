@@ -13,7 +13,7 @@ from faults.racing import ENVIRONMENT
 from support.column_lake import ColumnLake
 from support.long_runs import chosen
 from tidegate import show_watermarks
-from tidegate.replay_reports import ColumnReplayReport
+from tidegate.reports.correction import ColumnReplayReport
 
 WORKER = Path(__file__).with_name("column_replay_worker.py")
 IDS = [*range(10), *range(20, 40)]

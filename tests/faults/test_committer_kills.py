@@ -25,10 +25,10 @@ from support.lake import FIELDS, Lake
 from support.staging import commit, pending, rejected
 from support.streaming import streaming
 from tidegate import list_letters
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import WAYS
 from tidegate.observe import events
-from tidegate.runs.forking import Workers
-from tidegate.runs.place import utc_now
+from tidegate.runs.bound_source import utc_now
 
 BEFORE = (
     "staging.commit.listed",

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from support.lake import Lake
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES
-from tidegate.runs.forking import Workers
 
 NOT_ON_A_FIRST_RUN = {
     "state.cold_start.before",
@@ -18,12 +18,6 @@ NOT_ON_A_FIRST_RUN = {
     "state.debt.before",
     "state.provider.before",
     "state.provider.after",
-    "state.swap.before",
-    "state.swap.marked",
-    "state.swap.file",
-    "state.swap.copied",
-    "state.swap.removed",
-    "state.swap.done",
     "state.letters.before",
     "state.letters.after",
     "runs.fence.after",

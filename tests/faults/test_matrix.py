@@ -23,8 +23,8 @@ from faults.worker import CRASHED, FINE, LOST, SURVIVED, TOLD_TO_STOP
 from support.lake import Lake
 from support.streaming import streaming
 from tidegate import list_letters, status
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES, WAYS
-from tidegate.runs.forking import Workers
 
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
 
@@ -103,12 +103,6 @@ PLACES_ELSEWHERE = {
     "state.set.after": "tests/faults/test_set_kills.py",
     "state.provider.before": "tests/state/test_provider_copy.py",
     "state.provider.after": "tests/state/test_provider_copy.py",
-    "state.swap.before": "tests/state/test_parquet_place.py",
-    "state.swap.marked": "tests/state/test_parquet_place.py",
-    "state.swap.file": "tests/state/test_parquet_place.py",
-    "state.swap.copied": "tests/state/test_parquet_place.py",
-    "state.swap.removed": "tests/state/test_parquet_place.py",
-    "state.swap.done": "tests/state/test_parquet_place.py",
     "state.block.before": "tests/state/test_compacting.py",
     "state.block.after": "tests/state/test_compacting.py",
     "state.gathered.before": "tests/state/test_compacting.py",

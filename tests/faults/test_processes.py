@@ -15,11 +15,11 @@ import pytest
 
 from faults.racing import polling
 from support.lake import Lake
-from tidegate.specs import Location
-from tidegate.state.identity import SourceKey
-from tidegate.state.log import DeltaLog
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log import DeltaLog
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 WORKER = Path(__file__).with_name("worker.py")
 KEY = SourceKey("events", "default")

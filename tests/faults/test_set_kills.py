@@ -14,7 +14,7 @@ import pytest
 from faults.test_kills import KILLED, work
 from support.lake import Lake
 from tidegate import recover
-from tidegate.runs.forking import Workers
+from tidegate.experiments.workers import Workers
 
 PLACES = ("state.set.before", "state.set.after", "state.document.after", "state.commit.after")
 RANDOM = random.Random(11)

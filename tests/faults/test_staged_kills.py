@@ -28,9 +28,9 @@ from support.lake import Lake, assert_same
 from support.staging import commit, metas, staged_ids, units
 from support.streaming import streaming
 from tidegate import status
+from tidegate.commands.commit import Committing
+from tidegate.experiments.workers import Workers
 from tidegate.failpoints import WAYS
-from tidegate.runs.forking import Workers
-from tidegate.runs.staged_committing import Committing
 
 BEFORE_THE_SIGNAL = (
     "runs.planned",

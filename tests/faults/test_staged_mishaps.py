@@ -17,8 +17,8 @@ import pytest
 from support.lake import Lake
 from support.staging import commit, pending
 from tidegate import failpoints, files, status
+from tidegate.commands.commit import Committing
 from tidegate.failpoints import InjectedFailure, LostResponse
-from tidegate.runs.staged_committing import Committing
 
 GAMES = 60 if os.environ.get("TIDEGATE_LONG") else 6
 PLACES = ("staging.commit.listed", "state.commit.before", "state.commit.after", "staging.clear.before")

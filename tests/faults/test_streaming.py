@@ -7,9 +7,9 @@ from deltalake import DeltaTable
 
 from support.lake import Lake
 from tidegate.errors import TableError
-from tidegate.runs.following import Follower
-from tidegate.state.strangers import compact
-from tidegate.storage.opening import open_store
+from tidegate.experiments.rounds import Follower
+from tidegate.protocol.maintenance import compact_as_stranger
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_rewritten_files_bring_no_rows(lake: Lake, follower: Follower) -> None:
     lake.run()
     lake.arrive("date=2026-01-28/hour=13/0.ndjson")
     lake.run()
-    compact(lake.table)
+    compact_as_stranger(lake.table)
     assert follower.catch_up() == 3
     assert sorted(follower.seen.elements()) == lake.expected
 

@@ -19,8 +19,8 @@ from servers.api import Answer, Asked
 from support.long_runs import chosen
 from support.unit_lake import SurveyLake, day, survey_lake
 from tidegate.observe import events
+from tidegate.runs.loop import Running
 from tidegate.runs.presence import Courtesy
-from tidegate.runs.running import Running
 
 WORKER = Path(__file__).with_name("unit_worker.py")
 PLACES = (

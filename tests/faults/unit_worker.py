@@ -6,7 +6,7 @@ import sys
 
 from support.unit_lake import InProcessUnitLane, day
 from tidegate import load
-from tidegate.runs.running import Running
+from tidegate.runs.loop import Running
 
 if __name__ == "__main__":
     project, now = load(sys.argv[1]), day(sys.argv[2])

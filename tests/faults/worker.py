@@ -1,4 +1,4 @@
-"""A whole run without Spark in a process of its own, so that it can be killed; forked by ``tidegate.runs.forking``,
+"""A whole run without Spark in a process of its own, so that it can be killed; forked by ``experiments.workers``,
 or started by itself: ``python worker.py CONFIG``, which ends with 0 when everything was ingested.
 
 The exit code says how it ended: 0 as if nothing had been, otherwise what the failpoint that acted did to it.
@@ -15,11 +15,10 @@ from typing import Any
 
 from tidegate import failpoints, load
 from tidegate.failpoints import InjectedFailure
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.place import utc_now
-from tidegate.runs.running import Running
-from tidegate.runs.stopping import stops_on_signals
-from tidegate.state.pace import Pace
+from tidegate.protocol.position import Pace
+from tidegate.runs.bound_source import utc_now
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running, stops_on_signals
 
 FINE, FAILED, SURVIVED, LOST, CRASHED, TOLD_TO_STOP = 0, 1, 40, 41, 42, 43
 

@@ -6,23 +6,23 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from tidegate.planning.plan import FileSlice, Plan, Unit
-from tidegate.planning.reasons import Reason, Skipped
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.path_state import (
+from tidegate.core.files.paths import SourceFile, join
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.core.files.sealing import Directories
+from tidegate.core.files.state import (
     Active,
     Failed,
     FileProgress,
     Finished,
     Idle,
     Initial,
+    LateWindow,
     PathState,
     RecordsRead,
     Seal,
     WatermarkState,
 )
-from tidegate.watermarks.paths import SourceFile, join
-from tidegate.watermarks.sealing import Directories
+from tidegate.core.reasons import Reason, Skipped
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 """A directory or file name out of anything that UTF-8 can hold."""
@@ -64,7 +64,7 @@ lost_states = st.builds(
 
 source_files = st.builds(SourceFile, paths, sizes, etags)
 slices = st.builds(FileSlice, paths, sizes, etags, counts, st.integers(0, 9), st.integers(0, 9))
-units = st.builds(Unit, st.integers(1, 99), st.lists(slices, min_size=1, max_size=3).map(tuple))
+units = st.builds(FileGroup, st.integers(1, 99), st.lists(slices, min_size=1, max_size=3).map(tuple))
 skipped = st.builds(Skipped, st.sampled_from(Reason), st.integers(1, 99), st.lists(paths, max_size=3).map(tuple))
 plans = st.builds(
     Plan,

@@ -16,7 +16,24 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tidegate.column_specs import (
+from support.long_runs import examples
+from tidegate.core.columns.look_back import lowered
+from tidegate.core.columns.planner import fixed, plan_columns
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, matches, predicate
+from tidegate.core.columns.replay import (
+    UNITS,
+    Chunk,
+    ChunkInterval,
+    ReplayConfig,
+    check_handover,
+    chunk_columns,
+    chunks,
+    contiguous_end,
+    handed_over,
+)
+from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
+from tidegate.core.columns.values import WatermarkSerializer, greatest, is_above, kind_of
+from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
     Load,
@@ -26,17 +43,6 @@ from tidegate.column_specs import (
     Value,
     WatermarkMode,
 )
-from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.replay_handover import check_handover, chunk_columns, handed_over
-from tidegate.watermarks.chunks import UNITS, Chunk, ChunkInterval, ReplayConfig, chunks, contiguous_end
-from tidegate.watermarks.column_codec import decode, encode
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import greatest, is_above, kind_of
-from tidegate.watermarks.dialects import Dialect, literal
-from tidegate.watermarks.look_back import lowered
-from tidegate.watermarks.predicate_text import matches, predicate
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
-from tidegate.watermarks.serializer import WatermarkSerializer
 
 NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 DAY = 86_400
@@ -98,7 +104,7 @@ def types_of(value: object) -> object:
 def test_a_state_comes_back_from_its_json(stored: dict[str, Any], data: st.DataObject) -> None:
     inclusive = data.draw(st.frozensets(st.sampled_from(sorted(stored)))) if stored else frozenset()
     state = ColumnState(stored, inclusive, NOW)
-    assert decode(encode(state)) == state
+    assert decode_columns(encode_columns(state)) == state
 
 
 @settings(deadline=None)
@@ -209,7 +215,7 @@ class World:
         self.state = handed_over(self.source, self.state, None, replay.end, NOW)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data(), st.sampled_from(WatermarkMode))
 def test_every_row_is_read_exactly_once_whatever_comes_between(data: st.DataObject, mode: WatermarkMode) -> None:
     world = World(data, ColumnSource("s", FunctionRead("m:f"), COLUMNS, mode))
@@ -220,7 +226,7 @@ def test_every_row_is_read_exactly_once_whatever_comes_between(data: st.DataObje
     assert world.table == Counter(world.rows)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data(), st.sampled_from(WatermarkMode))
 def test_every_row_is_there_once_after_a_replay_and_the_runs_that_follow(
     data: st.DataObject, mode: WatermarkMode
@@ -237,7 +243,7 @@ def test_every_row_is_there_once_after_a_replay_and_the_runs_that_follow(
     assert world.table == Counter(world.rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data(), st.booleans())
 def test_rows_that_are_late_by_less_than_the_safety_lag_are_read_once(data: st.DataObject, is_naive: bool) -> None:
     lag = timedelta(hours=3)
@@ -265,7 +271,7 @@ def test_rows_that_are_late_by_less_than_the_safety_lag_are_read_once(data: st.D
         assert set(late) <= set(table)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data())
 def test_a_replaced_window_holds_what_the_source_holds_in_it(data: st.DataObject) -> None:
     load = Load(LoadType.MERGE_OVERWRITE, merge_keys=("id",), replace_by_watermark=True)
@@ -306,7 +312,7 @@ ranges = st.builds(
 cells = st.none() | tiny | tiny
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.lists(ranges, max_size=3),
     st.sampled_from(WatermarkMode),
@@ -320,7 +326,7 @@ def test_a_database_finds_the_rows_that_match(
     assert found_by_database(wanted, rows, rows) == found_by_hand(wanted, rows)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.sampled_from([texts, awkward, near, moments, aware, st.dates(), clocks, st.integers(-(2**62), 2**62), floats]),
     st.data(),
@@ -335,7 +341,7 @@ def test_a_database_understands_values_of_every_kind(kind: st.SearchStrategy[Val
 
 def _stored(value: Value) -> object:
     """The value as a database without such types keeps it."""
-    return literal(value, Dialect.SQLITE).strip("'") if isinstance(value, date | time) else value
+    return literal(value, SqlDialect.SQLITE).strip("'") if isinstance(value, date | time) else value
 
 
 def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> list[int]:
@@ -347,7 +353,7 @@ def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> 
 def found_by_database(
     wanted: RowFilter, stored: Sequence[Sequence[object]], rows: Sequence[Sequence[object]]
 ) -> list[int]:
-    text = predicate(wanted, Dialect.SQLITE)
+    text = predicate(wanted, SqlDialect.SQLITE)
     width = len(rows[0])
     database = sqlite3.connect(":memory:")
     try:
@@ -400,7 +406,7 @@ def length(chunk: Chunk) -> float:
     return far.total_seconds() if isinstance(far, timedelta) else float(far)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(grids(), st.data())
 def test_chunks_cover_everything_once(grid: tuple[Value, Value, ChunkInterval], data: st.DataObject) -> None:
     start, end, interval = grid

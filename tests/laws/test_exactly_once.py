@@ -19,17 +19,18 @@ from laws.strategies import (
     world_paths,
 )
 from laws.world import NOW, World, source
-from tidegate.planning.discovery import is_partition_open
-from tidegate.planning.plan import Plan
-from tidegate.specs import LateFiles, Lateness
-from tidegate.watermarks.path_state import PathState, greater
-from tidegate.watermarks.paths import join, sort_key, split
-from tidegate.watermarks.standing import standings
+from support.long_runs import examples
+from tidegate.core.files.discovery import is_partition_open
+from tidegate.core.files.file_status import file_statuses
+from tidegate.core.files.paths import join, sort_key, split
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.state import PathState, greater
+from tidegate.specs.project import LateFiles, Lateness
 
 CROWDED = st.builds(join, few_partitions, world_names)
 WAVES = st.sampled_from(("committed", "committed", "committed", "committed", "lost", "dies"))
 RULES = settings(
-    max_examples=40,
+    max_examples=examples(400, 30),
     stateful_step_count=14,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -53,7 +54,7 @@ class Ingestion(RuleBasedStateMachine):
         partition, name = split(path)
         if not is_partition_open(self.world.of, state, partition, self.world.now):
             return False
-        return not standings(self.world.of, state)(partition).is_finished(name)
+        return not file_statuses(self.world.of, state)(partition).is_finished(name)
 
     def arrivals(self, data: st.DataObject) -> list[str]:
         """Paths of which those that are not there yet are new."""

@@ -1,7 +1,7 @@
 """Whatever bytes a file has, reading it gives rows, dead letters, a refusal or an error of ours, and nothing else.
 
 Valid files of every format are damaged at random, or are random from the beginning, and go through the task that reads
-them in a Spark worker. ``TIDEGATE_LONG=1`` tries 10,000 files instead of 150.
+them in a Spark worker. ``TIDEGATE_LONG=1`` tries 10,000 files instead of 60.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.format_files import ENDINGS, written
-from support.long_runs import LONG
+from support.long_runs import examples
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import TidegateError
-from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.letters import LetterPlace
-from tidegate.sink.task import ReadTask, UnitResult, read_units
-from tidegate.specs import FieldSpec, Format, Location
-from tidegate.watermarks.outcomes import Covered, Refused
+from tidegate.sink.dead_letters import DeadLetterTarget
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.task import read_units
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, Format
 
 FIELDS = (
     FieldSpec("id", "int64"),
@@ -43,7 +45,7 @@ KINDS = [
     for packing in ("", ".gz", ".zst")
     if packing == "" or format in ("ndjson", "csv", "json")
 ]
-EXAMPLES = (10_000 if LONG else 150) // len(KINDS) + 1
+EXAMPLES = examples(10_000, 60) // len(KINDS) + 1
 TELLING = [
     b"\0",
     b"\xff",
@@ -99,7 +101,7 @@ EDITS = st.lists(
 INSIDE = st.booleans()
 
 
-def read(data: bytes, format: str, packing: str) -> tuple[UnitResult, int, int] | None:
+def read(data: bytes, format: str, packing: str) -> tuple[GroupResult, int, int] | None:
     """What a task makes of a file, with how many rows and letters it wrote; None for an error of ours."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -113,10 +115,10 @@ def read(data: bytes, format: str, packing: str) -> tuple[UnitResult, int, int] 
             fields=FIELDS,
             file_schema=arrow_schema(FIELDS).serialize().to_pybytes(),
             format=Format(format),
-            letters=LetterPlace(Location((root / "letters").as_uri()), "p", "s", "r"),
+            letters=DeadLetterTarget(Location((root / "letters").as_uri()), "p", "s", "r"),
         )
         try:
-            (result,) = read_units(task, [Unit(0, (FileSlice(name, len(data)),))])
+            (result,) = read_units(task, [FileGroup(0, (FileSlice(name, len(data)),))])
         except TidegateError:
             return None
         rows = sum(pq.read_table(root / "table" / file.path).num_rows for file in result.data_files)

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from servers import raw
 from servers.raw import RawServer
-from support.long_runs import LONG
+from support.long_runs import examples
 from support.unit_waves import FIELDS, source, wave, work
-from tidegate.column_specs import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.errors import TidegateError
-from tidegate.schema.infer import agreeing, look
-from tidegate.sink.record_blocks import Columns, RecordBlocks
-from tidegate.sink.unit_tasks import carry_out_here
+from tidegate.schema.inference import agreeing, look
+from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.unit_task import carry_out_here
+from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.fetching import Counts, Fetch, blocks
-from tidegate.sources.http.shapes import Shapes
+from tidegate.sources.http.read import Counts, Fetch, blocks
 from tidegate.sources.units.work import UnitFailure
-from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 FUZZ = settings(
-    max_examples=10_000 if LONG else 100,
+    max_examples=examples(10_000, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -215,7 +215,7 @@ def read_columns(case: Case, url: str) -> int:
         fields = agreeing(inferred).fields
     if case.rescued:
         fields = (*fields, FieldSpec("rescued", "string"))
-    decoder = RecordBlocks(Columns(fields, case.schema, fetch.parts, url))
+    decoder = RecordBlocks(RecordColumns(fields, case.schema, fetch.parts, url))
     return sum(decoder.rows(block).num_rows for block in found)
 
 

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.long_runs import LONG
+from support.long_runs import examples
 from tidegate.errors import SourceError
+from tidegate.formats.json import blocks, element_lines
+from tidegate.formats.json_decoder import Decoder
 from tidegate.schema.literals import DEEPEST
-from tidegate.sink.decoder import Decoder
-from tidegate.sink.formats.json_array import element_lines
-from tidegate.sink.lines import blocks
-from tidegate.specs import FieldSpec, Numbers
+from tidegate.specs.project import FieldSpec, Numbers
 
-EXAMPLES = 10_000 if LONG else 60
+EXAMPLES = examples(10_000, 30)
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (
     FieldSpec("i", "int64"),

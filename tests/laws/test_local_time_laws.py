@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.core.calendar import Jump, jump_around, jumps
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayState, chunks, decode, encode
+from tidegate.core.columns.values import is_above
 from tidegate.errors import ConfigError
-from tidegate.spark.loading.windows import TableWindow
-from tidegate.watermarks.chunks import Chunk, ChunkInterval, chunks
-from tidegate.watermarks.column_values import is_above
-from tidegate.watermarks.local_times import Jump, jump_around, jumps
-from tidegate.watermarks.replay_state import ReplayState, decode, encode
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.loading.target import TableWindow
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Pacific/Apia"]
 UNITS = {"minutes": 15, "hours": 1, "days": 1, "weeks": 1, "months": 1}

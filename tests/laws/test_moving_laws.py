@@ -8,21 +8,14 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.planning.discovery import is_new
-from tidegate.specs import Location, PathSource
-from tidegate.watermarks.codec import decode, encode
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.moving import knows, moved_to, without
-from tidegate.watermarks.path_state import (
-    Active,
-    Failed,
-    Finished,
-    Idle,
-    PathState,
-    RecordsRead,
-    greatest_path,
-)
-from tidegate.watermarks.paths import join, sort_key, split
+from support.long_runs import examples
+from tidegate.core.files.codec import decode, encode
+from tidegate.core.files.discovery import is_new
+from tidegate.core.files.edit import knows, moved_to, without
+from tidegate.core.files.paths import join, sort_key, split
+from tidegate.core.files.state import Active, Failed, Finished, Idle, LateWindow, PathState, RecordsRead, greatest_path
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))
@@ -84,7 +77,7 @@ def rest(state: PathState, partition: str) -> tuple[object, ...]:
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions, names)
 def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state(
     state: PathState, partition: str, name: str
@@ -95,7 +88,7 @@ def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state
     assert after.partition_watermarks[partition] == name
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions, names)
 def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
     state: PathState, partition: str, name: str
@@ -110,7 +103,7 @@ def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
             assert is_due(path)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(valid_states(), partitions)
 def test_forgetting_a_partition_makes_all_its_files_due_and_no_other(state: PathState, partition: str) -> None:
     if not knows(state, partition):

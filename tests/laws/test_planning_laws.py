@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from laws.strategies import fates, states, world_paths
 from laws.world import NOW, SIZING, World, files, listing, source
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.grouping import OPENING, Sizing, grouped
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.plan import FileSlice, Plan
-from tidegate.specs import LateFiles, Lateness, PathSource
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import sort_key, split
+from support.long_runs import examples
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.paths import sort_key, split
+from tidegate.core.files.plan import FileSlice, Plan
+from tidegate.core.files.planner import OPENING, Sizing, grouped, plan_paths
+from tidegate.core.files.state import PathState
+from tidegate.specs.project import LateFiles, Lateness, PathSource
 
 SETS = st.lists(world_paths, max_size=15, unique=True)
 SOURCES = st.builds(
@@ -46,7 +46,7 @@ def test_a_plan_does_not_depend_on_the_order_of_the_listing(
     assert plans[0].listed == plans[1].listed == plans[2].listed
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(SOURCES, st.lists(SETS, min_size=1, max_size=4), st.data())
 def test_every_listed_file_is_planned_or_counted_with_a_reason(
     of: PathSource, arrivals: list[list[str]], data: st.DataObject

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laws.strategies import lost_states, plans, states
+from support.long_runs import examples
+from tidegate.core.files.codec import decode, embedded, encode
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.state import PathState
 from tidegate.errors import StateError
-from tidegate.planning.plan import Plan
-from tidegate.watermarks.codec import decode, embedded, encode
-from tidegate.watermarks.path_state import PathState
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -71,7 +72,7 @@ def test_a_strange_document_is_refused_or_read_but_never_breaks(document: dict[s
         assert refused.remedy
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(plans)
 def test_a_plan_is_read_back_as_it_was(plan: Plan) -> None:
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan

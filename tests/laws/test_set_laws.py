@@ -9,14 +9,21 @@ from hypothesis import strategies as st
 
 from laws.strategies import counts, etags, fates, paths, progress, sizes, watermarks
 from laws.world import NOW, SIZING, source
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.plan import FileSlice
-from tidegate.planning.set_planner import plan_set
-from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.watermarks.path_set import Segment, SetState, advance_set, segments_to_merge, with_segment
-from tidegate.watermarks.path_state import Finished
-from tidegate.watermarks.paths import SourceFile
-from tidegate.watermarks.set_codec import decode_set, encode_set
+from support.long_runs import examples
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.path_set import (
+    Segment,
+    SetState,
+    advance_set,
+    decode_set,
+    encode_set,
+    segments_to_merge,
+    with_segment,
+)
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import FileSlice
+from tidegate.core.files.planner import plan_set
+from tidegate.core.files.state import Changed, Covered, FileOutcome, Finished, NotReached, Refused
 
 OF = source(max_attempts=1_000)
 LINES = 6
@@ -56,7 +63,7 @@ def forgotten(state: SetState) -> set[str]:
     return {path for path, each in state.unfinished() if not each.records}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject) -> None:
     state, there = SetState(), dict[str, SourceFile]()

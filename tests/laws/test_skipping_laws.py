@@ -12,10 +12,11 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import Location
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 SCHEMA = pa.schema(
     [
@@ -64,7 +65,7 @@ def table_of(groups: list[list[dict[str, Any]]], root: Path) -> Location:
     return location
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(ROWS, min_size=2, max_size=4), st.integers(-3, 3), TEXTS)
 def test_every_row_that_fulfils_a_condition_is_found(
     groups: list[list[dict[str, Any]]], number: int, text: str

@@ -16,17 +16,16 @@ from hypothesis.stateful import precondition, rule
 from laws.strategies import fates, hour_partitions
 from laws.test_exactly_once import RULES, Ingestion, check_bounds
 from laws.world import NOW, SIZING, World, listing, source
+from tidegate.core.files.paths import join
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.planner import plan_paths
+from tidegate.core.files.state import Covered, FileOutcome, PathState
 from tidegate.errors import StateError
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.plan import Plan
-from tidegate.runs import staged_steps
-from tidegate.runs.path_tracking import PathTracker
-from tidegate.runs.staged_steps import after_step, step_json, step_of, without_step
-from tidegate.specs import LateFiles, Lateness
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.outcomes import Covered, FileOutcome
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import join
+from tidegate.runs import staged
+from tidegate.runs.file_trackers import PathTracker
+from tidegate.runs.staged import after_step, step_json, step_of, without_step
+from tidegate.specs.project import LateFiles, Lateness
+from tidegate.storage.stores import open_store
 
 
 @dataclass
@@ -216,7 +215,7 @@ def test_a_unit_that_goes_on_where_a_rejected_one_ended_is_rejected_too() -> Non
 
 
 def test_a_long_listing_is_left_out_beyond_what_the_unit_covers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_steps, "LISTED_IN_FULL", 2)
+    monkeypatch.setattr(staged, "LISTED_IN_FULL", 2)
     world = Staged(source(**STRICT))
     for name in "abcd":
         world.arrive(f"d=1/{name}.json")

@@ -14,16 +14,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from laws.unit_world import BEGIN, UnitWorld
+from support.long_runs import examples
 from support.work_units import time_source
+from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.units.partitions import cut
+from tidegate.core.units.plan import UnitPlan
+from tidegate.core.units.planner import failure_start
+from tidegate.core.units.state import (
+    Coverage,
+    Failure,
+    UnitEntry,
+    UnitState,
+    decode_units,
+    encode_units,
+    joined,
+    without,
+)
 from tidegate.errors import WatermarkError
-from tidegate.planning.time_partitions import cut
-from tidegate.planning.unit_deciding import failure_start
-from tidegate.planning.unit_plan import UnitPlan
-from tidegate.unit_specs import PartialPartition, PartitionKind, Replace, Span, UnitSource
-from tidegate.watermarks.calendar import milliseconds, shifted, zone_named
-from tidegate.watermarks.coverage import Coverage, joined, without
-from tidegate.watermarks.unit_codec import decode, encode
-from tidegate.watermarks.unit_state import Failure, UnitEntry, UnitState
+from tidegate.specs.units import PartialPartition, PartitionKind, Replace, Span, UnitSource
 
 UNITS = ("a", "b", "c")
 zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
@@ -113,7 +121,7 @@ def taken(world: UnitWorld, source: UnitSource, taken_steps: list[Step]) -> Unit
 
 
 @pytest.mark.parametrize("mode", list(Replace))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), st.lists(steps, max_size=6), st.lists(st.integers(0, 100), min_size=1, max_size=4).map(tuple))
 def test_every_row_is_there_once_and_no_hole_is_jumped_over(
     mode: Replace, source: UnitSource, taken_steps: list[Step], delays: tuple[int, ...]
@@ -121,7 +129,7 @@ def test_every_row_is_there_once_and_no_hole_is_jumped_over(
     taken(UnitWorld(UNITS, delays), replace(source, replace=mode), taken_steps)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sources(), st.lists(steps, max_size=4))
 def test_at_the_same_moment_without_grace_nothing_runs_twice(source: UnitSource, taken_steps: list[Step]) -> None:
     world = UnitWorld(UNITS, (0,))
@@ -138,7 +146,7 @@ def ranges(plan: UnitPlan) -> dict[tuple[str, int], tuple[int, int | None]]:
     return {(work.unit, failure_start(work.start, work.nominal_end)): (work.low, work.before) for work in plan.works()}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(sources(), st.lists(steps, max_size=4), spans)
 def test_more_grace_never_removes_a_work_unit_nor_moves_a_low_bound_forward(
     source: UnitSource, taken_steps: list[Step], more: Span
@@ -153,7 +161,7 @@ def test_more_grace_never_removes_a_work_unit_nor_moves_a_low_bound_forward(
         assert all(greater[key][0] <= low for key, (low, _) in less.items())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(sources(), st.lists(steps, max_size=4), spans)
 def test_more_abstinence_never_adds_a_work_unit_that_was_read(
     source: UnitSource, taken_steps: list[Step], more: Span
@@ -169,7 +177,7 @@ def test_more_abstinence_never_adds_a_work_unit_that_was_read(
         assert {key for key, (_, before) in greater.items() if before is not None} <= less.keys()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), moments)
 def test_partitions_are_contiguous_and_cover_the_range(source: UnitSource, now: datetime) -> None:
     found = cut(source, now)
@@ -183,7 +191,7 @@ def test_partitions_are_contiguous_and_cover_the_range(source: UnitSource, now: 
     assert all(each.nominal_end is None or each.end <= each.nominal_end for each in parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources(), cut_kinds, moments, moments)
 def test_plans_at_two_times_share_all_full_partitions(
     source: UnitSource, kind: PartitionKind, one: datetime, other: datetime
@@ -270,6 +278,6 @@ states = st.builds(
 
 @given(states)
 def test_a_state_survives_its_json(state: UnitState) -> None:
-    encoded = encode(state)
-    assert decode(json.loads(json.dumps(encoded))) == state
-    assert encode(decode(encoded)) == encoded
+    encoded = encode_units(state)
+    assert decode_units(json.loads(json.dumps(encoded))) == state
+    assert encode_units(decode_units(encoded)) == encoded

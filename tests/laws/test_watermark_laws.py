@@ -9,13 +9,20 @@ from hypothesis import strategies as st
 
 from laws.strategies import fates, moments, paths, world_paths
 from laws.world import NOW, World, files, read, source
-from tidegate.specs import Lateness, PartitionFilter
-from tidegate.watermarks.advance import advance
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import join, just_below, sort_key, split
-from tidegate.watermarks.periods import Period
-from tidegate.watermarks.prefixes import cold_start_bound, cold_start_prefixes
-from tidegate.watermarks.templates import parse_template
+from support.long_runs import examples
+from tidegate.core.calendar import Period
+from tidegate.core.files.advance import advance
+from tidegate.core.files.paths import (
+    cold_start_bound,
+    cold_start_prefixes,
+    join,
+    just_below,
+    parse_template,
+    sort_key,
+    split,
+)
+from tidegate.core.files.state import PathState
+from tidegate.specs.project import Lateness, PartitionFilter
 
 SETS = st.lists(world_paths, min_size=1, max_size=12, unique=True)
 OPEN = source(lateness=Lateness(never=True))
@@ -74,7 +81,7 @@ def test_a_watermark_has_everything_listed_below_it_finished(there: list[str], d
         assert (path in done) == (below or path in state.files)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(SETS, min_size=2, max_size=4), st.data())
 def test_a_state_recovered_from_the_log_doubles_nothing(arrivals: list[list[str]], data: st.DataObject) -> None:
     world = World(source(lateness=Lateness(never=True), max_attempts=1_000))
@@ -90,7 +97,7 @@ def test_a_state_recovered_from_the_log_doubles_nothing(arrivals: list[list[str]
     assert world.doubled() == set()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(SETS, SETS, st.integers(0, 40), st.integers(0, 30), st.booleans())
 def test_a_filtered_cold_start_reads_the_look_back_and_later_all_that_is_new(
     old: list[str], new: list[str], lookback: int, hours: int, dies: bool

@@ -7,15 +7,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tidegate.planning.unit_plan import UnitPlan, WorkUnit
-from tidegate.planning.unit_planner import plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import Replace, UnitSource
-from tidegate.watermarks.calendar import milliseconds, shifted, zone_named
-from tidegate.watermarks.coverage import Coverage, high_of, interval_at, joined, without
-from tidegate.watermarks.unit_codec import decode, encode
-from tidegate.watermarks.unit_state import UnitEntry, UnitState
-from tidegate.watermarks.units import Units
+from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.units.plan import UnitPlan, WorkUnit
+from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.state import (
+    Coverage,
+    UnitEntry,
+    Units,
+    UnitState,
+    decode_units,
+    encode_units,
+    high_of,
+    interval_at,
+    joined,
+    without,
+)
+from tidegate.specs.units import Replace, UnitSource
 
 BEGIN = datetime(2026, 3, 26, tzinfo=UTC)
 HOUR = 3_600_000
@@ -54,7 +61,7 @@ class UnitWorld:
     def plan(self, source: UnitSource, now: datetime, units: tuple[str, ...], accept: bool) -> UnitPlan:
         """What would run, by a state that has been JSON."""
         if self.state is not None:
-            self.state = decode(encode(self.state))
+            self.state = decode_units(encode_units(self.state))
         return plan_units("shop", source, self.state, Units(units), 0, now, accept_new_partitions=accept)
 
     def run(self, source: UnitSource, plan: UnitPlan, failing: int) -> bool:

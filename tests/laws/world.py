@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tidegate.planning.discovery import (
+from tidegate.core.files.advance import Advance, advance
+from tidegate.core.files.codec import decode, embedded, encode
+from tidegate.core.files.discovery import (
     PathListing,
     accepts,
     cold_prefixes,
@@ -22,16 +24,13 @@ from tidegate.planning.discovery import (
     list_after,
     survey,
 )
-from tidegate.planning.grouping import Sizing
-from tidegate.planning.path_planner import plan_paths
-from tidegate.planning.plan import FileSlice, Plan
-from tidegate.planning.reasons import Reason, Tally
-from tidegate.specs import Location, PathSource
-from tidegate.watermarks.advance import Advance, advance
-from tidegate.watermarks.codec import decode, embedded, encode
-from tidegate.watermarks.outcomes import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import SourceFile, sort_key, split
+from tidegate.core.files.paths import SourceFile, sort_key, split
+from tidegate.core.files.plan import FileSlice, Plan
+from tidegate.core.files.planner import Sizing, plan_paths
+from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, PathState, Refused
+from tidegate.core.reasons import Reason, ReasonCounts
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 
 NOW = datetime(2024, 3, 1, 12, 30, tzinfo=UTC)
 SIZING = Sizing(target_bytes=10_000_000, max_files=50, parallelism=4)
@@ -65,7 +64,7 @@ def listing(
     """What a poll would show of the files that are there; ``hidden`` ones arrive while it runs."""
     ordered = sorted((file for file in there if file.path not in hidden), key=lambda file: sort_key(file.path))
     prefixes = cold_prefixes(of, state, now)
-    tally = Tally()
+    tally = ReasonCounts()
     found: list[SourceFile] = []
     directories: set[str] = set()
     for file in ordered:

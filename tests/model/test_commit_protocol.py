@@ -15,10 +15,10 @@ import pytest
 
 from model.explorer import Run, explore, wander
 from model.world import Scene
-from tidegate.state import committing, memory, resolving, winner
-from tidegate.state.opening import position
-from tidegate.state.resolving import NotThere, Outcome, lost
-from tidegate.state.table import Snapshot
+from tidegate.protocol import commit, memory, resolve, winner
+from tidegate.protocol.open import position
+from tidegate.protocol.resolve import NotThere, Outcome, lost
+from tidegate.protocol.table import Snapshot
 
 DEEPER = int(os.environ.get("TIDEGATE_MODEL_DEPTH", "0"))
 MANY = 1_000_000 if DEEPER else 6_000
@@ -66,14 +66,14 @@ class TestTheModelCanFail:
     """Each safeguard is taken away in turn; the exploration must notice."""
 
     def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(committing.Attempt, "_unmoved", lambda self, snapshot: True)
+        monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def only_the_lead(self: committing.Attempt, snapshot: Snapshot | None) -> bool:
+        def only_the_lead(self: commit.Attempt, snapshot: Snapshot | None) -> bool:
             return position(self.site, snapshot) == self.opened.version
 
-        monkeypatch.setattr(committing.Attempt, "_unmoved", only_the_lead)
+        monkeypatch.setattr(commit.Attempt, "_unmoved", only_the_lead)
         assert explore(Scene(sources=("s+t", "t"), records=1), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_guard_against_a_second_creator(self) -> None:
@@ -84,18 +84,18 @@ class TestTheModelCanFail:
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
 
     def test_when_an_error_is_taken_for_a_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        believed = committing.Attempt._resolve
+        believed = commit.Attempt._resolve
 
-        def believe(self: committing.Attempt) -> object:
+        def believe(self: commit.Attempt) -> object:
             if self._problem is not None:
                 raise lost(self.site, self.opened.version, "an error")
             return believed(self)
 
-        monkeypatch.setattr(committing.Attempt, "_resolve", believe)
+        monkeypatch.setattr(commit.Attempt, "_resolve", believe)
         assert explore(Scene(records=1), {"switches": 1, "faults": 1}, MANY).violation is not None
 
     def test_when_a_rivals_document_is_taken_for_the_winners(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def greatest(site: object, entry: object, mark: object, evidence: winner._Evidence) -> winner.Winner:
+        def greatest(site: object, entry: object, mark: object, evidence: winner.WinnerEvidence) -> winner.Winner:
             other = evidence.stored[max(evidence.stored)]
             assert other.document is not None
             parent = winner.Parent(other.document.version, other.attempt, other.sha256)
@@ -113,7 +113,7 @@ def test_a_resolve_that_finds_nothing_costs_time_but_no_row(monkeypatch: pytest.
     def blind(*args: object) -> Outcome:
         return NotThere()
 
-    monkeypatch.setattr(committing, "resolve", blind)
+    monkeypatch.setattr(commit, "resolve", blind)
     report = explore(Scene(records=1, sources=("s",)), {"faults": 2}, MANY)
     assert report.violation is None
 
@@ -130,4 +130,4 @@ def test_a_run_is_repeated_exactly_by_its_choices() -> None:
 
 
 def test_resolve_is_what_the_commit_loop_calls() -> None:
-    assert committing.resolve is resolving.resolve
+    assert commit.resolve is resolve.resolve

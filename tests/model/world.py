@@ -21,16 +21,15 @@ from tidegate.errors import (
     StorageUnavailable,
     TidegateError,
 )
-from tidegate.specs import Location
-from tidegate.state import documents
-from tidegate.state.committing import Member, commit, commit_together
-from tidegate.state.files import Change, DataFile
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.log import DIRECTORY, parse_entry
-from tidegate.state.memory import MemoryDelta, decode, encode
-from tidegate.state.opening import open_position
-from tidegate.state.pace import Pace
-from tidegate.state.site import Site
+from tidegate.protocol import documents
+from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.commit import Member, commit, commit_together
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.log import DIRECTORY, parse_entry
+from tidegate.protocol.memory import MemoryDelta, decode, encode
+from tidegate.protocol.open import open_position
+from tidegate.protocol.position import Pace, TableContext
+from tidegate.specs.locations import Location
 from tidegate.storage.port import ObjectInfo, Requests
 
 NOW = datetime(2026, 1, 28, tzinfo=UTC)
@@ -222,7 +221,7 @@ class ModelStore:
             raise StorageUnavailable(f"no answer for {path}", "")
 
 
-def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guarded: bool = True) -> Site:
+def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guarded: bool = True) -> TableContext:
     """A site of the model; time stands still except for pauses, so that a commit gives up after a few."""
     store = ModelStore(world, run, actor)
     clock = [0.0]
@@ -233,7 +232,7 @@ def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guar
         actor.observe("pause")
 
     by = actor.name if source == "s" else f"{actor.name}{source}"
-    return Site(
+    return TableContext(
         key=SourceKey("p", source),
         identity=Identity("path", "memory://source", None),
         store=store,  # type: ignore[arg-type]  # the part of the port that the protocol uses
@@ -244,7 +243,7 @@ def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guar
     )
 
 
-def ingest(world: World, at: Site, records: int, batch: int = 1) -> None:
+def ingest(world: World, at: TableContext, records: int, batch: int = 1) -> None:
     """A run of the source: open, read the next ``batch`` records, commit, until all are in."""
     opened = open_position(at)
     while True:
@@ -264,7 +263,7 @@ def ingest(world: World, at: Site, records: int, batch: int = 1) -> None:
             world.committed.append(opened.parent.attempt)
 
 
-def ingest_together(world: World, sites: Sequence[Site], records: int, batch: int = 1) -> None:
+def ingest_together(world: World, sites: Sequence[TableContext], records: int, batch: int = 1) -> None:
     """A run of several sources, each of whose commits moves all that have something left."""
     while True:
         found = [(at, open_position(at)) for at in sites]
@@ -286,7 +285,7 @@ def ingest_together(world: World, sites: Sequence[Site], records: int, batch: in
             world.committed.extend(opened.parent.attempt for opened in after if opened.parent is not None)
 
 
-def _following(at: Site, start: int, end: int) -> Change:
+def _following(at: TableContext, start: int, end: int) -> Change:
     """The next records of a source in a data file."""
     content = json.dumps([f"{at.key.source}:{number}" for number in range(start, end)]).encode()
     path = f"{OURS}{at.attempts()}.parquet"
@@ -295,7 +294,7 @@ def _following(at: Site, start: int, end: int) -> Change:
     return Change(state, state, (), (DataFile(path, len(content), 1, {}),), 1, SCHEMA)
 
 
-def _latest(world: World, at: Site) -> str:
+def _latest(world: World, at: TableContext) -> str:
     """The attempt of the newest document that this process wrote."""
     name = at.attempts().rpartition(".")
     return f"{name[0]}.{int(name[2]) - 1}"

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from servers.s3 import Server
-from tidegate.specs import Options
+from tidegate.specs.locations import Options
 
 SLOW_SECONDS = 0.2
 """How long a slow body takes."""

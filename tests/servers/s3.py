@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servers.starting import NotStarted, started_in_a_new_directory
-from tidegate.specs import Location, Options
+from tidegate.specs.locations import Location, Options
 
 ACCESS_KEY = "tidegate-test"
 SECRET_KEY = "tidegate-test-secret"

@@ -26,7 +26,8 @@ import tidegate
 from tidegate.spark import arrow_lane
 from tidegate.spark.java import find_java
 from tidegate.spark.session import open_session
-from tidegate.specs import Options, SparkSpec
+from tidegate.specs.locations import Options
+from tidegate.specs.project import SparkSpec
 
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",

@@ -13,7 +13,7 @@ from typing import Any
 
 import tidegate
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 RUNS = {"watermark": 2, "set": 1, "staged": 1, "transform": 1}
 

@@ -8,21 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, Value
-from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import RowsWritten, row_task
-from tidegate.spark.frames import columns_of
-from tidegate.spark.loading.opening import load_frame
-from tidegate.spark.row_writing import write_rows
-from tidegate.specs import Location, PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover, new_work_area
-from tidegate.state.written_files import KIND
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.protocol.change import Change
+from tidegate.protocol.documents import KIND
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.sink.row_task import Batch, RowsWritten, row_task
+from tidegate.spark.frames import columns_of, write_rows
+from tidegate.spark.loading.registry import load_frame
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, Value
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +85,7 @@ class LoadedTable:
         window: RowFilter | None = None,
         chunk: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
-    ) -> Opened:
+    ) -> Position:
         """Open, write the rows into a work area, and commit them; ``meanwhile`` happens between the two."""
         opened = self.positions.open()
         area = new_work_area(self.key, self.pipeline.sink.table)

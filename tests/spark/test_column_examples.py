@@ -15,9 +15,9 @@ from deltalake import write_deltalake
 
 from servers import postgres as postgres_server
 from tidegate import RunReport, run, show_watermarks
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,10 +24,11 @@ from faults.racing import ENVIRONMENT
 from support.column_lake import SCHEMA, ColumnLake
 from support.column_loads import LOADS, go, lake_of, row, table
 from tidegate import failpoints
-from tidegate.specs import Location
-from tidegate.state.identity import SourceKey
-from tidegate.state.log import DeltaLog
-from tidegate.storage.opening import absolute, open_store
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log import DeltaLog
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run, run_replay
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 pytestmark = pytest.mark.spark
 

@@ -17,12 +17,12 @@ from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQL_UNFIT, Typed, Unfit
 from tidegate import run
-from tidegate.column_specs import ColumnSource, JdbcRead
+from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import SourceError
-from tidegate.locations import Secret
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.locations import Secret
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from openpyxl import Workbook
 
-from tidegate.column_specs import ColumnSource, FunctionRead, TableFormat, TableRead
-from tidegate.csv_options import CsvOptions
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
-from tidegate.locations import Location, Options
-from tidegate.sources.function_request import FunctionRequest
-from tidegate.sources.reading import Reader, Seen
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.spark.filters import greatest_of
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
+from tidegate.specs.locations import Location, Options
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +50,7 @@ def test_csv_files_are_scanned_and_filtered(spark: SparkSession, tmp_path: Path)
         {"id": 2, "at": datetime(2026, 3, 2, tzinfo=UTC), "note": None},
         {"id": 3, "at": datetime(2026, 3, 3, tzinfo=UTC), "note": "y"},
     ]
-    assert greatest_of(frame, ["id"]) == reader.greatest(ABOVE_ONE) == Seen({"id": 3})
+    assert greatest_of(frame, ["id"]) == reader.greatest(ABOVE_ONE) == GreatestValues({"id": 3})
 
 
 def test_json_files_are_lines_or_one_array(spark: SparkSession, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_excel_workbooks_are_scanned_and_filtered(spark: SparkSession, tmp_path:
 
 
 FUNCTIONS = """
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 
 ASKED = []
 
@@ -109,7 +107,7 @@ def test_a_function_gets_a_request_and_what_does_not_match_is_left_out(
     assert sorted(reader.read(ABOVE_ONE).collect()) == [(2,), (3,)]
     asked = importlib.import_module("corner_shop").ASKED
     assert asked == [FunctionRequest(("id",), ABOVE_ONE, "`id` > 1", NOW, {"rows": "4"})]
-    assert reader.greatest(ABOVE_ONE) == Seen({"id": 3})
+    assert reader.greatest(ABOVE_ONE) == GreatestValues({"id": 3})
     with pytest.raises(SourceError, match="orders: function corner_shop:refuses failed: closed today"):
         by_function(spark, "refuses").read(ABOVE_ONE)
     with pytest.raises(EnvironmentProblem, match="corner_shop:none cannot be loaded"):

@@ -17,11 +17,11 @@ import tidegate
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import SECRET_KEY, Server
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.log_store import CLASS
+from tidegate.protocol.table_rows import query
+from tidegate.spark.jars import CLASS
 from tidegate.spark.s3a import check_writing, reach
-from tidegate.specs import Location, Options
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location, Options
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers.api import Answer, Api, Asked, between, by_offset, running
-from tidegate.column_specs import (
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.errors import SourceError
+from tidegate.spark.readers.http import HttpReader
+from tidegate.specs.columns import (
     AuthKind,
     ColumnSource,
     HttpAuth,
@@ -21,11 +24,8 @@ from tidegate.column_specs import (
     RateLimit,
     WatermarkParams,
 )
-from tidegate.errors import SourceError
-from tidegate.locations import Secret
-from tidegate.spark.readers.http import HttpReader
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.locations import Secret
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,12 +29,12 @@ from pyiceberg.types import (
 
 from servers.s3 import BUCKET, Server
 from support.iceberg_tables import add, new_table
-from tidegate.column_specs import ColumnSource, NullWatermark, TableFormat, TableRead
-from tidegate.locations import Location
-from tidegate.sources.reading import Reader, Seen
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.sources.reader import GreatestValues, Reader
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, NullWatermark, TableFormat, TableRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,8 +103,8 @@ def test_an_increment_opens_the_files_that_hold_it(spark: SparkSession, tmp_path
     ranges = [range(first, first + 10) for first in (0, 10, 20, 30)]
     table = filled(new_table(tmp_path / "a [b] {c}", "orders", SCHEMA), ranges)
     reader = opened(spark, table.location(), "Asia/Tokyo")
-    assert reader.greatest(above(id=25, sparse=33)) == Seen({"id": 39, "sparse": 39}, nulls=0)
-    assert reader.greatest(above(sparse=35)) == Seen({"sparse": 39}, nulls=4)
+    assert reader.greatest(above(id=25, sparse=33)) == GreatestValues({"id": 39, "sparse": 39}, nulls=0)
+    assert reader.greatest(above(sparse=35)) == GreatestValues({"sparse": 39}, nulls=4)
     add(table, [row(40)])
     frame = reader.read(above(id=31).capped({"id": Bound(38, inclusive=True)}))
     assert len(frame.inputFiles()) == 1
@@ -145,7 +145,7 @@ def test_columns_are_found_whatever_their_names_and_types_were(spark: SparkSessi
         update.add_column("raw", LongType())
     add(table, [{"id": 7, "sparse": 8, "raw": 9, "buyer": {"full_name": "b"}, "lines": []}])
     reader = opened(spark, table.location())
-    assert reader.greatest(above(sparse=1)) == Seen({"sparse": 2**40}, nulls=0)
+    assert reader.greatest(above(sparse=1)) == GreatestValues({"sparse": 2**40}, nulls=0)
     frame = reader.read(above(sparse=1))
     assert values(frame, "sparse", "id", "raw", "buyer.full_name") == [
         (2, 2, None, "b2"),

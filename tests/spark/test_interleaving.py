@@ -11,9 +11,9 @@ import pytest
 
 from spark.loaded_tables import LoadedTable, at, window
 from support.long_runs import chosen
-from tidegate.column_specs import Load, LoadType
 from tidegate.errors import RowsRefused
 from tidegate.spark.loading.target import Target
+from tidegate.specs.columns import Load, LoadType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import functions as f
 
 from servers import postgres as postgres_server
-from tidegate.column_specs import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
-from tidegate.locations import Options, Secret
-from tidegate.sources.reading import Seen
+from tidegate.sources.reader import GreatestValues
 from tidegate.spark.readers.jdbc import JdbcReader
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ def above(**lowers: Value | None) -> RowFilter:
     return RowFilter(tuple(ranges))
 
 
-def up_to(rows: RowFilter, seen: Seen) -> RowFilter:
+def up_to(rows: RowFilter, seen: GreatestValues) -> RowFilter:
     caps = {name: Bound(value, inclusive=True) for name, value in seen.values.items() if value is not None}
     return rows.capped(caps)
 
@@ -107,7 +107,7 @@ def test_the_database_is_sent_the_condition_and_the_cap(shop: Shop) -> None:
     before = shop.mark
     seen = reader.greatest(wanted)
     greatest = datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)
-    assert seen == Seen({"created_at": datetime(2026, 3, 3, tzinfo=UTC), "modified_at": greatest}, nulls=1)
+    assert seen == GreatestValues({"created_at": datetime(2026, 3, 3, tzinfo=UTC), "modified_at": greatest}, nulls=1)
     shop.execute("insert into orders values (6, '2026-03-04 00:00Z', null, 6), (7, null, '2026-03-06 00:00Z', 7)")
     frame = reader.read(up_to(wanted, seen))
     rows = {row["id"]: row["amount"] for row in frame.select("id", "amount").collect()}
@@ -127,7 +127,7 @@ def test_rows_at_the_cap_are_read_together_and_never_again(shop: Shop) -> None:
     assert first.nulls == 3
     assert ids(reader.read(up_to(above(modified_at=None), first))) == [2, 5]
     after = RowFilter((ColumnRange("modified_at", Bound(first.values["modified_at"] or 0)),))
-    assert reader.greatest(after) == Seen({"modified_at": None}, nulls=3)
+    assert reader.greatest(after) == GreatestValues({"modified_at": None}, nulls=3)
     assert ids(reader.read(replace(after, nulls=NullWatermark.INCLUDE))) == [1, 3, 4]
 
 
@@ -181,9 +181,9 @@ def test_a_cursor_of_two_columns_goes_to_the_greatest_tuple(shop: Shop) -> None:
     reader = shop.reader(shop.read("orders"), "modified_at", "id")
     cursor = replace(above(modified_at=datetime(2026, 3, 1, tzinfo=UTC), id=0), mode=WatermarkMode.TUPLE)
     seen = reader.greatest(cursor)
-    assert seen == Seen({"modified_at": datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC), "id": 5}, nulls=3)
+    assert seen == GreatestValues({"modified_at": datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC), "id": 5}, nulls=3)
     nothing = RowFilter((ColumnRange("modified_at", Bound(NOW)), ColumnRange("id", Bound(9))), WatermarkMode.TUPLE)
-    assert reader.greatest(nothing) == Seen({"modified_at": None, "id": None}, nulls=3)
+    assert reader.greatest(nothing) == GreatestValues({"modified_at": None, "id": None}, nulls=3)
 
 
 @pytest.mark.parametrize("column", ["key", "text_key"])

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.functions import expr
 
 from spark.loaded_tables import COLUMNS, LoadedTable, at, window
-from tidegate.column_specs import Load, LoadType
+from tidegate.compat import MergeOverwriteStrategy
 from tidegate.errors import RowsRefused, SchemaMismatch, TableError
-from tidegate.spark.loading.merge_overwrite import MergeOverwriteStrategy
-from tidegate.specs import PartitionBy
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.project import PartitionBy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

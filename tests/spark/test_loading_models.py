@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark.loaded_tables import LoadedTable, at, window
-from tidegate.column_specs import Load, LoadType
+from tidegate.specs.columns import Load, LoadType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

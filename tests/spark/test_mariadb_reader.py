@@ -20,18 +20,18 @@ from pyspark.sql import functions as f
 
 from servers import mariadb as mariadb_server
 from support.long_runs import LONG, chosen
-from tidegate.column_specs import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
-from tidegate.locations import Options, Secret
-from tidegate.sources.reading import Seen
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.sources.reader import GreatestValues
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.sources.reading import Reader
+    from tidegate.sources.reader import Reader
 
 pytestmark = [
     pytest.mark.spark,
@@ -90,7 +90,7 @@ def above(**lowers: Value | None) -> RowFilter:
     return RowFilter(tuple(ranges))
 
 
-def up_to(rows: RowFilter, seen: Seen) -> RowFilter:
+def up_to(rows: RowFilter, seen: GreatestValues) -> RowFilter:
     return rows.capped({name: Bound(value, inclusive=True) for name, value in seen.values.items() if value is not None})
 
 
@@ -122,7 +122,7 @@ def test_moments_are_followed_whatever_zone_the_server_is_in(shop: Shop) -> None
     reader = shop.reader(shop.read("orders"), "made")
     first = above(made=datetime(2026, 3, 1, tzinfo=UTC))
     seen = reader.greatest(first)
-    assert seen == Seen({"made": datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)}, nulls=1)
+    assert seen == GreatestValues({"made": datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)}, nulls=1)
     rows = reader.read(up_to(first, seen)).orderBy("id").toArrow().to_pylist()
     assert [(row["id"], row["made"]) for row in rows] == [
         (2, datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)),
@@ -137,11 +137,11 @@ def test_times_days_and_decimals_are_followed(shop: Shop) -> None:
     seen = reader.greatest(above(at=None, day=None, price=None))
     greatest = {"at": datetime(2026, 10, 25, 2, 30, 0, 500_000), "price": Decimal("4.40")}
     assert seen.values == {**greatest, "day": datetime(2026, 10, 25).date()}
-    capped = up_to(above(at=datetime(2026, 3, 8, 2, 30)), Seen({"at": greatest["at"]}))
+    capped = up_to(above(at=datetime(2026, 3, 8, 2, 30)), GreatestValues({"at": greatest["at"]}))
     (row,) = reader.read(capped).toArrow().to_pylist()
     assert (row["id"], row["at"]) == (2, datetime(2026, 10, 25, 0, 30, 0, 500_000, tzinfo=UTC))
     cursor = replace(above(day=datetime(2026, 3, 8).date(), id=1), mode=WatermarkMode.TUPLE)
-    assert shop.reader(shop.read("orders"), "day", "id").greatest(cursor) == Seen(
+    assert shop.reader(shop.read("orders"), "day", "id").greatest(cursor) == GreatestValues(
         {"day": datetime(2026, 10, 25).date(), "id": 2}, nulls=1
     )
 

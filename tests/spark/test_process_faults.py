@@ -16,7 +16,7 @@ import pytest
 import tidegate
 from support.lake import Lake, assert_same
 from support.long_runs import chosen
-from tidegate.runs.forking import kill_session
+from tidegate.experiments.workers import kill_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -61,7 +61,7 @@ def in_a_process(
 
 OPEN = """
 from tidegate.spark.session import open_session
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dmine='a b'"}
 session = open_session(SparkSpec(master="local[1]", config=config))
 java = session.sparkContext._jvm.java

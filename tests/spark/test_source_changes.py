@@ -19,10 +19,10 @@ from support.shop import Shop
 from tidegate import doctor, plan, run, set_watermark, status, widen_table
 from tidegate.errors import WatermarkError
 from tidegate.observe.events import RowsLeftOut
-from tidegate.observe.sentences import sentence
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.observe.logs import sentence
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

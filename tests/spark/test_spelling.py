@@ -13,10 +13,10 @@ from spark.unit_tables import UnitTable
 from support.column_lake import ColumnLake
 from support.column_loads import go, row, table
 from support.long_runs import chosen
-from tidegate.column_specs import Load, LoadType
 from tidegate.errors import SchemaMismatch
-from tidegate.specs import PartitionBy
-from tidegate.unit_specs import Replace
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.project import PartitionBy
+from tidegate.specs.units import Replace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

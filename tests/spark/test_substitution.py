@@ -16,14 +16,14 @@ from spark.loaded_tables import LoadedTable, window
 from spark.unit_tables import UnitTable
 from support.canary import CANARY, NAME
 from tidegate import MergeOverwriteStrategy, run
-from tidegate.column_specs import Load, LoadType
+from tidegate.core.columns.state import decode_columns
 from tidegate.errors import RowsRefused, SchemaMismatch, TableError
+from tidegate.protocol.log import DeltaLog
 from tidegate.spark.frames import columns_of
-from tidegate.spark.own_session import own_session, put
-from tidegate.specs import Location
-from tidegate.state.log import DeltaLog
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.column_codec import decode
+from tidegate.spark.session import own_session, put
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ def test_a_watermark_of_a_csv_file_is_kept_as_it_is(spark: SparkSession, tmp_pat
     assert source.error is None, source.error
     assert source.rows == 1
     states = _marks(tmp_path / "lake" / "orders")
-    assert [decode(state).values["v"] for state in states] == [first, second]
+    assert [decode_columns(state).values["v"] for state in states] == [first, second]
     assert CANARY not in _whole(tmp_path / "lake")
     rows = spark.read.format("delta").load(str(tmp_path / "lake" / "orders")).orderBy("id").collect()
     assert [row["v"] for row in rows] == ["x", first, second]

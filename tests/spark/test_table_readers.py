@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import ConfigError, SourceError
-from tidegate.locations import Location
-from tidegate.sources.reading import Reader, Seen
+from tidegate.sources.reader import GreatestValues, Reader
 from tidegate.spark.filters import apply_watermark_filter, greatest_of, watermark_operator
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def files_read(frame: DataFrame) -> int:
 def test_the_condition_is_in_the_scan(spark: SparkSession, lake: Path, format_: TableFormat) -> None:
     reader = opened(spark, lake, format_)
     seen = reader.greatest(above(at=hours(31), sparse=33))
-    assert seen == Seen({"at": hours(39), "sparse": 39}, nulls=0)
+    assert seen == GreatestValues({"at": hours(39), "sparse": 39}, nulls=0)
     wanted = above(at=hours(31)).capped({"at": Bound(hours(37), inclusive=True)})
     frame = reader.read(wanted)
     assert ids(frame) == [32, 33, 34, 35, 36, 37]
@@ -94,7 +94,7 @@ def test_a_delta_table_is_pinned_to_the_version_it_had(spark: SparkSession, lake
     reader = opened(spark, lake, TableFormat.DELTA)
     before = reader.greatest(above(id=None))
     spark.sql(ROWS.format(low=100, high=101)).write.format("delta").mode("append").save(str(lake / "delta"))
-    assert reader.greatest(above(id=None)) == before == Seen({"id": 39}, nulls=0)
+    assert reader.greatest(above(id=None)) == before == GreatestValues({"id": 39}, nulls=0)
     assert ids(reader.read(above(id=38))) == [39]
     assert ids(opened(spark, lake, TableFormat.DELTA).read(above(id=38))) == [39, 100]
     spark.sql(f"delete from delta.`{lake / 'delta'}` where id = 100")
@@ -110,16 +110,18 @@ def test_values_are_of_their_kind_and_nulls_are_counted(spark: SparkSession, lak
         "day": date(2026, 3, 4),
         "local": datetime(2026, 3, 1),
     }
-    assert reader.greatest(above(sparse=20)) == Seen({"sparse": 39}, nulls=4)
+    assert reader.greatest(above(sparse=20)) == GreatestValues({"sparse": 39}, nulls=4)
     instants = {row["local"] for row in reader.read(wanted).select("local").toArrow().to_pylist()}
     assert instants == {datetime(2026, 2, 28, 15, tzinfo=UTC)}
 
 
 def test_a_cursor_goes_to_the_greatest_tuple_of_a_frame(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 9), (2, 1), (2, 3), (2, None), (None, 4)], "a int, b int")
-    assert greatest_of(frame, ["a", "b"], WatermarkMode.TUPLE) == Seen({"a": 2, "b": 3}, nulls=2)
-    assert greatest_of(frame, ["a", "b"]) == Seen({"a": 2, "b": 9}, nulls=0)
-    assert greatest_of(frame.where("a > 5"), ["a", "b"], WatermarkMode.TUPLE) == Seen({"a": None, "b": None}, nulls=0)
+    assert greatest_of(frame, ["a", "b"], WatermarkMode.TUPLE) == GreatestValues({"a": 2, "b": 3}, nulls=2)
+    assert greatest_of(frame, ["a", "b"]) == GreatestValues({"a": 2, "b": 9}, nulls=0)
+    assert greatest_of(frame.where("a > 5"), ["a", "b"], WatermarkMode.TUPLE) == GreatestValues(
+        {"a": None, "b": None}, nulls=0
+    )
 
 
 def test_a_watermark_filters_any_frame(spark: SparkSession) -> None:

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.column_specs import FunctionRead
+from tidegate.core.calendar import DAY, EPOCH
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sources.unit_request import UnitRequest
+from tidegate.sources.reader import UnitRequest
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.spark.unit_waves import carry_out
-from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
-from tidegate.unit_specs import UnitSource, WorkUnits
-from tidegate.watermarks.calendar import DAY, EPOCH
+from tidegate.spark.work_units import carry_out
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import UnitSource, WorkUnits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

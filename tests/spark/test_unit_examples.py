@@ -14,7 +14,7 @@ from servers import postgres as postgres_server
 from support.unit_examples import SERVER, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
 from tidegate.spark.arrow_lane import SparkArrowLane
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

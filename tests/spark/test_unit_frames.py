@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers import postgres as postgres_server
-from tidegate.column_specs import FunctionRead, JdbcRead
-from tidegate.locations import Options, Secret
-from tidegate.sources.unit_request import UnitRequest
+from tidegate.sources.reader import UnitRequest
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
-from tidegate.spark.unit_waves import carry_out
-from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
-from tidegate.unit_specs import Bounding, RangeParam, Replace, TimeRange, TimeWatermark, UnitSource
+from tidegate.spark.work_units import carry_out
+from tidegate.specs.columns import FunctionRead, JdbcRead
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import Bounding, RangeParam, Replace, TimeRange, TimeWatermark, UnitSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark.unit_tables import UnitTable
-from tidegate.column_specs import Load, LoadType
-from tidegate.unit_specs import Replace
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.units import Replace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

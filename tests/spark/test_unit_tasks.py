@@ -11,10 +11,10 @@ import pytest
 from servers.api import Api, running
 from servers.surveys import keep_surveys
 from support.unit_waves import RANGE, failure, inferred, rows, source, surveys, wave, work
-from tidegate.column_specs import AuthKind, HttpAuth, RateLimit
-from tidegate.locations import Secret
 from tidegate.spark.arrow_lane import SparkArrowLane
-from tidegate.specs import SparkSpec
+from tidegate.specs.columns import AuthKind, HttpAuth, RateLimit
+from tidegate.specs.locations import Secret
+from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

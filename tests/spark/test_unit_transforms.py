@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.unit_lake import survey_lake
+from tidegate.protocol.table_rows import query
 from tidegate.spark.arrow_lane import SparkArrowLane
-from tidegate.specs import Location, SparkSpec
-from tidegate.state.reading import query
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

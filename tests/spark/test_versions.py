@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark.loaded_tables import LoadedTable, at
-from tidegate.column_specs import Load, LoadType
 from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.specs.columns import Load, LoadType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

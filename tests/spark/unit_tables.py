@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.column_specs import FunctionRead
-from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
-from tidegate.sink.unit_replacing import ReplacedUnit
-from tidegate.spark.loading.units import unit_frame
-from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover, new_work_area
-from tidegate.state.written_files import KIND
-from tidegate.storage.opening import open_store
-from tidegate.unit_specs import Replace, UnitSource
+from tidegate.protocol.change import Change
+from tidegate.protocol.documents import KIND
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.sink.unit_task import ReplacedUnit
+from tidegate.spark.loading.work_units import unit_frame
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.specs.units import Replace, UnitSource
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class UnitTable:
             self.key, Identity("unit", self.source.uri), table, store, payers={KIND: WorkRemover(store).pay}
         )
 
-    def append(self, rows: Rows) -> Opened:
+    def append(self, rows: Rows) -> Position:
         """New units, straight into the folder of the table."""
         opened = self.positions.open()
         task = row_task(self.pipeline, self.source.rows, self.columns, opened.schema())
@@ -83,7 +83,7 @@ class UnitTable:
         )
         return self.positions.commit(opened, change)
 
-    def replace(self, rows: Rows, *replaced: tuple[str, int, int]) -> Opened:
+    def replace(self, rows: Rows, *replaced: tuple[str, int, int]) -> Position:
         """Units that were read again, each from one day to another; the commit is one statement of Spark."""
         opened = self.positions.open()
         area = new_work_area(self.key, self.pipeline.sink.table)
@@ -139,5 +139,5 @@ class UnitTable:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
 
-    def _state(self, opened: Opened) -> dict[str, object]:
+    def _state(self, opened: Position) -> dict[str, object]:
         return {"n": opened.version + 1, **self.more_state}

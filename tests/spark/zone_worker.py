@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from tidegate.column_specs import ColumnSource, JdbcRead, TableFormat, TableRead
-from tidegate.locations import Location, Secret
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.spark.jars import TESTED
 from tidegate.spark.java import find_java
-from tidegate.spark.packages import TESTED
-from tidegate.spark.readers.opening import open_reader
+from tidegate.spark.readers.registry import open_reader
 from tidegate.spark.session import open_session, settings
-from tidegate.specs import SchemaSpec, SparkSpec
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import ColumnSource, JdbcRead, TableFormat, TableRead
+from tidegate.specs.locations import Location, Secret
+from tidegate.specs.project import SchemaSpec, SparkSpec
 
 SESSION_ZONE = "Australia/Lord_Howe"
 WANTED = RowFilter(

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from state.lake import Lake
-from tidegate.state.compacting import compact
-from tidegate.state.memory import MemoryDelta
+from tidegate.protocol.ledger import compact
+from tidegate.protocol.memory import MemoryDelta
 
 if __name__ == "__main__":
     lake = Lake.local(Path(sys.argv[1]))

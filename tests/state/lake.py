@@ -18,17 +18,18 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import CommitLost
 from tidegate.observe.events import Event
-from tidegate.schema.letter import Letter
-from tidegate.schema.letters import batch
-from tidegate.specs import Location
-from tidegate.state.dead_letters import KIND, DeadLetterTable, debt
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.state.files import Change, Coverage, DataFile
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore, open_delta
-from tidegate.storage.opening import absolute, open_store, split_uri
+from tidegate.protocol.change import Change, Coverage, DataFile
+from tidegate.protocol.dead_letters import KIND, DeadLetterTable, debt
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore, open_delta
+from tidegate.schema.dead_letter import Letter
+from tidegate.schema.dead_letter_rows import batch
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("source", pa.string())])
 IDENTITY = Identity("path", "file:///landing/events", None)
@@ -120,7 +121,7 @@ class Lake:
         return [json.loads(line) for line in content.splitlines()]
 
 
-def following(opened: Opened) -> int:
+def following(opened: Position) -> int:
     """The first record that is not in the table yet."""
     return 0 if opened.state is None else int(opened.state["next"])
 

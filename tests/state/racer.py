@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 def main(settings: dict[str, Any]) -> None:
     from state.lake import Lake, ingest
-    from tidegate.specs import Location, Options
+    from tidegate.specs.locations import Location, Options
 
     lake = Lake(Location(settings["uri"], Options(settings.get("options", {}))))
     source = settings.get("source", "s")
@@ -34,8 +34,8 @@ def everything(lake: Any) -> None:
     import pyarrow as pa
 
     from state.lake import SCHEMA, following
-    from tidegate.state.segments import write_segment
-    from tidegate.watermarks.paths import SourceFile
+    from tidegate.core.files.paths import SourceFile
+    from tidegate.protocol.path_segments import write_segment
 
     positions = lake.positions(checkpoint_every=2, payers=lake.letter_payers())
     positions.put_cold_start({"next": 0})

@@ -13,10 +13,10 @@ from deltalake import write_deltalake
 from state.lake import SCHEMA, Lake, ingest
 from tidegate import failpoints
 from tidegate.errors import ColumnsChanged, CommitLost, ReplacesTable, SchemaMismatch, TableError
-from tidegate.specs import Evolution, Location
-from tidegate.state.arrow import arrow_schema, no_rows
-from tidegate.state.files import Change, DataFile, Replacement, Written
-from tidegate.state.table import CommitNote
+from tidegate.protocol.change import Change, DataFile, Replacement, Written
+from tidegate.protocol.table import CommitNote, arrow_schema, no_rows
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Evolution
 from tidegate.storage.memory import forget
 
 TEXT = pa.schema([("id", pa.string()), ("source", pa.string())])

@@ -25,8 +25,8 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.observe.events import Committed, Notice
-from tidegate.specs import Evolution
-from tidegate.state.files import Change, DataFile
+from tidegate.protocol.change import Change, DataFile
+from tidegate.specs.project import Evolution
 
 
 @pytest.fixture

@@ -20,17 +20,16 @@ from state.test_ledger import KEY, attempts, drop_note, winner
 from tidegate import failpoints
 from tidegate.errors import CommitLost, ObjectMissing, StateError
 from tidegate.observe.events import Notice
-from tidegate.specs import Location
-from tidegate.state import documents
-from tidegate.state.blocks import block_path, blocks
-from tidegate.state.compacting import Compacted, compact
-from tidegate.state.documents import Parent
-from tidegate.state.ledger import LedgerEntry, entries, newest_first
-from tidegate.state.log import DIRECTORY, entry_path
-from tidegate.state.memory import MemoryDelta, decode, replay
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
-from tidegate.state.table import Snapshot
+from tidegate.protocol import documents
+from tidegate.protocol.documents import Parent
+from tidegate.protocol.ledger import Compacted, compact, entries, newest_first
+from tidegate.protocol.ledger_blocks import LedgerEntry, block_path, blocks
+from tidegate.protocol.log import DIRECTORY, entry_path
+from tidegate.protocol.memory import MemoryDelta, decode, replay
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.table import Snapshot
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget, space
 
 COMMITS = 600
@@ -66,14 +65,14 @@ def versions(lake: Lake) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def history() -> Iterator[tuple[str, Opened]]:
+def history() -> Iterator[tuple[str, Position]]:
     """600 positions of which some were contested and some lost their note; nothing of it is compacted."""
     name = uuid4().hex
     lake = Lake(Location(f"memory://{name}/table"))
     positions, other = quick(lake), quick(lake)
     opened = positions.open()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.compacting.LOOK_EVERY", COMMITS + 1)
+        patch.setattr("tidegate.protocol.ledger.LOOK_EVERY", COMMITS + 1)
         for version in range(1, COMMITS + 1):
             behind = other.open() if version in (1, 100, 256, 257, 400) else None
             opened = positions.commit(opened, lake.change(version, version + version % 3))
@@ -87,7 +86,7 @@ def history() -> Iterator[tuple[str, Opened]]:
 
 
 @pytest.fixture
-def lake(history: tuple[str, Opened]) -> Iterator[Lake]:
+def lake(history: tuple[str, Position]) -> Iterator[Lake]:
     """A copy of that history."""
     name = uuid4().hex
     space(name).objects.update(space(history[0]).objects)
@@ -96,7 +95,7 @@ def lake(history: tuple[str, Opened]) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def newest(history: tuple[str, Opened]) -> Parent:
+def newest(history: tuple[str, Position]) -> Parent:
     parent = history[1].parent
     assert parent is not None
     return parent
@@ -128,18 +127,18 @@ class TestTheLedgerSaysTheSame:
         assert found == list(range(start, COMMITS + 1))
 
     def test_a_commit_of_many_files_is_read_back_whole(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tidegate.state.blocks.ROWS_PER_GROUP", 10)
-        monkeypatch.setattr("tidegate.state.blocks._ROWS_PER_BATCH", 7)
-        monkeypatch.setattr("tidegate.state.blocks.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("tidegate.protocol.ledger_blocks.ROWS_PER_GROUP", 10)
+        monkeypatch.setattr("tidegate.protocol.ledger_blocks._ROWS_PER_BATCH", 7)
+        monkeypatch.setattr("tidegate.protocol.ledger_blocks.WHOLE_UP_TO", 0)
         fresh = Lake(Location(f"memory://{uuid4().hex}/table"))
         positions = quick(fresh)
         opened = positions.open()
         for count in (0, 40, 1, 25, 0):
             opened = positions.commit(opened, fresh.change(0, count))
         before = ledger(fresh, opened.parent)
-        monkeypatch.setattr("tidegate.state.compacting.KEPT", 1)
-        monkeypatch.setattr("tidegate.state.compacting.SIZE", 4)
-        monkeypatch.setattr("tidegate.state.blocks.SIZE", 4)
+        monkeypatch.setattr("tidegate.protocol.ledger.KEPT", 1)
+        monkeypatch.setattr("tidegate.protocol.ledger.SIZE", 4)
+        monkeypatch.setattr("tidegate.protocol.ledger_blocks.SIZE", 4)
         assert opened.parent is not None
         assert compact(fresh.store, KEY, opened.parent).blocks == 1
         assert [len(each.coverage) for each in ledger(fresh, opened.parent)] == [0, 40, 1, 25, 0]
@@ -184,8 +183,8 @@ class TestWhatIsDue:
         self, lake: Lake, newest: Parent, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         before = ledger(lake, newest)
-        for module in ("blocks", "compacting", "ledger"):
-            monkeypatch.setattr(f"tidegate.state.{module}.SIZE", 100)
+        for module in ("tidegate.protocol.ledger_blocks", "tidegate.protocol.ledger"):
+            monkeypatch.setattr(f"{module}.SIZE", 100)
         assert [compact(lake.store, KEY, newest, most=1).blocks for _ in range(4)] == [1, 1, 1, 0]
         assert [block.last for block in blocks(lake.store, KEY)] == [100, 200, 300]
         lake.store.put(KEY.document(50, "slept"), b"{}")
@@ -363,9 +362,9 @@ class TestOpeningAfterwards:
 
 @pytest.mark.s3
 def test_on_a_real_server_it_is_the_same(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("blocks", "compacting", "ledger"):
-        monkeypatch.setattr(f"tidegate.state.{module}.SIZE", 4)
-    monkeypatch.setattr("tidegate.state.compacting.KEPT", 4)
+    for module in ("tidegate.protocol.ledger_blocks", "tidegate.protocol.ledger"):
+        monkeypatch.setattr(f"{module}.SIZE", 4)
+    monkeypatch.setattr("tidegate.protocol.ledger.KEPT", 4)
     lake = Lake(s3.location("lake"))
     positions, other = quick(lake), quick(lake)
     opened = positions.open()

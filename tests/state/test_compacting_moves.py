@@ -8,10 +8,9 @@ from uuid import uuid4
 from state.lake import Lake
 from state.test_compacting import quick
 from state.test_ledger import KEY
-from tidegate.specs import Location
-from tidegate.state import documents
-from tidegate.state.compacting import compact
-from tidegate.state.ledger import entries
+from tidegate.protocol import documents
+from tidegate.protocol.ledger import compact, entries
+from tidegate.specs.locations import Location
 
 
 def test_documents_that_moved_the_position_are_kept() -> None:

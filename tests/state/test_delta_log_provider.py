@@ -8,11 +8,10 @@ import pytest
 
 from state.lake import Lake
 from support.providers import text
+from tidegate.core.columns.state import ColumnState, encode_columns
 from tidegate.errors import StateError, WatermarkError
-from tidegate.state.files import Change
-from tidegate.state.providers.delta_log import DeltaLogMetadataProvider
-from tidegate.watermarks.column_codec import encode
-from tidegate.watermarks.column_state import ColumnState
+from tidegate.protocol.change import Change
+from tidegate.protocol.providers.delta_log import DeltaLogMetadataProvider
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 
@@ -29,7 +28,7 @@ def provider(lake: Lake) -> DeltaLogMetadataProvider:
 
 def commit_rows(lake: Lake, start: int, end: int) -> None:
     """Rows, and the watermark that covers them, in one commit."""
-    state = encode(ColumnState({"id": end}))
+    state = encode_columns(ColumnState({"id": end}))
     positions, rows = lake.positions(), lake.change(start, end)
     change = Change(state, state, data_files=rows.data_files, rows=rows.rows, schema=rows.schema)
     positions.commit(positions.open(), change)

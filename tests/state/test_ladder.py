@@ -15,13 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from state.lake import IDENTITY, Lake, following, ingest
+from support.long_runs import examples
 from tidegate.errors import StateError
-from tidegate.state import marks
-from tidegate.state.files import Change, State
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.ladder import Ladder
-from tidegate.state.opening import Accept
-from tidegate.state.winner import StateUnreadable
+from tidegate.protocol import documents
+from tidegate.protocol.change import Change, State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.open import Accept
+from tidegate.protocol.recovery import Ladder
+from tidegate.protocol.winner import StateUnreadable
 
 
 @pytest.fixture
@@ -386,17 +387,17 @@ def test_a_source_without_a_position_has_no_ladder(filled: Lake) -> None:
 
 
 def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
-    mark = marks.mark(SourceKey("p", "s"), IDENTITY, 1, "a", "h", {"next": "x" * 5000})
+    mark = documents.mark(SourceKey("p", "s"), IDENTITY, 1, "a", "h", {"next": "x" * 5000})
     assert mark.state() == {"next": "x" * 5000}
-    broken = marks.Mark(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
-    with pytest.raises(marks.DamagedMark, match="holds no readable state"):
+    broken = documents.CommitTag(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
+    with pytest.raises(documents.DamagedCommitTag, match="holds no readable state"):
         broken.state()
 
 
 FATES = ("kept", "kept", "removed", "truncated", "swapped")
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(FATES), min_size=7, max_size=7), st.booleans(), st.integers(0, 1_000_000))
 def test_whatever_is_lost_a_state_is_the_right_one_or_there_is_none(
     filled: Lake, fates: list[str], clean: bool, number: int

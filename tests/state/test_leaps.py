@@ -10,15 +10,14 @@ from state.lake import Lake
 from state.test_compacting import KEY, ledger, quick
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StateError
-from tidegate.specs import Location
-from tidegate.state import documents
-from tidegate.state.blocks import blocks
-from tidegate.state.committing import Member, commit_together
-from tidegate.state.compacting import compact
-from tidegate.state.ledger import newest_first
-from tidegate.state.log import DIRECTORY
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
+from tidegate.protocol import documents
+from tidegate.protocol.commit import Member, commit_together
+from tidegate.protocol.ledger import compact, newest_first
+from tidegate.protocol.ledger_blocks import blocks
+from tidegate.protocol.log import DIRECTORY
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
+from tidegate.specs.locations import Location
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def lake() -> Lake:
     return Lake(Location(f"memory://{uuid4().hex}/table"))
 
 
-def leap(positions: PositionStore, opened: Opened, lake: Lake, steps: int) -> Opened:
+def leap(positions: PositionStore, opened: Position, lake: Lake, steps: int) -> Position:
     """A commit that moves the source by ``steps``."""
     start = int((opened.state or {"next": 0})["next"])
     (after,) = commit_together([Member(positions.site, opened, lake.change(start, start + 1), steps)])
@@ -34,7 +33,7 @@ def leap(positions: PositionStore, opened: Opened, lake: Lake, steps: int) -> Op
     return after
 
 
-def leaps(lake: Lake, *steps: int) -> Opened:
+def leaps(lake: Lake, *steps: int) -> Position:
     positions = quick(lake)
     opened = positions.open()
     for each in steps:
@@ -42,7 +41,7 @@ def leaps(lake: Lake, *steps: int) -> Opened:
     return opened
 
 
-def versions(lake: Lake, opened: Opened) -> list[int]:
+def versions(lake: Lake, opened: Position) -> list[int]:
     found = ledger(lake, opened.parent)
     assert [each.gap for each in found] == [None] * len(found)
     return [each.version for each in found]
@@ -91,7 +90,7 @@ def test_of_two_leaps_from_one_position_one_is_lost_whatever_their_width(lake: L
 
 def test_blocks_hold_what_there_is_of_them_even_nothing(lake: Lake) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.compacting.LOOK_EVERY", 10**6)
+        patch.setattr("tidegate.protocol.ledger.LOOK_EVERY", 10**6)
         after = leaps(lake, 2, 1000, 300, 1, 400)
     before = ledger(lake, after.parent)
     assert after.parent is not None

@@ -9,11 +9,12 @@ import pytest
 
 from state.lake import Lake
 from tidegate.errors import CommitLost, StateError
-from tidegate.specs import Location
-from tidegate.state import documents
-from tidegate.state.identity import SourceKey
-from tidegate.state.ledger import LedgerEntry, entries
-from tidegate.state.opened import Opened
+from tidegate.protocol import documents
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger_blocks import LedgerEntry
+from tidegate.protocol.position import Position
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
 
 KEY = SourceKey("p", "s")
@@ -26,7 +27,7 @@ def lake() -> Iterator[Lake]:
     forget(name)
 
 
-def commits(lake: Lake, count: int) -> Opened:
+def commits(lake: Lake, count: int) -> Position:
     positions = lake.positions()
     opened = positions.open()
     for _ in range(count):
@@ -34,7 +35,7 @@ def commits(lake: Lake, count: int) -> Opened:
     return opened
 
 
-def contested(lake: Lake, losers: int = 1) -> Opened:
+def contested(lake: Lake, losers: int = 1) -> Position:
     """One more position, for which ``losers`` other runs tried too."""
     others = [lake.positions() for _ in range(losers)]
     opened = [other.open() for other in others]

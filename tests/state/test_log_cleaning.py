@@ -11,10 +11,10 @@ import pytest
 
 from state.lake import Lake
 from tidegate.observe.events import TableCared
-from tidegate.specs import Location
-from tidegate.state.identity import SourceKey
-from tidegate.state.log import DeltaLog
-from tidegate.state.log_cleaning import RETENTION, clean_log, retention
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log import DeltaLog
+from tidegate.protocol.maintenance import RETENTION, clean_log, retention
+from tidegate.specs.locations import Location
 
 DAY = 86_400
 
@@ -92,7 +92,7 @@ def test_nothing_goes_while_a_position_has_no_document(lake: Lake) -> None:
 
 
 def test_a_restore_that_a_quiet_source_has_not_seen_stays_visible(lake: Lake) -> None:
-    from tidegate.state.opening import Restored
+    from tidegate.protocol.open import Restored
 
     ingest(lake, 0, 3)
     ingest(lake, 100, 101, "quiet", every=0)

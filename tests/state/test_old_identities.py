@@ -11,10 +11,9 @@ import pytest
 from tidegate import load
 from tidegate.api.opening import open_column_places, open_unit_places
 from tidegate.errors import StateError
-from tidegate.runs.column_place import ColumnPlace
-from tidegate.runs.unit_place import UnitPlace
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity
+from tidegate.protocol.change import Change
+from tidegate.protocol.identity import Identity
+from tidegate.runs.bound_source import ColumnPlace, UnitPlace
 
 OLD = Path(__file__).parent / "old_identities"
 BEFORE = "jdbc:postgresql://db-1.example:5432/shop?sslmode=require"

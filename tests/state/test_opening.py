@@ -14,11 +14,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
-from tidegate.state.features import lane_reasons
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity
-from tidegate.state.opening import Accept
-from tidegate.state.table import TableFacts, TableProtocol
+from tidegate.protocol.change import Change
+from tidegate.protocol.identity import Identity
+from tidegate.protocol.open import Accept
+from tidegate.protocol.table import TableFacts, TableProtocol
+from tidegate.protocol.table_checks import lane_reasons
 from tidegate.storage.local import LocalStore
 
 
@@ -340,8 +340,8 @@ class TestForgottenPositions:
             lake.positions().open()
 
     def test_the_mirror_of_another_source_with_the_same_file_name_is_no_trace(self, lake: Lake) -> None:
-        from tidegate.state.identity import SourceKey
-        from tidegate.state.store import PositionStore
+        from tidegate.protocol.identity import SourceKey
+        from tidegate.protocol.store import PositionStore
 
         one = PositionStore(SourceKey("a_b", "c"), IDENTITY, lake.location, lake.store)
         two = PositionStore(SourceKey("a", "b_c"), IDENTITY, lake.location, lake.store)
@@ -370,9 +370,9 @@ class TestForgottenPositions:
                 raise AccessDenied("no", "ask")
 
         store = Denied(lake.location, str(lake.path))
-        from tidegate.state.delta import DeltaLakeTable
-        from tidegate.state.identity import SourceKey
-        from tidegate.state.store import PositionStore
+        from tidegate.protocol.delta import DeltaLakeTable
+        from tidegate.protocol.identity import SourceKey
+        from tidegate.protocol.store import PositionStore
 
         positions = PositionStore(
             SourceKey("p", "s"), IDENTITY, lake.location, store, DeltaLakeTable(lake.location, store)

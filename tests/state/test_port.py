@@ -15,11 +15,11 @@ from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake
 from tidegate.errors import TableError
-from tidegate.specs import Location
-from tidegate.state.log import DeltaLog, entry_path
-from tidegate.state.memory import encode
-from tidegate.state.store import open_delta
-from tidegate.state.table import Add, CommitNote, DeltaTablePort, Snapshot
+from tidegate.protocol.log import DeltaLog, entry_path
+from tidegate.protocol.memory import encode
+from tidegate.protocol.store import open_delta
+from tidegate.protocol.table import Add, CommitNote, DeltaTablePort, Snapshot
+from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
 
 

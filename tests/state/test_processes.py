@@ -26,7 +26,6 @@ SHOWN_ELSEWHERE = (
     "state.properties.",
     "state.rewrite.",
     "state.provider.",
-    "state.swap.",
 )
 FAILPOINTS = [place for place in PLACES if place.startswith("state.") and not place.startswith(SHOWN_ELSEWHERE)]
 
@@ -71,7 +70,7 @@ def test_two_sources_create_the_table_at_once_and_both_are_in(tmp_path: Path) ->
 
 def test_status_imports_neither_delta_nor_arrow(tmp_path: Path) -> None:
     code = (
-        "import sys, tidegate.state.status, tidegate.state.store, tidegate.state.opening, tidegate.state.delta;"
+        "import sys, tidegate.protocol.store, tidegate.protocol.open, tidegate.protocol.delta;"
         "print([name for name in ('deltalake', 'pyarrow', 'obstore', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
@@ -83,10 +82,10 @@ def test_recorded_positions_are_read_without_delta(tmp_path: Path) -> None:
     racer.everything(lake)
     code = (
         "import sys\n"
-        "from tidegate.specs import Location\n"
-        "from tidegate.state.identity import SourceKey\n"
-        "from tidegate.state.status import read_recorded\n"
-        "from tidegate.storage.opening import open_store\n"
+        "from tidegate.specs.locations import Location\n"
+        "from tidegate.protocol.identity import SourceKey\n"
+        "from tidegate.protocol.mirror import read_recorded\n"
+        "from tidegate.storage.stores import open_store\n"
         "found = read_recorded(open_store(Location(sys.argv[1])), SourceKey('p', 's'))\n"
         "print(found.version, found.state, found.shown_by, 'deltalake' in sys.modules, 'pyarrow' in sys.modules)\n"
     )

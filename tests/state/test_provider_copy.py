@@ -18,10 +18,10 @@ from support.providers import text
 from tidegate.errors import AccessDenied, CommitLost, StateError
 from tidegate.failpoints import VARIABLE
 from tidegate.observe.events import Notice
-from tidegate.state.opened import Opened
-from tidegate.state.providers.base import BaseMetadataProvider, NumberedMetadataProvider
-from tidegate.state.providers.copying import KIND, ProviderCopy, check_copy, debt
-from tidegate.state.store import PositionStore
+from tidegate.protocol.position import Position
+from tidegate.protocol.providers.base import BaseMetadataProvider, NumberedMetadataProvider
+from tidegate.protocol.providers.copy import KIND, ProviderCopy, check_copy, debt
+from tidegate.protocol.store import PositionStore
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 ID = "p/s"
@@ -42,7 +42,7 @@ def store(lake: Lake, provider: BaseMetadataProvider | None, **settings: Any) ->
     return lake.positions(payers={KIND: copy.pay})
 
 
-def commit(lake: Lake, provider: BaseMetadataProvider, number: int) -> Opened:
+def commit(lake: Lake, provider: BaseMetadataProvider, number: int) -> Position:
     """One commit with record ``number``; its watermark is ``text(number)``."""
     positions = store(lake, provider)
     owed = debt(ID, text(number), text(number - 1) if number else None)

@@ -17,7 +17,6 @@ from faults.racing import ENVIRONMENT
 from servers.postgres import PASSWORD, Server
 from servers.s3 import Server as S3Server
 from support.providers import Settings, opened, text
-from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.errors import (
     AccessDenied,
     ConfigError,
@@ -27,12 +26,12 @@ from tidegate.errors import (
     TidegateError,
     WatermarkError,
 )
-from tidegate.locations import Location, Secret
-from tidegate.state.providers.base import BaseMetadataProvider
-from tidegate.state.providers.file import FileMetadataProvider
-from tidegate.state.providers.opening import metadata_provider, provider_of
-from tidegate.state.providers.sql import SqlMetadataProvider
-from tidegate.state.watermark_manager import WatermarkManager
+from tidegate.protocol.providers.base import BaseMetadataProvider, WatermarkManager
+from tidegate.protocol.providers.file import FileMetadataProvider
+from tidegate.protocol.providers.registry import metadata_provider, provider_of
+from tidegate.protocol.providers.sql import SqlMetadataProvider
+from tidegate.specs.columns import ProviderKind, StateSpec
+from tidegate.specs.locations import Location, Secret
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 NOBODY = 65534

@@ -12,10 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from state.lake import SCHEMA, Lake, ingest
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StorageUnavailable, TableError, UnsupportedTable
-from tidegate.specs import Location
-from tidegate.state.features import check_replaceable
-from tidegate.state.files import Change, Replacement
-from tidegate.state.table import TableFacts, TableProtocol
+from tidegate.protocol.change import Change, Replacement
+from tidegate.protocol.table import TableFacts, TableProtocol
+from tidegate.protocol.table_checks import check_replaceable
+from tidegate.specs.locations import Location
 
 Meanwhile = Callable[[], None]
 

@@ -10,7 +10,7 @@ from servers.s3 import Server
 from state.lake import Lake, Unlucky, ingest
 from state.racing import finished, start
 from tidegate.errors import StateError, StorageError
-from tidegate.specs import Location, Options
+from tidegate.specs.locations import Location, Options
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 

@@ -13,8 +13,8 @@ from deltalake import write_deltalake
 from state.lake import SCHEMA, Lake
 from tidegate import failpoints
 from tidegate.errors import TableError
-from tidegate.state.files import Change
-from tidegate.state.table import CommitNote
+from tidegate.protocol.change import Change
+from tidegate.protocol.table import CommitNote
 
 
 @dataclass

@@ -11,10 +11,10 @@ import pytest
 from state.lake import SCHEMA, Lake
 from tidegate.errors import CommitLost, ObjectMissing, SchemaMismatch, StateError, TableError
 from tidegate.failpoints import InjectedFailure, arm
-from tidegate.state.committing import Member, commit_together
-from tidegate.state.files import Change, Written
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
+from tidegate.protocol.change import Change, Written
+from tidegate.protocol.commit import Member, commit_together
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
 
 WIDER = pa.schema([*SCHEMA, pa.field("note", pa.string())])
 STRUCT = pa.schema([*SCHEMA, pa.field("at", pa.struct([("x", pa.int64())]))])
@@ -147,7 +147,7 @@ def test_wherever_it_crashes_a_restart_finds_all_or_none(lake: Lake, place: str)
     assert (lake.ids("a"), lake.ids("b")) == ([0, 1], [0, 1])
 
 
-def _rest(lake: Lake, source: str, opened: Opened) -> Member | None:
+def _rest(lake: Lake, source: str, opened: Position) -> Member | None:
     positions: PositionStore = lake.positions(source)
     return Member(positions.site, opened, lake.change(0, 2, source)) if opened.first_run else None
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from state.lake import SCHEMA, Lake
-from tidegate.state import documents
-from tidegate.state.files import Change
-from tidegate.state.table import CommitNote
-from tidegate.state.work_areas import WorkRemover, new_work_area
+from tidegate.protocol import documents
+from tidegate.protocol.change import Change
+from tidegate.protocol.table import CommitNote
+from tidegate.protocol.work_areas import WorkRemover, new_work_area
 
 
 class Rows:

@@ -16,25 +16,24 @@ import pyarrow.parquet as pq
 
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.api.opening import column_place_named
-from tidegate.column_specs import ColumnSource, LoadType, TableRead
+from tidegate.commands.column_replay import ColumnReplay
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
+from tidegate.core.columns.replay import ReplayConfig
 from tidegate.observe.events import Emit, Event
-from tidegate.replay_reports import ColumnReplayReport
-from tidegate.runs.column_replay import ColumnReplay
-from tidegate.runs.lanes import InProcessLane, WaitingFrame
-from tidegate.runs.running import Running
-from tidegate.sink.batches import Batch
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.table import Add, CommitNote
+from tidegate.protocol.table_rows import query
+from tidegate.reports.correction import ColumnReplayReport
+from tidegate.runs.engine import InProcessLane, WaitingFrame
+from tidegate.runs.loop import Running
 from tidegate.sink.greatest import Greatest
-from tidegate.sink.row_task import RowsWritten, RowTask, write_batches
-from tidegate.sources.reading import Seen
-from tidegate.specs import Location, SchemaSpec
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.state.reading import query
-from tidegate.state.table import Add, CommitNote
-from tidegate.storage.opening import absolute, open_store
-from tidegate.watermarks.chunks import ReplayConfig
-from tidegate.watermarks.dialects import Dialect
-from tidegate.watermarks.predicate_text import matches, predicate
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.sink.row_task import Batch, RowsWritten, RowTask, write_batches
+from tidegate.sources.reader import GreatestValues
+from tidegate.specs.columns import ColumnSource, LoadType, TableRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SchemaSpec
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us", "UTC")), pa.field("note", pa.string())]
@@ -54,11 +53,11 @@ class TableReader:
     source: ColumnSource
     fixed_first: bool = True
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         seen = Greatest(self.columns, self.source.mode)
         for batch in self.read(rows).to_batches():
             seen.see(batch)
-        return Seen(seen.values, self._nulls())
+        return GreatestValues(seen.values, self._nulls())
 
     def _nulls(self) -> int:
         seen = Greatest(self.columns, self.source.mode)
@@ -117,7 +116,7 @@ class ReplacedWindow:
         if base is None:
             delta.create(columns, (), self._adds(rows), note)
         else:
-            condition = predicate(self.window, Dialect.POSTGRESQL) or "true"
+            condition = predicate(self.window, SqlDialect.POSTGRESQL) or "true"
             delta.replace(base, condition, rows.to_reader(), note)
 
     def _adds(self, rows: pa.Table) -> list[Add]:
@@ -127,9 +126,6 @@ class ReplacedWindow:
         path = _path(self.batch.pipeline.sink.table) / f"{uuid4()}.parquet"
         pq.write_table(rows, path)
         return [Add(path.name, path.stat().st_size, {}, 0, json.dumps({"numRecords": rows.num_rows}))]
-
-    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> pa.Table:
-        raise AssertionError("only Spark looks into files that are there")
 
 
 @dataclass

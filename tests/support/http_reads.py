@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from servers.api import Api
-from tidegate.column_specs import HttpRead, Retries
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.fetching import Counts, Fetch, blocks
+from tidegate.sources.http.read import Counts, Fetch, blocks
+from tidegate.specs.columns import HttpRead, Retries
 
 ROWS = [{"id": number, "name": f"name {number}"} for number in range(25)]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 FIELDS = [
     {"name": "id", "type": "int64", "nullable": False},

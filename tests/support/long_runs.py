@@ -15,3 +15,8 @@ def chosen(every: Sequence[T], *some: T) -> list[T]:
     """All cases in a long run, else ``some`` of them, which must be among them."""
     assert set(some) <= set(every)
     return list(every if LONG else some)
+
+
+def examples(long: int, short: int | None = None) -> int:
+    """How many examples Hypothesis makes: ``long`` in a long run, else ``short``, or a quarter of ``long``."""
+    return long if LONG else short or max(15, long // 4)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegate.column_specs import ProviderKind, StateSpec
-from tidegate.locations import Location, Options, Secret
-from tidegate.state.providers.base import BaseMetadataProvider
-from tidegate.state.providers.opening import provider_of
-from tidegate.storage.opening import absolute, open_store
+from tidegate.protocol.providers.base import BaseMetadataProvider
+from tidegate.protocol.providers.registry import provider_of
+from tidegate.specs.columns import ProviderKind, StateSpec
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
-    from tidegate.state.store import PositionStore
+    from tidegate.protocol.store import PositionStore
 
 NUMBERED = ("file", pytest.param("s3", marks=pytest.mark.s3), "sqlite", "postgres")
 EVERY = (*NUMBERED, "delta")
@@ -49,15 +50,15 @@ def opened(settings: Settings) -> BaseMetadataProvider:
     found = provider_of(spec)
     if found is not None:
         return found
-    from tidegate.state.providers.delta_log import DeltaLogMetadataProvider
+    from tidegate.protocol.providers.delta_log import DeltaLogMetadataProvider
 
     location = Location(absolute(settings["url"], Path("/")))
     return DeltaLogMetadataProvider(lambda dataflow_id: _positions(location, dataflow_id))
 
 
 def _positions(table: Location, dataflow_id: str) -> PositionStore:
-    from tidegate.state.identity import Identity, SourceKey
-    from tidegate.state.store import PositionStore
+    from tidegate.protocol.identity import Identity, SourceKey
+    from tidegate.protocol.store import PositionStore
 
     identity = Identity("column", "jdbc:postgresql://db/shop#orders")
     return PositionStore(SourceKey(*dataflow_id.split("/")), identity, table, open_store(table), checkpoint_every=0)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tidegate import ProjectSpec, ReconcileReport
 from tidegate.observe.events import Emit, ignore
-from tidegate.runs.lanes import InProcessLane, Lane
-from tidegate.runs.place import Place, open_place
-from tidegate.runs.reconciling import Reconciling, Wanted
-from tidegate.sink.names import uuid7
+from tidegate.runs.bound_source import Place, open_place
+from tidegate.runs.engine import InProcessLane, Lane
+from tidegate.runs.reconcile import ReconcileOptions, Reconciling
+from tidegate.sink.parquet_file import uuid7
 
 DAY = timedelta(hours=24)
 
@@ -27,19 +27,19 @@ def places_of(project: ProjectSpec, emit: Emit = ignore) -> tuple[Place, ...]:
 def compare(project: ProjectSpec, emit: Emit = ignore) -> ReconcileReport:
     """Only look."""
     places = places_of(project, emit)
-    return Reconciling(places, places, Wanted(), emit).all()
+    return Reconciling(places, places, ReconcileOptions(), emit).all()
 
 
 def ingest(project: ProjectSpec, lane: Lane | None = None, emit: Emit = ignore) -> ReconcileReport:
     """Read what is late."""
     places = places_of(project, emit)
-    return Reconciling(places, places, Wanted(lane or InProcessLane()), emit).all()
+    return Reconciling(places, places, ReconcileOptions(lane or InProcessLane()), emit).all()
 
 
 def clean(project: ProjectSpec, older_than: timedelta = DAY) -> ReconcileReport:
     """Remove orphans."""
     places = places_of(project)
-    return Reconciling(places, places, Wanted(clean=True, older_than=older_than)).all()
+    return Reconciling(places, places, ReconcileOptions(clean=True, older_than=older_than)).all()
 
 
 def leave_behind(table: Path, name: str | None = None, *, age: timedelta = DAY * 2) -> Path:

@@ -13,12 +13,12 @@ from servers.s3 import Server
 from support.lake import FIELDS, assert_same
 from tidegate import RunReport, load
 from tidegate.observe.events import Event
-from tidegate.runs.lanes import InProcessLane
-from tidegate.runs.running import Running
-from tidegate.specs import Location
-from tidegate.state.identity import SourceKey
-from tidegate.state.reading import query
-from tidegate.storage.opening import open_store
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import InProcessLane
+from tidegate.runs.loop import Running
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 KEY = SourceKey("events", "default")
 PATIENCE = {"max_retries": "1", "retry_timeout": "5s", "timeout": "3s", "connect_timeout": "2s"}

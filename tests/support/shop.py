@@ -12,9 +12,9 @@ from typing import Any
 from servers import postgres as postgres_server
 from tidegate import ColumnReplayReport, SourceReport, replay_range, run
 from tidegate.observe.events import Event, Notice
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
+from tidegate.protocol.table_rows import query
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 
 def from_parquet(session: Any, request: Any) -> Any:

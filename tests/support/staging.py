@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from support.lake import Lake
-from tidegate.runs.staged_committing import Committing
-from tidegate.staging_reports import TableCommit
-from tidegate.state.identity import SourceKey
-from tidegate.state.staging import META, PENDING, REJECTED, UNIT, Meta, StagedUnit, unit_path
+from tidegate.commands.commit import Committing
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.staging import META, PENDING, REJECTED, UNIT, Meta, StagedUnit, unit_path
+from tidegate.reports.staging import TableCommit
 
 
 def pending(lake: Lake) -> Path:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from support.lake import Lake, assert_same
-from tidegate.runs.following import Follower
-from tidegate.storage.opening import open_store
+from tidegate.experiments.rounds import Follower
+from tidegate.storage.stores import open_store
 
 
 class Stream:

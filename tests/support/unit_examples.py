@@ -27,19 +27,18 @@ from support.unit_lake import InProcessUnitLane, day
 from tidegate import SourceReport, load
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
-from tidegate.column_specs import JdbcRead
+from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
-from tidegate.runs.lanes import Lane
-from tidegate.runs.running import Running
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import Lane
+from tidegate.runs.loop import Running
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.row_task import row_task, write_batches
-from tidegate.sink.unit_rows import own_columns, with_own
-from tidegate.sources.units.sql import filled, values_of
-from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult
-from tidegate.specs import Location
-from tidegate.state.reading import query
-from tidegate.storage.opening import absolute
-from tidegate.watermarks.dialects import Dialect
+from tidegate.sink.unit_task import own_columns, with_own
+from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult, filled, values_of
+from tidegate.specs.columns import JdbcRead
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -177,7 +176,7 @@ class DatabaseLane(InProcessUnitLane):
         assert read.query is not None
         low, high = (f"{datetime.fromtimestamp(each / 1000, UTC):%Y-%m-%d}" for each in segment)
         self.asked.append(f"{work.unit} {low} {high}")
-        statement = filled(read.query, values_of(wave.source, work, segment), Dialect.POSTGRESQL)
+        statement = filled(read.query, values_of(wave.source, work, segment), SqlDialect.POSTGRESQL)
         found = self.connection.execute(statement.encode()).fetchall()
         values = [dict(zip(records.names, each, strict=True)) for each in found]
         return with_own(pa.RecordBatch.from_pylist(values, records), wave.source, work.unit, segment[0])

@@ -19,18 +19,18 @@ from servers.api import Answer, Api, Asked
 from support.column_lake import InProcessColumnLane
 from tidegate import ProjectSpec, RunReport, SourceReport, load
 from tidegate.observe.events import Event
-from tidegate.runs.lanes import WaitingFrame
-from tidegate.runs.running import Running
-from tidegate.sink.batches import Batch
-from tidegate.sink.unit_replacing import ReplacedUnit
-from tidegate.sink.unit_tasks import carry_out_here
+from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.table import CommitNote
+from tidegate.protocol.table_rows import query
+from tidegate.runs.engine import WaitingFrame
+from tidegate.runs.loop import Running
+from tidegate.sink.row_task import Batch
+from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
 from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.specs import Location
-from tidegate.state.delta import DeltaLakeTable
-from tidegate.state.reading import query
-from tidegate.state.table import CommitNote
-from tidegate.storage.opening import absolute, open_store
-from tidegate.unit_specs import UnitSource
+from tidegate.specs.locations import Location
+from tidegate.specs.units import UnitSource
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
 

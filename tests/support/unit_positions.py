@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.column_specs import FunctionRead
-from tidegate.planning.unit_plan import UnitPlan, WorkUnit
-from tidegate.planning.unit_planner import plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.runs.unit_place import UnitPlace, encoded, open_unit_place
+from tidegate.core.units.plan import UnitPlan, WorkUnit
+from tidegate.core.units.planner import plan_units, progressed
+from tidegate.protocol.change import Change
+from tidegate.runs.bound_source import UnitPlace, encoded_units, open_unit_place
 from tidegate.sources.units.inputs import read_units
-from tidegate.specs import Location, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
-from tidegate.state.files import Change
-from tidegate.unit_specs import PartitionKind, Span, TimeRange, TimeWatermark, UnitSource, UnitWatermark, WorkUnits
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import PartitionKind, Span, TimeRange, TimeWatermark, UnitSource, UnitWatermark, WorkUnits
 
 COLUMNS = pa.schema(
     [("_tidegate_unit", pa.string()), ("_tidegate_segment", pa.timestamp("us", "UTC")), ("n", pa.int64())]
@@ -77,7 +77,7 @@ class UnitLake:
         done = [work for work in works if work.unit not in (*failing, *retiring)]
         failed = [(work, "the server answered 500") for work in works if work.unit in failing]
         retired = {work.unit: "the server answered 404" for work in works if work.unit in retiring}
-        state = encoded(progressed(place.state_of(opened), plan, done, failed, retired))
+        state = encoded_units(progressed(place.state_of(opened), plan, done, failed, retired))
         schema = COLUMNS if opened.table_version < 0 else None
         place.positions.commit(opened, Change(state=state, embedded=state, schema=schema))
         return works

@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.column_specs import FunctionRead
-from tidegate.planning.unit_plan import UnitPlan, WorkUnit
-from tidegate.planning.unit_planner import plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.unit_specs import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
-from tidegate.watermarks.calendar import iso, milliseconds, zone_named
-from tidegate.watermarks.unit_state import UnitState
-from tidegate.watermarks.units import Units
+from tidegate.core.calendar import iso, milliseconds, zone_named
+from tidegate.core.units.plan import UnitPlan, WorkUnit
+from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.state import Units, UnitState
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.units import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
 
 
 def moment(text: str) -> datetime:

@@ -4,11 +4,12 @@
 time happen inside the functions: ``plan``, ``status`` and ``show_watermarks`` never load pyspark.
 """
 
+from tidegate.api.doctor import doctor
 from tidegate.api.experiments import chaos, demo
 from tidegate.api.importing import import_properties
 from tidegate.api.ledger import compact_ledger, export_ledger, files
 from tidegate.api.letters import discard_letters, list_letters, retry_letters
-from tidegate.api.looking import doctor, plan, serve, status
+from tidegate.api.looking import plan, serve, status
 from tidegate.api.opening import Config, Mode, agreed, load, parallelism_of
 from tidegate.api.repairing import adopt, reconcile, recover, replay
 from tidegate.api.replaying import replay_range

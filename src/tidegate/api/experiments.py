@@ -9,17 +9,17 @@ from pathlib import Path
 from tidegate.api.looking import status
 from tidegate.api.opening import load, spark_lane
 from tidegate.api.running import run_on
-from tidegate.chaos_report import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.observe.events import Emit, ignore
-from tidegate.reports import DemoReport, DemoStep, RunReport
-from tidegate.specs import SparkSpec
+from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
+from tidegate.reports.run import DemoReport, DemoStep, RunReport
+from tidegate.specs.project import SparkSpec
 
 
 def demo(
     folder: Path | None = None, emit: Emit = ignore, show: Callable[[DemoStep], None] = lambda step: None
 ) -> DemoReport:
     """A first run that needs nothing: makes data, ingests it twice, and shows table, watermarks and status."""
-    from tidegate.runs.demo import Demo
+    from tidegate.commands.demo import Demo
 
     flag = threading.Event()
     with spark_lane(SparkSpec(), emit, flag) as lane:
@@ -47,9 +47,9 @@ def chaos(
     Ends when that many failures were injected and that many processes killed, or after ``minutes``. ``options`` are
     the storage options of ``uri``, ``keep`` leaves everything there. Not for use beside other runs in this process.
     """
-    from tidegate.runs.chaos import Chaos, any_seed
-    from tidegate.specs import Location, Options
-    from tidegate.storage.opening import absolute
+    from tidegate.experiments.chaos import Chaos, any_seed
+    from tidegate.specs.locations import Location, Options
+    from tidegate.storage.options import absolute
 
     place = Location(absolute(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)

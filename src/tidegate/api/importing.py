@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.import_reports import PropertiesImport
+from tidegate.reports.staging import PropertiesImport
 
 
 def import_properties(path: str | Path) -> PropertiesImport:

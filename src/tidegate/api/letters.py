@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, load, places_of, spark_lane
 from tidegate.observe.events import Emit, ignore
-from tidegate.reports import LettersReport
+from tidegate.reports.run import LettersReport
 
 if TYPE_CHECKING:
-    from tidegate.schema.letter import Letter
+    from tidegate.schema.dead_letter import Letter
 
 
 def list_letters(
@@ -30,9 +30,9 @@ def list_letters(
     """
     from itertools import chain, islice
 
-    from tidegate.runs.letters import Choice, chosen
+    from tidegate.commands.dead_letters import DeadLetterSelection, chosen
 
-    choice = Choice(tuple(ids), file, reason)
+    choice = DeadLetterSelection(tuple(ids), file, reason)
     places = places_of(config, pipeline, source)
     return tuple(islice(chain.from_iterable(chosen(place, choice) for place in places), limit))
 
@@ -51,10 +51,10 @@ def retry_letters(
 
     Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
     """
-    from tidegate.runs.letters import Choice, retry
+    from tidegate.commands.dead_letters import DeadLetterSelection, retry
 
     project = load(config, pipeline=pipeline)
-    choice = Choice(tuple(ids), file, reason)
+    choice = DeadLetterSelection(tuple(ids), file, reason)
     places = places_of(project, pipeline, source)
     with spark_lane(project.spark, emit, threading.Event(), lambda: places) as lane:
         return tuple(retry(place, choice, lambda: lane, emit) for place in places)
@@ -70,7 +70,7 @@ def discard_letters(
     reason: str | None = None,
 ) -> tuple[LettersReport, ...]:
     """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
-    from tidegate.runs.letters import Choice, discard
+    from tidegate.commands.dead_letters import DeadLetterSelection, discard
 
-    choice = Choice(tuple(ids), file, reason)
+    choice = DeadLetterSelection(tuple(ids), file, reason)
     return tuple(discard(place, choice) for place in places_of(config, pipeline, source))

@@ -9,16 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.api.opening import Config, load, open_column_places, open_places, open_unit_places
-from tidegate.column_reports import ColumnSourcePlan
-from tidegate.errors import ConfigError
-from tidegate.reports import Check, SourcePlan, SourceStatus
-from tidegate.specs import OnConflict
-from tidegate.unit_reports import UnitSourcePlan
+from tidegate.reports.run import ColumnSourcePlan, SourcePlan, SourceStatus
+from tidegate.reports.units import UnitSourcePlan
+from tidegate.specs.project import OnConflict
 
 if TYPE_CHECKING:
-    from tidegate.runs.column_place import ColumnPlace
-    from tidegate.runs.place import Place
-    from tidegate.runs.unit_place import UnitPlace
+    from tidegate.runs.bound_source import ColumnPlace, Place, UnitPlace
 
 AnyPlan = TypeVar("AnyPlan", bound=SourcePlan | ColumnSourcePlan | UnitSourcePlan)
 
@@ -30,18 +26,18 @@ def plan(
 
     ``accept_new_partitions`` plans work units although their partitions are others than those that were read.
     """
-    from tidegate.runs.looking import planned
+    from tidegate.commands.status import planned
 
     moment = now or datetime.now(UTC)
     project = load(config, pipeline=pipeline)
     plans: list[SourcePlan | ColumnSourcePlan | UnitSourcePlan] = []
     plans += [_noted(place, planned(place, moment)) for place in open_places(project, pipeline)]
     if columns := open_column_places(project, pipeline):
-        from tidegate.runs.column_looking import planned_columns
+        from tidegate.commands.status import planned_columns
 
         plans += [_noted(place, planned_columns(place, moment)) for place in columns]
     if units := open_unit_places(project, pipeline):
-        from tidegate.runs.unit_looking import planned_units
+        from tidegate.commands.unit_status import planned_units
 
         plans += [
             _noted(place, planned_units(place, moment, accept_new_partitions=accept_new_partitions)) for place in units
@@ -51,7 +47,7 @@ def plan(
 
 def _noted(place: Place | ColumnPlace | UnitPlace, found: AnyPlan) -> AnyPlan:
     """With what failed before there was a position."""
-    from tidegate.runs.first_attempts import attempts_note
+    from tidegate.runs.presence import attempts_note
 
     position = found.plan.version if isinstance(found, SourcePlan) else found.position
     return found if position else replace(found, notes=(*found.notes, *attempts_note(place)))
@@ -59,18 +55,18 @@ def _noted(place: Place | ColumnPlace | UnitPlace, found: AnyPlan) -> AnyPlan:
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
     """Where every source stands: state, watermark, lag and backlog; from mirror or documents, without Spark."""
-    from tidegate.runs.looking import status_of
+    from tidegate.commands.status import status_of
 
     now = datetime.now(UTC)
     project = load(config, pipeline=pipeline)
     files = open_places(project, pipeline)
     statuses = [status_of(place, now) for place in files]
     if columns := open_column_places(project, pipeline):
-        from tidegate.runs.column_looking import column_status
+        from tidegate.commands.status import column_status
 
         statuses += [column_status(place, now) for place in columns]
     if units := open_unit_places(project, pipeline):
-        from tidegate.runs.unit_looking import unit_status
+        from tidegate.commands.unit_status import unit_status
 
         statuses += [unit_status(place, now) for place in units]
     places: list[Place | ColumnPlace | UnitPlace] = [*files, *columns, *units]
@@ -81,7 +77,7 @@ def _at_work(place: Place | ColumnPlace | UnitPlace, known: SourceStatus, now: d
     """With who is at work on the source, where runs of it say so, and with what failed before there was a position."""
     if known.error is not None:
         return known
-    from tidegate.runs.first_attempts import attempts_note
+    from tidegate.runs.presence import attempts_note
 
     if not known.version:
         known = replace(known, notes=(*known.notes, *attempts_note(place)))
@@ -106,8 +102,8 @@ def serve(
     The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
     it is given; ``started`` hears it once it answers.
     """
-    from tidegate.runs.stopping import stops_on_signals
-    from tidegate.web.standing import standing
+    from tidegate.runs.loop import stops_on_signals
+    from tidegate.web.pages import standing
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
@@ -118,27 +114,3 @@ def serve(
     ):
         started(found)
         flag.wait()
-
-
-def doctor(config: Config | None = None) -> tuple[Check, ...]:
-    """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
-    from tidegate.runs.examining import examine_machine, examine_project
-
-    checks = examine_machine()
-    if config is None:
-        return checks
-    try:
-        project = load(config)
-    except ConfigError as error:
-        problems = tuple(Check("configuration", "fail", problem) for problem in error.problems)
-        return (*checks, *problems)
-    checks = (*checks, *examine_project(project, open_places(project, None)))
-    if columns := open_column_places(project, None):
-        from tidegate.runs.column_examining import examine_columns
-
-        checks = (*checks, *examine_columns(columns))
-    if units := open_unit_places(project, None):
-        from tidegate.runs.unit_examining import examine_units
-
-        checks = (*checks, *examine_units(units))
-    return checks

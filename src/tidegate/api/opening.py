@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import ConfigError
-from tidegate.masking import Mask, remember
-from tidegate.observe.events import Emit, ignore
-from tidegate.specs import PipelineSpec, ProjectSpec, SparkSpec
+from tidegate.observe.events import Emit, SessionStarting, ignore
+from tidegate.specs.masking import Mask, remember
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SparkSpec
 
 if TYPE_CHECKING:
-    from tidegate.runs.column_place import ColumnPlace
-    from tidegate.runs.lanes import Lane
-    from tidegate.runs.place import Place
-    from tidegate.runs.unit_place import UnitPlace
+    from tidegate.runs.bound_source import ColumnPlace, Place, UnitPlace
+    from tidegate.runs.engine import Lane
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -72,7 +70,7 @@ def open_column_places(
     ]
     if not chosen:
         return ()
-    from tidegate.runs.column_place import open_column_place
+    from tidegate.runs.bound_source import open_column_place
 
     return tuple(open_column_place(project, pipeline, each, emit) for pipeline, each in chosen)
 
@@ -102,7 +100,7 @@ def open_unit_places(
     ]
     if not chosen:
         return ()
-    from tidegate.runs.unit_place import open_unit_place
+    from tidegate.runs.bound_source import open_unit_place
 
     return tuple(open_unit_place(project, pipeline, each, emit) for pipeline, each in chosen)
 
@@ -137,7 +135,7 @@ def refuse_units(project: ProjectSpec, pipeline: str, instead: str) -> None:
 
 def places_of(config: Config, pipeline: str, source: str | None) -> tuple[Place, ...]:
     """The sources of one pipeline, or the one that is named."""
-    from tidegate.runs.looking import places_named
+    from tidegate.runs.bound_source import places_named
 
     project = load(config, pipeline=pipeline)
     refuse_others(project, pipeline)
@@ -165,7 +163,7 @@ def pipelines_of_files(project: ProjectSpec, pipeline: str | None) -> tuple[Pipe
 
 def open_places(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[Place, ...]:
     """The sources of the pipeline that is named, or of all, with their tables, ready to be looked at or run."""
-    from tidegate.runs.place import open_place
+    from tidegate.runs.bound_source import open_place
 
     width = parallelism_of(project.spark)
     return tuple(
@@ -186,11 +184,10 @@ def spark_lane(
     """Spark, started when it is first needed; with what it needs to write those of ``places`` that only it can, and for
     the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
-    from tidegate.observe.events import SessionStarting
-    from tidegate.runs.frames import any_frames, frame_packages
+    from tidegate.runs.engine import any_frames, frame_packages
     from tidegate.spark.arrow_lane import SparkArrowLane
-    from tidegate.spark.packages import packages_for
-    from tidegate.spark.silence import py4j_is_silent
+    from tidegate.spark.jars import packages_for
+    from tidegate.spark.session import py4j_is_silent
 
     lane = SparkArrowLane(
         spec,

@@ -20,14 +20,13 @@ from tidegate.api.opening import (
     refuse_units,
     spark_lane,
 )
-from tidegate.corrections import ReplayReport
 from tidegate.observe.events import Emit, ignore
-from tidegate.reports import Adoption, Check
+from tidegate.reports.correction import ReplayReport
+from tidegate.reports.run import Adoption, Check
 
 if TYPE_CHECKING:
-    from tidegate.comparisons import ReconcileReport
-    from tidegate.runs.column_place import ColumnPlace
-    from tidegate.runs.unit_place import UnitPlace
+    from tidegate.reports.correction import ReconcileReport
+    from tidegate.runs.bound_source import ColumnPlace, UnitPlace
 
 
 def recover(
@@ -38,12 +37,12 @@ def recover(
     ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
     position is recorded anew by an empty commit, which reads, writes and removes no rows.
     """
-    from tidegate.runs.recovering import recover as recover_place
+    from tidegate.commands.recover import recover as recover_place
 
     project = load(config, pipeline=pipeline)
     others = other_places(project, pipeline, source)
     if others:
-        from tidegate.runs.column_recovering import recover_columns
+        from tidegate.commands.recover import recover_columns
 
         return tuple(check for place in others for check in recover_columns(place, accept))
     places = places_of(project, pipeline, source)
@@ -67,10 +66,9 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
-    from tidegate.runs.looking import places_named
-    from tidegate.runs.place import Place
-    from tidegate.runs.reconciling import Reconciling, Wanted, checked_age
-    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.runs.bound_source import Place, places_named
+    from tidegate.runs.loop import stops_on_signals
+    from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
 
     flag = stop or threading.Event()
     age = checked_age(older_than, force=force) if clean else older_than
@@ -84,7 +82,7 @@ def reconcile(
     asked = tuple(each for each in chosen if not isinstance(each, Place))
     spark = spark_lane(project.spark, emit, flag, lambda: places) if ingest else contextlib.nullcontext()
     with spark as lane, stops_on_signals(flag):
-        wanted = Wanted(lane, clean, age)
+        wanted = ReconcileOptions(lane, clean, age)
         return Reconciling(places, every, wanted, emit, flag, others=asked, other_neighbours=others).all()
 
 
@@ -103,10 +101,10 @@ def adopt(
     It must not have moved for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never read,
     ``read_skipped`` leaves the files to be read that it passed over in partitions of which it noted nothing.
     """
-    from tidegate.runs.adopting import Wish
-    from tidegate.runs.adopting import adopt as adopt_place
+    from tidegate.migrate.blizzard import AdoptOptions
+    from tidegate.migrate.blizzard import adopt as adopt_place
 
-    wish = Wish(dry_run, quiet_for, fresh, read_skipped)
+    wish = AdoptOptions(dry_run, quiet_for, fresh, read_skipped)
     return tuple(adopt_place(place, wish) for place in places_of(config, pipeline, source))
 
 
@@ -128,11 +126,10 @@ def replay(
     ``sink.metadata_columns``. A file that cannot be read raises and nothing changes. With ``drop_missing`` the rows of
     files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
     """
-    from tidegate.planning.selecting import Selection
-    from tidegate.runs.looking import place_named
-    from tidegate.runs.replay_choice import other_locations
-    from tidegate.runs.replaying import Replay
-    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.commands.replay import Replay, other_locations
+    from tidegate.core.files.edit import Selection
+    from tidegate.runs.bound_source import place_named
+    from tidegate.runs.loop import stops_on_signals
 
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()

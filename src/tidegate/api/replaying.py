@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, column_place_named, load, refuse_units, spark_lane
-from tidegate.column_specs import Value
+from tidegate.core.columns.replay import ChunkInterval, ReplayConfig, chunk_columns
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
-from tidegate.replay_reports import ColumnReplayReport
-from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
+from tidegate.reports.correction import ColumnReplayReport
+from tidegate.specs.columns import Value
 
 if TYPE_CHECKING:
-    from tidegate.runs.column_place import ColumnPlace
+    from tidegate.runs.bound_source import ColumnPlace
 
 
 def replay_range(
@@ -46,9 +46,9 @@ def replay_range(
     With ``save_watermark`` production goes on at the end of the contiguous finished chunks. An append whose rows the
     next run would append again is refused unless ``allow_overlap`` says that no run follows.
     """
-    from tidegate.runs.column_replay import ColumnReplay
-    from tidegate.runs.stopping import stops_on_signals
-    from tidegate.storage.opening import absolute
+    from tidegate.commands.column_replay import ColumnReplay
+    from tidegate.runs.loop import stops_on_signals
+    from tidegate.storage.options import absolute
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
@@ -79,8 +79,7 @@ def replay_range(
 
 def _bound(place: ColumnPlace, given: Value, chunk_column: str | None) -> Value:
     """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
-    from tidegate.planning.replay_handover import chunk_columns
-    from tidegate.watermarks.value_text import value_of
+    from tidegate.core.columns.values import value_of
 
     if not isinstance(given, str):
         return given

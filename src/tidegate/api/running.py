@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, Mode, load, open_places, parallelism_of, pipelines_of, spark_lane
 from tidegate.observe.events import Emit, Notice, ignore
-from tidegate.reports import RunReport
-from tidegate.specs import ProjectSpec
+from tidegate.reports.run import RunReport
+from tidegate.specs.project import ProjectSpec
 
 if TYPE_CHECKING:
-    from tidegate.runs.lanes import Lane
+    from tidegate.runs.engine import Lane
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
     to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
     ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
     """
-    from tidegate.web.watching import watched
+    from tidegate.web.pages import watched
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
@@ -56,8 +56,7 @@ def run_on(
     accept_new_partitions: bool = False,
 ) -> RunReport:
     """Run the pipelines of a project on a lane that is there already; the notices of the project are told first."""
-    from tidegate.runs.running import Running
-    from tidegate.runs.stopping import stops_on_signals
+    from tidegate.runs.loop import Running, stops_on_signals
 
     for notice in project.notices:
         emit(Notice("", "", notice))

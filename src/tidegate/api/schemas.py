@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tidegate.api.opening import Config, agreed, places_of
-from tidegate.schema_reports import SchemaDiff, SchemaInference, SchemaView, TableRewrite
+from tidegate.reports.schema import SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 
 def infer_schema(
@@ -22,7 +22,7 @@ def infer_schema(
 
     With ``update``, fields that the remembered schema of the pipeline lacks are added to it if ``confirm`` agrees.
     """
-    from tidegate.runs.schema_looking import inferred, updated
+    from tidegate.commands.schema import inferred, updated
 
     place = places_of(config, pipeline, source)[0]
     now = datetime.now(UTC)
@@ -31,14 +31,14 @@ def infer_schema(
 
 def show_schema(config: Config, pipeline: str) -> SchemaView:
     """The declared, the remembered and the table's columns of a pipeline, side by side. Touches nothing."""
-    from tidegate.runs.schema_looking import shown
+    from tidegate.commands.schema import shown
 
     return shown(places_of(config, pipeline, None)[0])
 
 
 def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
     """What the next run would do about the columns of its table. Touches nothing."""
-    from tidegate.runs.schema_looking import compared
+    from tidegate.commands.schema import compared
 
     return compared(places_of(config, pipeline, None)[0])
 
@@ -49,6 +49,6 @@ def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRew
     For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` when another run was
     first.
     """
-    from tidegate.runs.table_rewriting import replace_columns
+    from tidegate.commands.schema import replace_columns
 
     return replace_columns(places_of(config, pipeline, None)[0], confirm)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tidegate.api.opening import Config, Mode, agreed, load, open_places, pipelines_of_files
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
-from tidegate.staging_reports import CommitReport, FileAdoption
+from tidegate.reports.staging import CommitReport, FileAdoption
 
 
 def commit(
@@ -23,9 +23,9 @@ def commit(
 
     With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
     """
-    from tidegate.runs.staged_committing import Committing, poll_interval
-    from tidegate.runs.stopping import stops_on_signals
-    from tidegate.web.watching import watched
+    from tidegate.commands.commit import Committing, poll_interval
+    from tidegate.runs.loop import stops_on_signals
+    from tidegate.web.pages import watched
 
     flag = stop or threading.Event()
     project = load(config)
@@ -46,7 +46,7 @@ def adopt_files(
     emit: Emit = ignore,
 ) -> FileAdoption:
     """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
-    from tidegate.runs.staged_adopting import FileAdopting
+    from tidegate.commands.commit import FileAdopting
 
     project = load(config)
     tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.opening import Config, agreed, load, open_places, other_places, pipelines_of
-from tidegate.errors import ConfigError
-from tidegate.reports import TableCareReport
-from tidegate.schema_reports import TableRewrite
-from tidegate.specs import PipelineSpec, SinkFormat
+from tidegate.reports.run import TableCareReport
+from tidegate.reports.schema import TableRewrite
 
 if TYPE_CHECKING:
-    from tidegate.runs.table_care import Care
+    from tidegate.runs.maintenance import Care
 
 
 def widen_table(
@@ -27,10 +25,9 @@ def widen_table(
 
     ``column`` may be a path (``user.age``, ``tags.element``, ``prices.value``). The positions of all sources stay.
     """
-    from tidegate.runs.table_rewriting import widen
+    from tidegate.commands.schema import widen
 
     project = load(config, pipeline=pipeline)
-    _of_delta(pipelines_of(project, pipeline)[0])
     return widen((*open_places(project, pipeline), *other_places(project, pipeline))[0], column, to, confirm)
 
 
@@ -57,12 +54,6 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
 
 
 def _care(config: Config, pipeline: str) -> Care:
-    from tidegate.runs.table_care import Care
+    from tidegate.runs.maintenance import Care
 
-    return Care(_of_delta(pipelines_of(load(config, pipeline=pipeline), pipeline)[0]))
-
-
-def _of_delta(pipeline: PipelineSpec) -> PipelineSpec:
-    if pipeline.sink.format is not SinkFormat.DELTA:
-        raise ConfigError((f"pipeline {pipeline.name!r} writes plain Parquet files; table care is for Delta tables",))
-    return pipeline
+    return Care(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])

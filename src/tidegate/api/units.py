@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from tidegate.api.opening import Config, agreed, load, open_unit_places, unit_place_named
-from tidegate.unit_reports import UnitList, UnitsMove, UnitView
+from tidegate.reports.units import UnitList, UnitsMove, UnitView
 
 
 def units(
@@ -25,11 +25,11 @@ def units(
     ``names`` are those that are asked for, ``partition`` is where the only partition begins that counts, ``failed``
     leaves out units without trouble. At most ``limit`` per source, those with trouble first; 0: all.
     """
-    from tidegate.runs.unit_listing import Wanted, listed
+    from tidegate.commands.units import UnitsQuery, listed
 
     project = load(config, pipeline=pipeline)
     places = open_unit_places(project, pipeline, source) or (unit_place_named(project, pipeline, source),)
-    wanted = Wanted(frozenset(names), partition, failed, limit)
+    wanted = UnitsQuery(frozenset(names), partition, failed, limit)
     return tuple(listed(place, now or datetime.now(UTC), wanted) for place in places)
 
 
@@ -37,7 +37,7 @@ def unit(
     config: Config, pipeline: str, name: str, source: str | None = None, *, now: datetime | None = None
 ) -> UnitView:
     """One unit of a source, partition by partition: what was read of it and what would run. Touches nothing."""
-    from tidegate.runs.unit_listing import viewed
+    from tidegate.commands.units import viewed
 
     place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
     return viewed(place, now or datetime.now(UTC), name)
@@ -57,10 +57,10 @@ def retry_units(
     Without ``names``, of all units. The position is committed by the ordinary protocol and no row is touched.
     ``CommitLost`` when another run was first.
     """
-    from tidegate.runs import unit_moving
+    from tidegate.commands import units
 
     place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
-    return unit_moving.retry_units(place, names, partition, datetime.now(UTC), confirm)
+    return units.retry_units(place, names, partition, datetime.now(UTC), confirm)
 
 
 def reset_units(
@@ -76,7 +76,7 @@ def reset_units(
 
     Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
     """
-    from tidegate.runs import unit_moving
+    from tidegate.commands import units
 
     place = unit_place_named(load(config, pipeline=pipeline), pipeline, source)
-    return unit_moving.reset_units(place, names, partition, datetime.now(UTC), confirm)
+    return units.reset_units(place, names, partition, datetime.now(UTC), confirm)

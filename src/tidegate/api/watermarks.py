@@ -17,24 +17,24 @@ from tidegate.api.opening import (
     places_of,
     refuse_units,
 )
-from tidegate.corrections import WatermarkMove
 from tidegate.errors import TidegateError
-from tidegate.ledger_reports import WatermarkHistory
-from tidegate.reports import WatermarkView
+from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.ledger import WatermarkHistory
+from tidegate.reports.run import WatermarkView
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
     """The recorded state of a pipeline's sources, in full."""
     project = load(config, pipeline=pipeline)
     if units := open_unit_places(project, pipeline, source):
-        from tidegate.runs.unit_looking import unit_watermark
+        from tidegate.commands.unit_status import unit_watermark
 
         return tuple(unit_watermark(place) for place in units)
     if columns := open_column_places(project, pipeline, source):
-        from tidegate.runs.column_looking import column_watermark
+        from tidegate.commands.status import column_watermark
 
         return tuple(column_watermark(place) for place in columns)
-    from tidegate.runs.looking import watermark_of
+    from tidegate.commands.status import watermark_of
 
     return tuple(watermark_of(place) for place in places_of(config, pipeline, source))
 
@@ -43,7 +43,7 @@ def watermark_history(
     config: Config, pipeline: str, source: str | None = None, *, limit: int = 20
 ) -> tuple[WatermarkHistory, ...]:
     """The positions of a pipeline's sources, newest first, with the watermark that each left; ``limit`` 0: all."""
-    from tidegate.runs.ledger import history_of
+    from tidegate.commands.files import history_of
 
     project = load(config, pipeline=pipeline)
     places = other_places(project, pipeline, source) or places_of(project, pipeline, source)
@@ -67,8 +67,8 @@ def set_watermark(
     below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
     another run was first.
     """
-    from tidegate.runs.looking import place_named
-    from tidegate.runs.moving import move_watermark, target_of
+    from tidegate.commands.watermark import move_watermark, target_of
+    from tidegate.runs.bound_source import place_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")
@@ -77,7 +77,7 @@ def set_watermark(
         wanted = "the path of a file (to)" if columns is None else "values of its watermark columns (values)"
         raise TidegateError(f"the watermark of {pipeline!r} is something else", f"give {wanted}")
     if columns is not None and values is not None:
-        from tidegate.runs.column_moving import set_columns
+        from tidegate.commands.watermark import set_columns
 
         return set_columns(columns, values, datetime.now(UTC), confirm, inclusive=inclusive)
     place = place_named(open_places(project, pipeline), source)
@@ -93,8 +93,8 @@ def reset_watermark(
     confirm: Callable[[WatermarkMove], bool] = agreed,
 ) -> WatermarkMove:
     """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
-    from tidegate.runs.looking import place_named
-    from tidegate.runs.moving import Target, move_watermark
+    from tidegate.commands.watermark import EditTarget, move_watermark
+    from tidegate.runs.bound_source import place_named
 
     project = load(config, pipeline=pipeline)
     refuse_units(project, pipeline, "reset|retry")
@@ -102,9 +102,9 @@ def reset_watermark(
     if columns is not None:
         if partition is not None:
             raise TidegateError(f"{pipeline!r} is followed by columns and has no partitions", "leave partition out")
-        from tidegate.runs.column_moving import reset_columns
+        from tidegate.commands.watermark import reset_columns
 
         return reset_columns(columns, datetime.now(UTC), confirm)
     place = place_named(open_places(project, pipeline), source)
-    target = Target(None if partition is None else partition.strip("/"))
+    target = EditTarget(None if partition is None else partition.strip("/"))
     return move_watermark(place, target, datetime.now(UTC), confirm)

@@ -31,7 +31,7 @@ from tidegate.cli.pages import (
 )
 from tidegate.cli.status import state_cell
 from tidegate.observe.wording import count
-from tidegate.reports import Adoption, Check
+from tidegate.reports.run import Adoption, Check
 
 ROWS_SHOWN = 20
 _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import click
 
 from tidegate import api
-from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import (
@@ -27,6 +26,7 @@ from tidegate.cli.pages import (
     page,
 )
 from tidegate.observe.wording import count, duration
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
 
 _PERIOD = 5.0
 

@@ -30,7 +30,7 @@ from tidegate.cli.pages import (
 )
 from tidegate.cli.problems import exit_code
 from tidegate.observe.wording import count, duration, size
-from tidegate.staging_reports import CommitReport, FileAdoption, TableCommit
+from tidegate.reports.staging import CommitReport, FileAdoption, TableCommit
 
 FILES_SHOWN = 100
 

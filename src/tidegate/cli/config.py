@@ -17,8 +17,8 @@ from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
 
 if TYPE_CHECKING:
-    from tidegate.import_reports import PropertiesImport
-    from tidegate.specs import PipelineSpec, ProjectSpec
+    from tidegate.reports.staging import PropertiesImport
+    from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 
 @click.group(

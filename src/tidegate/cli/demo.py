@@ -13,7 +13,7 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Style, Table, cell, line, page
 from tidegate.observe.wording import duration
-from tidegate.reports import DemoReport, DemoStep
+from tidegate.reports.run import DemoReport, DemoStep
 
 
 @click.command(

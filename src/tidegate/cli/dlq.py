@@ -31,8 +31,8 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.observe.wording import count
-from tidegate.reports import LettersReport
-from tidegate.schema.letter import Letter
+from tidegate.reports.run import LettersReport
+from tidegate.schema.dead_letter import Letter
 
 SHOWN = 50
 _STILL_BAD_SHOWN = 10

@@ -12,7 +12,7 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Line, Style, Table, columns, line, page
 from tidegate.observe.wording import count
-from tidegate.reports import Check
+from tidegate.reports.run import Check
 
 _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 

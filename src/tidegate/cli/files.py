@@ -26,8 +26,8 @@ from tidegate.cli.pages import (
     page,
     source_name,
 )
-from tidegate.ledger_reports import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 from tidegate.observe.wording import count, size
+from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
 _COMMIT = ("file", "committed", ">position", ">table version", "action")
 _NUMBERS = (">records", ">rows", ">bad")

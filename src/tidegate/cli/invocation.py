@@ -87,9 +87,7 @@ class Invocation:
         Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
         ends before it prints one.
         """
-        from tidegate.observe.fanning import fanout
-        from tidegate.observe.holding import Holding
-        from tidegate.observe.logs import JsonLog, TextLog
+        from tidegate.observe.logs import Holding, JsonLog, TextLog, fanout
 
         log = JsonLog if self.log_format == "json" else TextLog
         with self._progress() as view:

@@ -14,7 +14,7 @@ from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, Group, with_json
 from tidegate.cli.pages import Cell, Facts
 from tidegate.cli.problems import report
-from tidegate.masking import remembering
+from tidegate.specs.masking import remembering
 
 MODULES = {
     "demo": "demo",

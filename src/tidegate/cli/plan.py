@@ -39,12 +39,11 @@ from tidegate.cli.pages import (
     sections,
     source_name,
 )
-from tidegate.column_reports import ColumnSourcePlan
+from tidegate.core.calendar import iso, milliseconds, zone_named
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.observe.wording import count, size
-from tidegate.planning.plan import FileSlice, Plan, Unit
-from tidegate.reports import SourcePlan
-from tidegate.unit_reports import PartitionLine, PlannedUnits, UnitSourcePlan
-from tidegate.watermarks.calendar import iso, milliseconds, zone_named
+from tidegate.reports.run import ColumnSourcePlan, SourcePlan
+from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
 
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 Part = TypeVar("Part")
@@ -144,7 +143,7 @@ def _file_facts(source: SourcePlan) -> Iterator[tuple[str, Cell]]:
     yield "lane", Cell(source.lane)
 
 
-def _unit_sizes(units: Sequence[Unit]) -> str:
+def _unit_sizes(units: Sequence[FileGroup]) -> str:
     sizes = [unit.bytes for unit in units]
     low, high = size(min(sizes)), size(max(sizes))
     return f"{len(units):,} of {low}" if low == high else f"{len(units):,} of {low} to {high}"

@@ -10,8 +10,8 @@ import click
 
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.masking import Mask
 from tidegate.observe.wording import count, visible
+from tidegate.specs.masking import Mask
 
 UNEXPECTED = 70
 INTERRUPTED = 130

@@ -31,8 +31,8 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.cli.problems import exit_code
-from tidegate.comparisons import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.observe.wording import count, duration, size
+from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 
 SHOWN = 20
 

@@ -32,9 +32,8 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.cli.watermark import fates
-from tidegate.corrections import ReplayReport
 from tidegate.observe.wording import count, duration
-from tidegate.replay_reports import ColumnReplayReport
+from tidegate.reports.correction import ColumnReplayReport, ReplayReport
 
 CHUNKS_SHOWN = 12
 _STYLES = {"done": Style.GOOD, "failed": Style.BAD, "skipped": Style.DIM, "planned": Style.NORMAL}

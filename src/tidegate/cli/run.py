@@ -34,7 +34,7 @@ from tidegate.cli.pages import (
 from tidegate.cli.problems import exit_code
 from tidegate.cli.status import failed_lines, state_cell
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import RunReport, SourceReport
+from tidegate.reports.run import RunReport, SourceReport
 
 FIELDS_SHOWN = 5
 UNITS_SHOWN = 10

@@ -29,7 +29,7 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.observe.wording import count, duration, size
-from tidegate.schema_reports import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
+from tidegate.reports.schema import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 STOPS = 5
 """The exit code of ``diff`` when the next run would stop: that of the run itself."""

@@ -31,7 +31,7 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
 
 FAILED_SHOWN = 5
 _STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Unknown": Style.WARN}

@@ -12,7 +12,7 @@ from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import Page, Style, line
 from tidegate.cli.schema import render_rewrite, render_rewrite_end
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports import TableCareReport
+from tidegate.reports.run import TableCareReport
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 

@@ -32,7 +32,7 @@ from tidegate.cli.pages import (
 from tidegate.cli.plan import REASONS, ROWS_SHOWN, local_time, older, unit_name
 from tidegate.cli.watermark import render_move_end
 from tidegate.observe.wording import count
-from tidegate.unit_reports import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 
 NAMES_SHOWN = 12
 _STATES = {"failed": Style.BAD, "retired": Style.WARN, "open": Style.STRONG, "done": Style.GOOD}

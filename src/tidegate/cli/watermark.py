@@ -34,11 +34,11 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.cli.status import state_cell
-from tidegate.corrections import FileSet, WatermarkMove
-from tidegate.ledger_reports import PositionView, WatermarkHistory
 from tidegate.observe.wording import count, size
-from tidegate.reports import FailedUnit, WatermarkView
-from tidegate.unit_reports import UnitsMove
+from tidegate.reports.correction import FileSet, WatermarkMove
+from tidegate.reports.ledger import PositionView, WatermarkHistory
+from tidegate.reports.run import FailedUnit, WatermarkView
+from tidegate.reports.units import UnitsMove
 
 ROWS_SHOWN = 20
 

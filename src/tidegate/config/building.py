@@ -20,10 +20,10 @@ from tidegate.config.models import (
 )
 from tidegate.config.unit_building import Sinks, in_order, unit_source
 from tidegate.config.unit_models import UnitSourceModel
-from tidegate.specs import (
+from tidegate.specs.locations import Location
+from tidegate.specs.project import (
     ErrorHandling,
     FieldSpec,
-    Location,
     Maintenance,
     MetricsSpec,
     PartitionBy,
@@ -39,7 +39,7 @@ from tidegate.specs import (
     Tracking,
     TransformSpec,
 )
-from tidegate.storage.overlaps import kept_apart, tables_of
+from tidegate.storage.stores import kept_apart, tables_of
 
 Absolute = Callable[[str], str]
 
@@ -185,7 +185,6 @@ def _sink(model: SinkModel, absolute: Absolute) -> SinkSpec:
         ),
         table_properties=model.table_properties,
         load=load(model),
-        format=model.format,
     )
 
 

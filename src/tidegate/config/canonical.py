@@ -10,30 +10,21 @@ from typing import Any
 
 import yaml
 
-from tidegate.config.column_canonical import (
-    column_source,
-    connections,
-    csv_keys,
-    duration,
-    load_keys,
-    state_keys,
-)
-from tidegate.config.load_checks import OF_DELTA
+from tidegate.config.column_canonical import column_source, connections, csv_keys, duration, load_keys, state_keys
 from tidegate.config.notes import WATERMARK_ONLY
 from tidegate.config.problems import masked
 from tidegate.config.unit_canonical import unit_source
-from tidegate.masking import MASK, looks_secret
-from tidegate.specs import (
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.project import (
     FieldSpec,
     Format,
     Lateness,
-    Location,
     PathSource,
     PipelineSpec,
     ProjectSpec,
     ReconcileSpec,
     SchemaSpec,
-    SinkFormat,
     SparkSpec,
     Tracking,
     TransformSpec,
@@ -184,13 +175,6 @@ def _field(field: FieldSpec, named: bool = True) -> dict[str, Any]:
 
 
 def _sink(pipeline: PipelineSpec) -> dict[str, Any]:
-    data = _sink_keys(pipeline)
-    if pipeline.sink.format is SinkFormat.DELTA:
-        return data
-    return {key: value for key, value in data.items() if key not in OF_DELTA}
-
-
-def _sink_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     sink = pipeline.sink
     by = sink.partition_by
     return {

@@ -22,7 +22,7 @@ from tidegate.config.unit_checks import same_unit_column_problems, unit_problems
 from tidegate.config.unit_input_checks import order_problems
 from tidegate.config.words import WHOLE, declared_types, is_on, words
 from tidegate.schema.names import RESCUED
-from tidegate.table_properties import why_not
+from tidegate.specs.project import why_not
 
 Absolute = Callable[[str], str]
 
@@ -208,12 +208,9 @@ def _overwrite_problems(root: Block, names: list[str], writers: list[_Writer]) -
 
 
 def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
-    """Pipelines of one table make it of one format, partition it alike and want the same properties."""
+    """Pipelines of one table partition it alike and want the same properties."""
     first, wanted = _template(root, names[0]), _properties(root, names[0])
     for name in names[1:]:
-        if _format(root, name) != _format(root, names[0]):
-            text = f"pipeline {names[0]!r} writes another format to this place; allowed: the same"
-            yield problem(root, ("pipelines", name, "sink"), text)
         if _properties(root, name) != wanted:
             text = f"pipeline {names[0]!r} writes this table with other table_properties; allowed: the same"
             yield problem(root, ("pipelines", name, "sink"), text)
@@ -225,10 +222,6 @@ def _agreement_problems(root: Block, names: list[str]) -> Iterator[Problem]:
 def _properties(root: Block, name: str) -> dict[str, str]:
     block = root.block("pipelines").block(name).block("sink").block("table_properties")
     return {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
-
-
-def _format(root: Block, name: str) -> str:
-    return str(root.block("pipelines").block(name).block("sink").text("format") or "delta")
 
 
 def _template(root: Block, name: str) -> str:

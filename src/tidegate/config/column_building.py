@@ -7,23 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from tidegate.column_specs import (
-    ColumnSource,
-    FunctionRead,
-    HttpAuth,
-    HttpRead,
-    JdbcRead,
-    Load,
-    LookBack,
-    Pagination,
-    ProviderKind,
-    RateLimit,
-    Read,
-    Retries,
-    StateSpec,
-    TableRead,
-    WatermarkParams,
-)
 from tidegate.config.blocks import CsvModel
 from tidegate.config.column_models import (
     ColumnSourceModel,
@@ -43,9 +26,26 @@ from tidegate.config.http_models import (
     PaginationModel,
     RequestModel,
 )
-from tidegate.csv_options import CsvOptions
-from tidegate.locations import Location, Options, Secret
-from tidegate.watermarks.look_back import look_back_of
+from tidegate.core.columns.look_back import look_back_of
+from tidegate.specs.columns import (
+    ColumnSource,
+    CsvOptions,
+    FunctionRead,
+    HttpAuth,
+    HttpRead,
+    JdbcRead,
+    Load,
+    LookBack,
+    Pagination,
+    ProviderKind,
+    RateLimit,
+    Read,
+    Retries,
+    StateSpec,
+    TableRead,
+    WatermarkParams,
+)
+from tidegate.specs.locations import Location, Options, Secret
 
 Absolute = Callable[[str], str]
 Connection = JdbcConnectionModel | HttpConnectionModel

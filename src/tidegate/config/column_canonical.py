@@ -10,9 +10,11 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from tidegate.column_specs import (
+from tidegate.config.problems import masked, masked_address
+from tidegate.specs.columns import (
     AuthKind,
     ColumnSource,
+    CsvOptions,
     FunctionRead,
     HttpAuth,
     HttpRead,
@@ -26,13 +28,11 @@ from tidegate.column_specs import (
     TableFormat,
     TableRead,
 )
-from tidegate.config.problems import masked, masked_address
-from tidegate.csv_options import CsvOptions
-from tidegate.jdbc_addresses import shown_address
-from tidegate.locations import Secret
-from tidegate.masking import MASK, looks_secret
-from tidegate.specs import PathSource, PipelineSpec, every_source
-from tidegate.unit_specs import FileRead, UnitSource
+from tidegate.specs.jdbc_addresses import shown_address
+from tidegate.specs.locations import Secret
+from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.project import PathSource, PipelineSpec, every_source
+from tidegate.specs.units import FileRead, UnitSource
 
 
 def connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def duration(lag: timedelta | None) -> str:
 def load_keys(pipeline: PipelineSpec) -> dict[str, Any]:
     """The keys of a load strategy that mean something with it."""
     load = pipeline.sink.load
-    data: dict[str, Any] = {"load_type": load.type.value, "format": pipeline.sink.format.value}
+    data: dict[str, Any] = {"load_type": load.type.value, "format": "delta"}
     if pipeline.unit_sources and load.type is LoadType.MERGE_UPSERT:
         data |= {"merge_keys": list(load.merge_keys), "tie_break": list(load.tie_break)}
     if not pipeline.column_sources:

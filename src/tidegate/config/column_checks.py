@@ -66,9 +66,6 @@ def _file_sink_problems(root: Block, where: Path, pipeline: Block) -> Iterator[P
     if kind is not None and kind in ("overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"):
         text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
         yield problem(root, (*where, "sink", "load_type"), text)
-    if sink.text("format") == "parquet":
-        text = "file sources keep their positions in the log of a Delta table; set format: delta"
-        yield problem(root, (*where, "sink", "format"), text)
 
 
 def _declared_problems(root: Block, where: Path, source: Block, declared: Mapping[str, str]) -> Iterator[Problem]:

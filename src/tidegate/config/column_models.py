@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tidegate.column_specs import LoadType, NullWatermark, ProviderKind, WatermarkMode
 from tidegate.config import column_values as c
 from tidegate.config import values as v
 from tidegate.config.blocks import CsvModel, Model
-from tidegate.specs import Options, SinkFormat
+from tidegate.specs.columns import LoadType, NullWatermark, ProviderKind, WatermarkMode
+from tidegate.specs.locations import Options
 
 
 class BackwardModel(Model):
@@ -152,9 +152,7 @@ class LoadModel(Model):
     scd2_attributes: c.Columns = Field(
         default=(), description="The columns whose change makes a version; all but keys and watermarks when unset."
     )
-    format: c.TableKind = Field(
-        default=SinkFormat.DELTA, description="A Delta table, or a folder of Parquet files without a log."
-    )
+    format: c.SinkFormat = Field(default="delta", description="A Delta table; nothing else is written.")
 
 
 class StateModel(Model):

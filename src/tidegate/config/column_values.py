@@ -13,7 +13,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from tidegate.column_specs import (
+from tidegate.config.problems import nearest
+from tidegate.config.tree import Block, Items, Node, Scalar
+from tidegate.config.values import choice, one_of, options, refusal, text, texts
+from tidegate.specs.columns import (
     AuthKind,
     LoadType,
     NullWatermark,
@@ -23,14 +26,9 @@ from tidegate.column_specs import (
     TableFormat,
     WatermarkMode,
 )
-from tidegate.config.problems import nearest
-from tidegate.config.tree import Block, Items, Node, Scalar
-from tidegate.config.values import choice, one_of, options, refusal, text, texts
-from tidegate.http_origins import NotOrigin, origin_of
-from tidegate.jdbc_addresses import holds_credentials
-from tidegate.locations import Secret
-from tidegate.masking import looks_secret
-from tidegate.specs import SinkFormat
+from tidegate.specs.jdbc_addresses import holds_credentials
+from tidegate.specs.locations import NotOrigin, Secret, origin_of
+from tidegate.specs.masking import looks_secret
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
@@ -66,6 +64,16 @@ def lag(value: object) -> timedelta | None:
     if not found:
         raise refusal("is not a duration", "allowed: 'PT5M', 'PT90S', 'PT2H', 'P1D', 'none'; above zero")
     return found
+
+
+def sink_format(value: object) -> str:
+    """Delta, the only format that is written; folders of Parquet files were, too, in earlier releases."""
+    if isinstance(value, Scalar) and value.strip() == "parquet":
+        raise refusal(
+            "is no longer supported, since a folder of Parquet files has no log to commit to",
+            "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
+        )
+    return choice(("delta",))(value)
 
 
 def zone(value: object) -> str:
@@ -257,4 +265,4 @@ Auth = Annotated[AuthKind, one_of(AuthKind)]
 Pages = Annotated[PaginationKind, one_of(PaginationKind)]
 LoadKind = Annotated[LoadType, one_of(LoadType)]
 Provider = Annotated[ProviderKind, one_of(ProviderKind)]
-TableKind = Annotated[SinkFormat, one_of(SinkFormat)]
+SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]

@@ -10,7 +10,7 @@ from tidegate.config import column_values as c
 from tidegate.config import values as v
 from tidegate.config.blocks import Model
 from tidegate.config.column_models import ColumnSourceModel, LookBackModel
-from tidegate.specs import Options
+from tidegate.specs.locations import Options
 
 
 class JdbcConnectionModel(Model):

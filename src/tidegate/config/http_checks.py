@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block, Loc
 from tidegate.config.words import setting, words
-from tidegate.http_origins import NotOrigin, origin_of, refusal
+from tidegate.specs.locations import NotOrigin, origin_of, refusal
 
 _AUTH = {
     "none": (),

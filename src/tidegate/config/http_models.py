@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tidegate.column_specs import AuthKind, PaginationKind
 from tidegate.config import column_values as c
 from tidegate.config import values as v
 from tidegate.config.blocks import Model
 from tidegate.config.column_models import ColumnSourceModel, LookBackModel, WatermarkParamModel
-from tidegate.specs import Options
+from tidegate.specs.columns import AuthKind, PaginationKind
+from tidegate.specs.locations import Options
 
 
 class AuthModel(Model):

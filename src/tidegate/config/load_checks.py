@@ -25,16 +25,13 @@ _OF_WINDOWS = {
 """Guards of a replaced window, and the loads of which a replay replaces one; of an overwrite it is the whole table."""
 
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
-OF_DELTA = ("table_properties", "maintenance", "delta_checkpoint_interval")
-"""Keys of a sink that are about Delta tables."""
 
 
 def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[str, Block]) -> Iterator[Problem]:
     """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
     sink = pipeline.block("sink")
     kind = str(sink.text("load_type") or "append")
-    at = (*where, "sink")
-    yield from key_problems(root, at, sink, kind)
+    yield from key_problems(root, (*where, "sink"), sink, kind)
     if is_on(sink, "replace_by_watermark"):
         yield from _window_problems(root, where, sources)
     elif kind == "append":
@@ -42,8 +39,6 @@ def load_problems(root: Block, where: Path, pipeline: Block, sources: Mapping[st
     if kind == "scd2":
         yield from _version_problems(root, where, pipeline, sources)
     yield from _column_problems(root, where, pipeline, sources)
-    if sink.text("format") == "parquet":
-        yield from _parquet_problems(root, at, sink, kind)
 
 
 def key_problems(root: Block, at: Loc, sink: Block, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
@@ -127,19 +122,3 @@ def _column_problems(root: Block, where: Path, pipeline: Block, sources: Mapping
             if word.lower() not in declared:
                 text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
                 yield problem(root, (*where, "sink", key), text)
-
-
-def _parquet_problems(root: Block, at: Loc, sink: Block, kind: str) -> Iterator[Problem]:
-    """A folder of Parquet files has no log: no merge by rows, and the position lives with a provider."""
-    state = root.block("state")
-    if state.text("provider") not in ("file", "sql"):
-        text = "parquet has no log that keeps the watermark; set state: {provider: file | sql, url: …}"
-        yield problem(root, (*at, "format"), text)
-    if kind not in ("append", *WHOLE) and not (kind == "merge_overwrite" and is_on(sink, "replace_by_watermark")):
-        text = f"parquet cannot be merged into by {kind}; allowed: append, overwrite, replace_by_watermark"
-        yield problem(root, (*at, "format"), text)
-    if words(sink.get("deduplicate")):
-        yield problem(root, (*at, "deduplicate"), "needs a Delta table; remove it, or set format: delta")
-    for key in OF_DELTA:
-        if sink.get(key) is not None:
-            yield problem(root, (*at, key), "is about Delta tables, and the format is parquet; remove it")

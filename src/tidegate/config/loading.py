@@ -1,4 +1,4 @@
-"""Loads a configuration: the one way from a file to a :class:`~tidegate.specs.ProjectSpec`.
+"""Loads a configuration: the one way from a file to a :class:`~tidegate.specs.project.ProjectSpec`.
 
 Every problem of the file is found before one error is raised. The models are imported when a file is loaded,
 not before: they are half of the time that a short command takes to start.
@@ -20,8 +20,8 @@ from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.source_kinds import with_kinds
 from tidegate.config.tree import Block
 from tidegate.errors import ConfigError
-from tidegate.specs import ProjectSpec
-from tidegate.storage.opening import absolute
+from tidegate.specs.project import ProjectSpec
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     from tidegate.config.models import ProjectModel

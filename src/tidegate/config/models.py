@@ -19,7 +19,8 @@ from tidegate.config.http_models import HttpConnectionModel, HttpSourceModel
 from tidegate.config.source_kinds import tag_of_connection, tag_of_source
 from tidegate.config.tree import Block, Scalar
 from tidegate.config.unit_models import DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
-from tidegate.specs import (
+from tidegate.specs.locations import Options
+from tidegate.specs.project import (
     Compression,
     Delivery,
     Evolution,
@@ -28,7 +29,6 @@ from tidegate.specs import (
     Lateness,
     Numbers,
     OnBadRecord,
-    Options,
     ParquetCodec,
 )
 

@@ -12,7 +12,7 @@ from tidegate.config.source_kinds import is_followed_by_columns, is_of_units, is
 from tidegate.config.tree import Block, Loc, Scalar, find, path_of
 from tidegate.config.unit_notes import unit_notices
 from tidegate.config.words import WHOLE, backward
-from tidegate.masking import MASK, SHORTEST, looks_secret
+from tidegate.specs.masking import MASK, SHORTEST, looks_secret
 
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"

@@ -11,9 +11,10 @@ from tidegate.config.source_kinds import DOWNLOAD, is_of_units, is_prefix_of_fil
 from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import VARIABLE, inputs
 from tidegate.config.words import words
-from tidegate.planning.discovery import accepts
-from tidegate.specs import Format, Location, PathSource
-from tidegate.storage.overlaps import comparable, inside
+from tidegate.core.files.discovery import accepts
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Format, PathSource
+from tidegate.storage.stores import comparable, inside
 
 Absolute = Callable[[str], str]
 _DATA_FILES = ("0.parquet", "key=1/0.parquet")
@@ -27,7 +28,6 @@ class Table:
     pipeline: str
     title: str
     place: str
-    is_delta: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def tables_of(name: str, pipeline: Block, absolute: Absolute) -> Iterator[Table]
     if uri is None:
         return
     place = comparable(absolute(uri))
-    yield Table(name, f"the table of pipeline {name!r}", place, str(sink.text("format") or "delta") == "delta")
+    yield Table(name, f"the table of pipeline {name!r}", place)
     given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
     yield Table(name, f"the dead-letter table of pipeline {name!r}", given)
 
@@ -109,7 +109,7 @@ def _problems(root: Block, reading: Reading, tables: list[Table]) -> Iterator[Pr
 
 
 def _within(root: Block, reading: Reading, table: Table, path: str, *, own: bool) -> Iterator[Problem]:
-    if path == "" and (reading.by_log or not table.is_delta) and (not own or "secondary_input" in reading.loc):
+    if path == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
         return
     if own and table.title.startswith("the table"):
         text = "lies in the directory of the table that is written; allowed: another place"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.config.tree import Block, Loc, Scalar, find, line_of, path_of
-from tidegate.jdbc_addresses import shown_address
-from tidegate.masking import MASK, looks_secret
+from tidegate.specs.jdbc_addresses import shown_address
+from tidegate.specs.masking import MASK, looks_secret
 
 _SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")

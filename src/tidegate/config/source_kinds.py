@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegate.column_specs import TableFormat
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block, Loc, Scalar
+from tidegate.specs.columns import TableFormat
 
 FILES = "files"
 TABLES = tuple(each.value for each in TableFormat)

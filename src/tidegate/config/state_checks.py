@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tidegate.config.problems import Problem, nearest, problem, sentence
 from tidegate.config.tree import Block
 from tidegate.errors import StorageError
-from tidegate.storage.opening import split_uri
+from tidegate.storage.options import split_uri
 
 _DATABASES = ("sqlite", "postgresql")
 

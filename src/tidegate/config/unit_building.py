@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import unquote
 
-from tidegate.column_specs import FunctionRead, LoadType
 from tidegate.config.column_building import Absolute, Connections, csv_options, http_read, jdbc_read, request
 from tidegate.config.unit_models import (
     DownloadModel,
@@ -22,12 +21,12 @@ from tidegate.config.unit_models import (
     WatermarkModel,
     WorkUnitModel,
 )
-from tidegate.locations import Location
-from tidegate.planning.pipeline_order import ordered
-from tidegate.specs import PipelineSpec, SinkFormat, SinkSpec
-from tidegate.unit_specs import (
+from tidegate.core.pipeline_order import ordered
+from tidegate.specs.columns import FunctionRead, LoadType
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SinkSpec
+from tidegate.specs.units import (
     FileRead,
-    InputFormat,
     PartitionKind,
     RangeParam,
     Replace,
@@ -104,11 +103,10 @@ def _input(model: SecondaryInputModel, sinks: Sinks, absolute: Absolute) -> Seco
     location = sink.table if sink is not None else Location(absolute(model.path or ""))
     if model.storage_options:
         location = Location(location.uri, model.storage_options)
-    made_of = InputFormat.PARQUET if sink is not None and sink.format is SinkFormat.PARQUET else model.format
     return SecondaryInput(
         fields=model.fields,
         location=location,
-        format=made_of,
+        format=model.format,
         pipeline=pipeline,
         filters=model.filters,
         variable=model.as_,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.column_specs import FunctionRead, HttpRead, JdbcRead
 from tidegate.config.column_canonical import csv_keys, duration, name_of_connection, request_keys
 from tidegate.config.problems import masked
-from tidegate.masking import MASK
-from tidegate.specs import Compression, PipelineSpec
-from tidegate.unit_specs import (
+from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
+from tidegate.specs.masking import MASK
+from tidegate.specs.project import Compression, PipelineSpec
+from tidegate.specs.units import (
     FileFormat,
     FileRead,
     InputFormat,

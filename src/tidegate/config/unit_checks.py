@@ -28,8 +28,8 @@ from tidegate.config.unit_variables import (
     watermarks,
 )
 from tidegate.config.words import declared_types
-from tidegate.masking import looks_secret
-from tidegate.unit_specs import SEGMENT_COLUMN, UNIT_COLUMN
+from tidegate.specs.masking import looks_secret
+from tidegate.specs.units import SEGMENT_COLUMN, UNIT_COLUMN
 
 Path = tuple[str, ...]
 _PERIODS = ("grace_period", "abstinent_period")
@@ -247,9 +247,6 @@ def _pipeline_problems(root: Block, where: Path, pipeline: Block) -> Iterator[Pr
     for key in _OF_OTHER_LOADS:
         if sink.get(key) is not None:
             yield problem(root, (*where, "sink", key), "means nothing with sources of work units; remove it")
-    if sink.text("format") == "parquet":
-        text = "work units keep their positions in the log of a Delta table; set format: delta"
-        yield problem(root, (*where, "sink", "format"), text)
     if pipeline.text("schema_evolution") == "overwrite":
         text = "overwrite takes the rows of other work units; allowed: merge, strict"
         yield problem(root, (*where, "schema_evolution"), text)

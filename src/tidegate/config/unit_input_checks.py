@@ -9,8 +9,8 @@ from tidegate.config.source_kinds import is_of_units, tag_of_source
 from tidegate.config.tree import Block, Loc
 from tidegate.config.unit_variables import inputs, makes_units
 from tidegate.config.words import words
-from tidegate.planning.pipeline_order import cycle
-from tidegate.storage.overlaps import comparable
+from tidegate.core.pipeline_order import cycle
+from tidegate.storage.stores import comparable
 
 Absolute = Callable[[str], str]
 Path = tuple[str, ...]
@@ -45,10 +45,8 @@ def _place_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:
     if pipeline is not None and pipeline not in known:
         hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
         yield problem(root, (*at, "pipeline"), sentence(f"there is no pipeline {pipeline.raw!r}", hint))
-    elif pipeline is not None and (given := each.text("format")) is not None:
-        kind = str(known.block(pipeline).block("sink").text("format") or "delta")
-        if given != kind:
-            yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is {kind}; remove it")
+    elif pipeline is not None and (given := each.text("format")) is not None and given != "delta":
+        yield problem(root, (*at, "format"), f"the table of {pipeline.raw!r} is delta; remove it")
 
 
 def _field_problems(root: Block, at: Loc, each: Block) -> Iterator[Problem]:

@@ -12,8 +12,9 @@ from tidegate.config import values as v
 from tidegate.config.blocks import CsvModel, Model
 from tidegate.config.database_models import JdbcReadModel
 from tidegate.config.http_models import HttpRequestModel, RequestModel
-from tidegate.specs import Compression, Options
-from tidegate.unit_specs import (
+from tidegate.specs.locations import Options
+from tidegate.specs.project import Compression
+from tidegate.specs.units import (
     NOW,
     SEGMENT_COLUMN,
     UNIT_COLUMN,

@@ -17,9 +17,10 @@ from tidegate.config.problems import nearest
 from tidegate.config.tree import Block, Items, Scalar
 from tidegate.config.unit_variables import VARIABLE, VARIABLE_NAME
 from tidegate.config.values import address, choice, flag, one_of, options, refusal, text
+from tidegate.core.units.time_bounds import check_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.schema.names import name_problem
-from tidegate.unit_specs import (
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     InputFormat,
@@ -31,7 +32,6 @@ from tidegate.unit_specs import (
     Span,
     SubRange,
 )
-from tidegate.watermarks.time_bounds import check_bound, parse_span
 
 _KINDS = tuple(each.value for each in PartitionKind)
 

@@ -18,9 +18,10 @@ from pydantic_core import PydanticCustomError
 from tidegate.config.problems import nearest, sentence
 from tidegate.config.templates import period_problem
 from tidegate.config.tree import Items, Scalar, plain
-from tidegate.planning.globs import compiled
+from tidegate.core.globs import compiled
 from tidegate.schema.names import CONTAINERS, MADE_COLUMNS, RESCUED, SCALARS, decimal_of, name_problem
-from tidegate.specs import (
+from tidegate.specs.locations import Options
+from tidegate.specs.project import (
     Compression,
     Delivery,
     Evolution,
@@ -30,7 +31,6 @@ from tidegate.specs import (
     Numbers,
     OnBadRecord,
     OnConflict,
-    Options,
     ParquetCodec,
 )
 

@@ -1,4 +1,4 @@
-"""Event logs, one line per event: text for people, JSON lines for machines.
+"""Event logs: one sentence or one JSON line per event, and how events reach several listeners.
 
 A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), ``pipeline``, ``source`` and
 ``fields``.
@@ -7,13 +7,164 @@ A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import IntEnum
+from types import TracebackType
+from typing import Any, Self
 
-from tidegate.observe.events import Event
-from tidegate.observe.sentences import facts, sentence, subject
+from tidegate.observe import events
+from tidegate.observe.events import CommitFailed, Emit, Event, FileRefused, SourceFailed, UnitRejected
+from tidegate.observe.wording import count, duration, size, visible
+from tidegate.specs.masking import Mask
+
+_OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}
+
+
+def facts(event: Event) -> dict[str, Any]:
+    """The fields of an event that are its own, without pipeline and source."""
+    return {each.name: getattr(event, each.name) for each in fields(event) if each.name not in ("pipeline", "source")}
+
+
+def subject(event: Event) -> str:
+    """Whom the event is about: ``pipeline/source``, or less where it concerns more than one source."""
+    return "/".join(filter(None, (event.pipeline, event.source)))
+
+
+def sentence(event: Event) -> str:
+    """What happened, in words; events without words of their own show their fields."""
+    return visible(_watermark_words(event) or _reading_words(event) or _commit_words(event) or _generic(event))
+
+
+def _generic(event: Event) -> str:
+    shown = " ".join(f"{name}={value}" for name, value in facts(event).items())
+    return f"{event.name} {shown}".rstrip()
+
+
+def _reading_words(event: Event) -> str:
+    match event:
+        case events.SessionStarting():
+            return f"starting Spark ({event.where})"
+        case events.Listed():
+            return (
+                f"listed {count(event.new_files, 'new file')} ({size(event.new_bytes)}) with"
+                f" {count(event.list_requests, 'LIST request')} in {duration(event.seconds)}"
+            )
+        case events.FileFiltered():
+            return f"{count(event.count, 'file')} not taken: {event.reason}, e.g. {event.example}"
+        case events.WaveFinished():
+            return (
+                f"wrote {count(event.data_files, 'data file')} ({size(event.bytes_written)}),"
+                f" {event.multipart_uploads} in parts, {event.most_uploads} at once, in {duration(event.seconds)}"
+            )
+        case events.PlanMade() if event.files == 0:
+            return "nothing new"
+        case events.PlanMade() | events.WaveStarted():
+            verb = "planned" if isinstance(event, events.PlanMade) else "reading"
+            return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
+        case events.FileRefused():
+            then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
+            return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
+        case events.ReadFixed():
+            return f"reading {event.asked} ({event.load_type})"
+        case events.RowsLeftOut():
+            detail = f": {event.detail}" if event.detail else ""
+            return f"{count(event.count, 'row')} left out: {event.reason} ({event.columns}){detail}"
+        case events.ChunkFinished():
+            came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
+            return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"
+        case events.AnotherRun():
+            then = "it is left to it this time" if event.decision == "skip" else "waiting until that one is done"
+            return f"another run of this source is at work since {event.since}: {then} (on_conflict: {event.decision})"
+        case events.WorkUnitsPlanned() | events.WorkUnitFailed() | events.WorkUnitsFinished():
+            return _work_unit_words(event)
+        case events.UnitRejected():
+            return f"rejected {event.path}: {event.reason}"
+        case events.FileChanged():
+            return f"{event.path} has changed since it was listed; it is planned again"
+        case events.DeadLetters():
+            what = [count(number, word) for number, word in ((event.records, "line"), (event.files, "file")) if number]
+            return f"dead letters: {' and '.join(what)}, e.g. of {event.example} (in {event.table_uri})"
+        case events.ComparisonProgressed():
+            return f"{event.stage}: {event.count:,} so far"
+        case events.SourceReconciled():
+            found = ((event.late, "late"), (event.changed, "changed"), (event.repaired, "repaired"))
+            told = ", ".join(f"{number:,} {what}" for number, what in found if number) or "all is well"
+            read = f"; {count(event.ingested_files, 'late file')} read" if event.ingested_files else ""
+            return f"compared {count(event.listed, 'file')} with what was committed: {told}{read}"
+        case events.LateFilesFound():
+            return f"{count(event.count, 'file')} arrived late, e.g. {event.example}"
+        case _:
+            return ""
+
+
+def _work_unit_words(event: events.WorkUnitsPlanned | events.WorkUnitFailed | events.WorkUnitsFinished) -> str:
+    match event:
+        case events.WorkUnitsPlanned():
+            skipped = f", {event.skipped:,} skipped" if event.skipped else ""
+            return f"planned {count(event.units, 'work unit')}{skipped}" if event.units else f"nothing new{skipped}"
+        case events.WorkUnitFailed():
+            name = f"{event.unit} from {event.start}" if event.unit else f"from {event.start}"
+            return f"work unit {name} {_OUTCOMES.get(event.outcome, event.outcome)}: {event.reason}"
+        case events.WorkUnitsFinished():
+            failed = f", {event.failed:,} failed" if event.failed else ""
+            return f"{event.done:,} of {count(event.planned, 'work unit')} done{failed}"
+
+
+def _watermark_words(event: Event) -> str:
+    match event:
+        case events.PartitionAdvanced():
+            before = event.before or "its start"
+            return f"watermark of partition '{event.partition}' moved from {before} to {event.after}"
+        case events.PartitionSealed():
+            return f"sealed partition '{event.partition}'"
+        case events.WatermarkStateChanged():
+            at = f" at {event.value}" if event.value else ""
+            return f"state changed from {event.before} to {event.after}{at}"
+        case _:
+            return ""
+
+
+def _commit_words(event: Event) -> str:
+    match event:
+        case events.Committed():
+            files = (
+                f" of {count(event.source_files, 'file')} ({size(event.source_bytes)})" if event.source_files else ""
+            )
+            return f"committed {count(event.rows, 'row')}{files} as table version {event.table_version}"
+        case events.Staged():
+            return (
+                f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
+                f" ({size(event.source_bytes)}) as unit {event.position}, waiting for `tidegate commit`"
+            )
+        case events.CommitterLooked():
+            left = f", {count(event.waiting, 'unit')} left" if event.waiting else ""
+            return f"looked for staged units: at position {event.position}{left}"
+        case events.CommitContested():
+            return f"another run committed first, planning again: {event.detail}"
+        case events.CommitFailed():
+            return f"no commit ({event.outcome}): {event.error}"
+        case events.DuplicatesRefused():
+            return f"{count(event.count, 'duplicate')} not taken, e.g. {event.example}"
+        case events.TableCared():
+            return f"{event.operation}: {count(event.files, 'file')} ({size(event.bytes)}) in {duration(event.seconds)}"
+        case events.TableCareFailed():
+            return f"{event.operation} failed, tried again later: {event.error}"
+        case events.Notice():
+            return event.text
+        case events.SourceFinished():
+            failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
+            done = count(event.staged, "staged unit") if event.staged else count(event.commits, "commit")
+            state = "failed" if event.failed else event.state
+            files = "" if event.rows and not event.source_files else f"{count(event.source_files, 'file')}, "
+            return f"{state}: {files}{count(event.rows, 'row')}, {done}{failed} in {duration(event.seconds)}"
+        case events.SourceFailed():
+            return f"failed: {event.error}"
+        case _:
+            return ""
+
 
 Write = Callable[[str], object]
 Now = Callable[[], datetime]
@@ -74,3 +225,55 @@ class JsonLog:
             "fields": facts(event),
         }
         self.write(json.dumps(line, default=str) + "\n")
+
+
+def masked(emit: Emit, mask: Mask) -> Emit:
+    """An ``Emit`` that passes every event on without the secrets of ``mask``."""
+    return emit if not mask.secrets else lambda event: emit(mask.deep(event))
+
+
+def fanout(*consumers: Emit) -> Emit:
+    """An ``Emit`` that passes every event to each consumer, in order, from any thread.
+
+    A consumer that cannot write any more (a closed pipe, a full disk) is dropped: moving data goes on.
+    """
+    listening = list(consumers)
+    # A signal handler may emit on the thread that is emitting already.
+    turn = threading.RLock()
+
+    def emit(event: Event) -> None:
+        with turn:
+            for consumer in tuple(listening):
+                try:
+                    consumer(event)
+                except (OSError, ValueError):
+                    listening.remove(consumer)
+
+    return emit
+
+
+_TOLD_BY_RESULTS = (CommitFailed, FileRefused, SourceFailed, UnitRejected)
+
+
+class Holding:
+    """Passes events on to ``emit``; those that a result tells only where an exception leaves the block."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._held: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, _TOLD_BY_RESULTS):
+            self._held.append(event)
+        else:
+            self._emit(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            for event in self._held:
+                self._emit(event)

@@ -11,28 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegate.column_specs import LoadType, NullWatermark
+from tidegate.core.columns.planner import ColumnPlan, ReadBounds, ahead, fixed, plan_columns, up_to, waiting
+from tidegate.core.columns.predicates import Bound, RowFilter
+from tidegate.core.columns.state import ColumnState
 from tidegate.errors import ColumnsChanged, CommitLost, RowsRefused, StorageError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.planning.column_plan import ColumnPlan, Fixed
-from tidegate.planning.column_planner import fixed, plan_columns
-from tidegate.planning.future import ahead, up_to, waiting
-from tidegate.runs.column_lane import ColumnLane
-from tidegate.runs.column_place import ColumnPlace, encoded
-from tidegate.runs.first_attempts import attempts_before
-from tidegate.runs.place import Clock, utc_now
-from tidegate.sources.explaining import explained
-from tidegate.sources.reading import Bounded, Reader, Seen
-from tidegate.specs import Location
-from tidegate.state.attempts import Attempts
-from tidegate.state.features import filled_by_spark
-from tidegate.state.files import Change
-from tidegate.state.opened import Opened
-from tidegate.state.work_areas import WorkArea, clean_old, new_work_area, remove_work
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.row_filter import Bound, RowFilter
+from tidegate.protocol.change import Change
+from tidegate.protocol.notes import Attempts
+from tidegate.protocol.position import Position
+from tidegate.protocol.table_checks import filled_by_spark
+from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
+from tidegate.runs.bound_source import Clock, ColumnPlace, encoded, utc_now
+from tidegate.runs.engine import ColumnLane
+from tidegate.runs.presence import attempts_before
+from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
+from tidegate.specs.columns import LoadType, NullWatermark
+from tidegate.specs.locations import Location
 
 if TYPE_CHECKING:
     from tidegate.sink.row_task import RowsWritten, RowTask
@@ -68,7 +64,7 @@ class ColumnPass:
     ) -> None:
         self.totals = ColumnTotals()
         self.state: ColumnState | None = None
-        self.opened: Opened | None = None
+        self.opened: Position | None = None
         self.is_first = False
         self.before: Attempts | None = None
         self._place = place.at_poll(polls)
@@ -88,7 +84,7 @@ class ColumnPass:
                 if attempt + 1 == TRIES_AGAINST_OTHERS or self._stop.is_set():
                     raise
 
-    def _from_position(self, opened: Opened) -> Opened:
+    def _from_position(self, opened: Position) -> Position:
         for warning in opened.warnings:
             self._notice(warning)
         self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
@@ -99,7 +95,7 @@ class ColumnPass:
         reader = self._reader(plan)
         return self._carry_out(opened, plan, reader)
 
-    def _planned(self, opened: Opened) -> ColumnPlan:
+    def _planned(self, opened: Position) -> ColumnPlan:
         place = self._place
         load = place.pipeline.sink.load
         plan = plan_columns(place.pipeline.name, place.source, load, self.state, opened.version, self._clock())
@@ -111,7 +107,7 @@ class ColumnPass:
     def _reader(self, plan: ColumnPlan) -> Reader:
         return self._lane.reader(self._place.source, self._place.pipeline.schema, plan.now)
 
-    def _carry_out(self, opened: Opened, plan: ColumnPlan, reader: Reader) -> Opened:
+    def _carry_out(self, opened: Position, plan: ColumnPlan, reader: Reader) -> Position:
         """Read what the plan asks for and commit it; an idle position where there is nothing.
 
         With a safety lag every source is asked first: what is younger must not be among the rows.
@@ -125,7 +121,7 @@ class ColumnPass:
             return self._written(opened, plan, self._asked(reader, bounds.rows), bounds)
         return self._written(opened, plan, self._asked(reader, _uncapped(plan, reader)), None)
 
-    def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, Seen]:
+    def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
         seen = reader.greatest(plan.reads)
         caps = ahead(plan, seen.values)
@@ -152,7 +148,7 @@ class ColumnPass:
         self._emit(events.ReadFixed(*self._names, explained(place.source, rows), load))
         return reader.read(rows)
 
-    def _look_at_nulls(self, seen: Seen | RowsWritten) -> None:
+    def _look_at_nulls(self, seen: GreatestValues | RowsWritten) -> None:
         """Rows without a watermark are an error, or are told."""
         source = self._place.source
         if not seen.nulls or not source.watermark_columns:
@@ -167,11 +163,11 @@ class ColumnPass:
             self._left_out("null_watermark", seen.nulls)
             self._emit(events.RowsLeftOut(*self._names, "null_watermark", seen.nulls, columns))
 
-    def _nothing_new(self, opened: Opened) -> Opened:
+    def _nothing_new(self, opened: Position) -> Position:
         """Nothing is saved; the mirror shows that somebody looked."""
         return opened if opened.state is None else self._place.positions.idle(opened, opened.state)
 
-    def _written(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None) -> Opened:
+    def _written(self, opened: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         if self._straight(opened):
             return self._appended(opened, plan, frame, bounds)
         with suppress(StorageError):
@@ -184,14 +180,14 @@ class ColumnPass:
                 remove_work(self._place.table_store, area.directory)
             raise
 
-    def _straight(self, opened: Opened) -> bool:
+    def _straight(self, opened: Position) -> bool:
         """Whether rows are written straight into the table's folder: a plain append that the Arrow lane commits."""
         pipeline = self._place.pipeline
         load = pipeline.sink.load
         plain = load.type is LoadType.APPEND and not load.deduplicate and pipeline.transform is None
         return plain and not opened.needs_frames
 
-    def _appended(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None) -> Opened:
+    def _appended(self, opened: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         from tidegate.sink.row_task import row_task
 
         place = self._place
@@ -213,8 +209,10 @@ class ColumnPass:
         )
         return self._commit(opened, change, bounds)
 
-    def _loaded(self, opened: Opened, plan: ColumnPlan, frame: Any, bounds: Fixed | None, area: WorkArea) -> Opened:
-        from tidegate.sink.batches import Batch
+    def _loaded(
+        self, opened: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
+    ) -> Position:
+        from tidegate.sink.row_task import Batch
 
         place = self._place
         task, written = self._gathered(frame, plan, bounds, area.location)
@@ -240,7 +238,7 @@ class ColumnPass:
         )
         return self._commit(opened, change, bounds)
 
-    def _tell_columns(self, opened: Opened, names: list[str], rows: int) -> None:
+    def _tell_columns(self, opened: Position, names: list[str], rows: int) -> None:
         """Columns that the rows lack, which are null in them, and columns that join the table with them."""
         if opened.schema_json is None or not rows:
             return
@@ -263,12 +261,14 @@ class ColumnPass:
         plain = load.type in (LoadType.APPEND, LoadType.OVERWRITE, LoadType.FULL_LOAD) and not load.deduplicate
         return plain and pipeline.transform is None and plan.chunk is None
 
-    def _window(self, plan: ColumnPlan, bounds: Fixed) -> RowFilter | None:
+    def _window(self, plan: ColumnPlan, bounds: ReadBounds) -> RowFilter | None:
         """The part of the table that the strategy looks at, where it does not look at all of it."""
         looks = plan.chunk is not None or self._place.pipeline.sink.load.deduplicate
         return bounds.window or (bounds.rows if looks else None)
 
-    def _gathered(self, frame: Any, plan: ColumnPlan, bounds: Fixed | None, work: Location) -> tuple[Any, RowsWritten]:
+    def _gathered(
+        self, frame: Any, plan: ColumnPlan, bounds: ReadBounds | None, work: Location
+    ) -> tuple[Any, RowsWritten]:
         """The rows in a work area: read once, the same however often a statement looks at them."""
         from tidegate.sink.row_task import row_task
 
@@ -277,11 +277,11 @@ class ColumnPass:
         task = self._limited(task, plan, bounds)
         return task, self._read(frame, task)
 
-    def _limited(self, task: RowTask, plan: ColumnPlan, bounds: Fixed | None) -> RowTask:
+    def _limited(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
         """The task without the rows that a read could not leave out, whose end is not fixed yet."""
         return replace(task, drop_nulls=self._drops_nulls(bounds), until=plan.horizon if bounds is None else None)
 
-    def _drops_nulls(self, bounds: Fixed | None) -> bool:
+    def _drops_nulls(self, bounds: ReadBounds | None) -> bool:
         """Whether rows without a watermark are still among those that are read, and are not wanted."""
         source = self._place.source
         unwanted = source.null_watermark is not NullWatermark.INCLUDE and bool(source.watermark_columns)
@@ -293,13 +293,13 @@ class ColumnPass:
         failpoint("runs.read")
         return written
 
-    def _told_by(self, plan: ColumnPlan, written: RowsWritten) -> Fixed:
+    def _told_by(self, plan: ColumnPlan, written: RowsWritten) -> ReadBounds:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._place.source.watermark_columns)
         return fixed(plan, self.state, written.greatest)
 
-    def _commit(self, opened: Opened, change: Change, bounds: Fixed) -> Opened:
+    def _commit(self, opened: Position, change: Change, bounds: ReadBounds) -> Position:
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)
         failpoint("runs.commit.after")

@@ -6,29 +6,85 @@ Listing and ledger go into a database on disk; one pass over their join decides 
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 
-from tidegate.comparisons import NAMES, FoundFiles
-from tidegate.errors import SourceError
-from tidegate.observe.events import Emit
+from tidegate.core.files.codec import decode
+from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
+from tidegate.core.files.discovery import accepts
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.plan import FileSlice
+from tidegate.core.files.sealing import opened as with_cold_start
+from tidegate.core.files.state import PathState
+from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
+from tidegate.observe.events import ComparisonProgressed, Emit
 from tidegate.observe.wording import count
-from tidegate.planning.comparing import Committed, Comparing, Finding, History, Move
-from tidegate.planning.discovery import accepts
-from tidegate.planning.plan import FileSlice
-from tidegate.runs.place import Place
-from tidegate.runs.scratch import fill, teller
-from tidegate.sources.files.discovery import scope_of
-from tidegate.state import documents
-from tidegate.state.ledger import LedgerEntry, entries
-from tidegate.state.opened import Opened
-from tidegate.watermarks.codec import decode
-from tidegate.watermarks.path_state import PathState
-from tidegate.watermarks.paths import SourceFile
-from tidegate.watermarks.sealing import opened as with_cold_start
+from tidegate.protocol import documents
+from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger_blocks import LedgerEntry
+from tidegate.protocol.position import Position
+from tidegate.reports.correction import NAMES, FoundFiles
+from tidegate.runs.bound_source import Place
+from tidegate.sources.file_discovery import scope_of
+
+BATCH = 10_000
+
+_SETTINGS = "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-32768;"
+
+
+@contextmanager
+def scratch() -> Iterator[sqlite3.Connection]:
+    """An empty database below the folder for temporary files; nothing of it survives the block."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-reconcile-") as folder,
+        _mapped(folder),
+        closing(sqlite3.connect(os.path.join(folder, "files.db"), isolation_level=None)) as database,
+    ):
+        database.executescript(_SETTINGS)
+        yield database
+
+
+def fill(
+    database: sqlite3.Connection, statement: str, rows: Iterable[tuple[object, ...]], told: Callable[[int], None]
+) -> int:
+    """Run ``statement`` for every row, some thousands at a time; ``told`` hears how many there were so far."""
+    total = 0
+    left = iter(rows)
+    while batch := list(islice(left, BATCH)):
+        database.executemany(statement, batch)
+        total += len(batch)
+        told(total)
+    return total
+
+
+def teller(emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str) -> Callable[[int], None]:
+    """What ``fill`` tells: shows how far a stage is, and ends it where a person wants to stop."""
+
+    def told(total: int) -> None:
+        emit(ComparisonProgressed(*about, stage, total))
+        if stop is not None and stop.is_set():
+            raise RunStopped(f"stopped after {total:,} ({stage})", "nothing is lost: start it again")
+
+    return told
+
+
+@contextmanager
+def _mapped(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise EnvironmentProblem(
+            f"the temporary database in {folder} failed: {error}",
+            "free some space there, or set TMPDIR to a larger disk (about 200 bytes per file of the source)",
+        ) from error
+
 
 _TABLES = """
 DROP TABLE IF EXISTS listed; DROP TABLE IF EXISTS ledger; DROP TABLE IF EXISTS late;
@@ -79,7 +135,7 @@ class _Pile:
 class Compared:
     """What a comparison found at one position; late files are in ``database``."""
 
-    opened: Opened
+    opened: Position
     database: sqlite3.Connection
     listed: FoundFiles
     ingested: int
@@ -142,7 +198,7 @@ class Comparison:
         total = fill(self._database, statement, rows(), self._teller("listing"))
         self._listed = FoundFiles(total, size)
 
-    def at(self, opened: Opened) -> Compared:
+    def at(self, opened: Position) -> Compared:
         """What was listed against everything committed up to ``opened``, whose position is never before the last one.
 
         The listing may be older than the position: what was committed since is in the ledger.
@@ -171,7 +227,7 @@ class Comparison:
                 f"its watermark: every {every}th poll (deep_listing_every) looks there; for one run, set it to 1"
             )
 
-    def _catch_up(self, opened: Opened) -> None:
+    def _catch_up(self, opened: Position) -> None:
         """The entries of the ledger that are not in the database yet."""
         start, place = self._ledger.next, self._place
         if opened.version >= start:
@@ -233,7 +289,7 @@ class _Ledger:
         stored = documents.read(self._place.table_store, self._place.key, entry.version, entry.attempt)
         return None if stored is None or stored.document is None else decode(stored.document.state)
 
-    def close(self, opened: Opened) -> None:
+    def close(self, opened: Position) -> None:
         """The ledger was read to its end: does it reach the position?"""
         if self.next <= opened.version:
             self._miss(f"it ends at position {self.next - 1} of {opened.version}")
@@ -284,7 +340,7 @@ def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dic
         file = SourceFile(path, size, etag)
         records, eof, given_up = read
         committed = (
-            None if known_size is None else Committed(known_size, known_etag, records, bool(eof), bool(given_up))
+            None if known_size is None else CommittedFile(known_size, known_etag, records, bool(eof), bool(given_up))
         )
         finding = comparing.finding(file, committed)
         piles[finding].add(file)
@@ -301,7 +357,7 @@ def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     return FoundFiles(total, size, tuple(path for (path,) in names))
 
 
-def _watermarks(place: Place, opened: Opened) -> PathState:
+def _watermarks(place: Place, opened: Position) -> PathState:
     """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
     state = place.opened_state(opened)
     return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

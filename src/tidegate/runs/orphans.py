@@ -1,4 +1,8 @@
-"""Parquet files below a table that its log, or a state, does not name: found, told apart, and removed behind a fence.
+"""Parquet files below a table that its log, or a state, does not name: found, told apart, removed behind a fence.
+
+Whatever a recovery may go back to keeps its parts: every state document that is still there, winner or not, the
+mirror, and the states inside the newest entries of the log. A part is never written twice under one name, so once
+nothing refers to it, nothing will.
 
 Uncommitted files are normal: a task that died, a commit that lost. They cost space and nothing else. Before they are
 removed, every source of the table gets an empty commit, its fence: a process that slept with such files in its hands
@@ -11,25 +15,76 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from tidegate.comparisons import NAMES, FoundDataFile, FoundDataFiles
-from tidegate.errors import TidegateError
+from tidegate.errors import StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit
-from tidegate.runs.column_place import ColumnPlace
-from tidegate.runs.fencing import OtherPlace, Writer, check_all_known, replays_in
-from tidegate.runs.old_segments import referred_to, segments_of
-from tidegate.runs.place import Place
-from tidegate.runs.scratch import fill, teller
-from tidegate.state.pending import list_pending, staged_files
-from tidegate.state.references import References
-from tidegate.state.staging import meta_path
+from tidegate.protocol import documents
+from tidegate.protocol.log_contents import References
+from tidegate.protocol.mirror import read_mirror
+from tidegate.protocol.staging import list_pending, meta_path, staged_files
+from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
+from tidegate.runs.bound_source import ColumnPlace, Place
+from tidegate.runs.comparison import fill, teller
+from tidegate.runs.replay_record import OtherPlace, Writer, check_all_known, replays_in
+from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo
-from tidegate.storage.scope import Scope
+
+KIND = "path-set"
+
+
+def segments_of(place: Place) -> Iterator[ObjectInfo]:
+    """The parts of a source's set that are there; nothing where it is tracked otherwise."""
+    if place.tracker.kind == KIND:
+        folder = place.key.segment("").rpartition("/")[0]
+        yield from (info for info in place.table_store.list(folder) if info.path.endswith(".parquet"))
+
+
+def referred_to(place: Place) -> Iterator[str]:
+    """The paths of the parts that something refers to; all that are there where that cannot be told."""
+    unexplained = {info.path for info in segments_of(place)}
+    try:
+        for state in _states(place) if unexplained else ():
+            found = {place.key.segment(segment) for segment in _segments(state)}
+            yield from found
+            unexplained -= found
+            if not unexplained:
+                return
+    except StateError:
+        yield from unexplained
+
+
+def _states(place: Place) -> Iterator[Mapping[str, Any]]:
+    store, key, site = place.table_store, place.key, place.positions.site
+    shown = read_mirror(store, key)
+    if shown is not None:
+        yield shown.state
+    for name in documents.names(store, key):
+        if name.ending == "json":
+            stored = documents.read(store, key, name.version, name.attempt)
+            if stored is not None and stored.document is None:
+                raise StateError(f"document {name.version} of {key} is damaged", "see `tidegate recover`")
+            if stored is not None and stored.document is not None:
+                yield stored.document.state
+    newest = site.log.versions()[-1:]
+    for entry in site.log.backwards(newest[0], site.search_commits) if newest else ():
+        mark = entry.mark_of(key)
+        if mark is not None:
+            yield mark.state()
+
+
+def _segments(state: Mapping[str, Any]) -> Iterator[str]:
+    match state.get("set"):
+        case {"segments": list(segments)}:
+            yield from (str(each["sha256"]) for each in segments)
+        case _:
+            return
+
 
 _OURS = re.compile(
     r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"

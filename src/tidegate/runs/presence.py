@@ -1,4 +1,4 @@
-"""Runs of one source beside each other: each says that it is at work, and sees whether another one is.
+"""Runs of one source beside each other, and attempts before the first position.
 
 A note beside the state is renewed while a pass runs, and removed at its end. It spares work and requests, and nothing
 else: correctness never needs it. It may be removed, overwritten or out of date at any time; then two runs work beside
@@ -19,14 +19,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
-from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError
+from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError, TidegateError
 from tidegate.observe import events
-from tidegate.observe.wording import duration
-from tidegate.runs.place import Clock, utc_now
-from tidegate.specs import OnConflict
-from tidegate.state.identity import SourceKey
+from tidegate.observe.wording import count, duration
+from tidegate.protocol.change import State
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, read_attempts, shown_attempts
+from tidegate.protocol.position import Position
+from tidegate.protocol.store import PositionStore
+from tidegate.reports.run import SourceReport
+from tidegate.runs.bound_source import Clock, utc_now
+from tidegate.specs.project import OnConflict
 from tidegate.storage.port import ObjectStore
 
 
@@ -292,3 +298,61 @@ def _began_or_never(number: int) -> str:
         return _began(number)
     except FileNotFoundError:
         return "never"
+
+
+class AnyPlace(Protocol):
+    """A source of any kind with its table."""
+
+    @property
+    def table_store(self) -> ObjectStore: ...
+    @property
+    def key(self) -> SourceKey: ...
+    @property
+    def positions(self) -> PositionStore: ...
+
+
+def attempts_before(place: AnyPlace, opened: Position) -> Attempts | None:
+    """What earlier runs noted, for a source that was opened and has no position; None for any other."""
+    if not opened.first_run:
+        return None
+    return read_attempts(place.table_store, place.key, place.positions.site.identity)
+
+
+def settle_attempts(
+    place: AnyPlace,
+    is_first: bool,
+    before: Attempts | None,
+    report: SourceReport,
+    clock: Clock,
+    failures: State | None = None,
+) -> None:
+    """At the end of a pass: note that nothing was committed and why, or forget what was noted ``before``.
+
+    ``is_first``: the pass found no position.
+    """
+    problem = _problem(report)
+    if is_first and problem and not (report.commits or report.staged):
+        note_attempt(place.table_store, place.key, place.positions.site.identity, clock(), problem, failures)
+    elif before is not None:
+        forget_attempts(place.table_store, place.key)
+
+
+def _problem(report: SourceReport) -> str:
+    if report.error:
+        return report.error
+    if report.failed_units:
+        first = report.failed_units[0]
+        name = f"{first.unit} from {first.start}" if first.unit else f"from {first.start}"
+        return f"{count(len(report.failed_units), 'work unit')} failed, {name} among them: {first.reason}"
+    if report.failed:
+        return f"{count(len(report.failed), 'file')} cannot be read, {report.failed[0].path} among them"
+    return ""
+
+
+def attempts_note(place: AnyPlace) -> tuple[str, ...]:
+    """That no run has succeeded yet, for plans and for status; nothing where a position is recorded."""
+    try:
+        found = shown_attempts(place.table_store, place.key, place.positions.site.identity)
+    except TidegateError:
+        return ()
+    return () if found is None else (found.words(),)

@@ -1,4 +1,4 @@
-"""The record of a replay: which chunks are finished, kept in the table that is written.
+"""The record of a replay in the table that is written, and fences against writers that slept.
 
 The rows of a chunk are committed together with the record that has it finished. A chunk that moves the production
 watermark is committed together with that instead, so that a run in between reads nothing twice, and is noted in the
@@ -7,33 +7,45 @@ record afterwards: killed between the two, it is read once more and takes its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
-from tidegate.errors import ColumnsChanged, CommitLost, StateError
+from tidegate.core.columns.replay import (
+    KIND,
+    ChunkInterval,
+    ReplayConfig,
+    ReplayState,
+    chunk_columns,
+    chunk_zone,
+    decode,
+    encode,
+    fitted_bounds,
+    handed_over,
+)
+from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
+from tidegate.core.columns.values import kind_of
+from tidegate.core.units.state import UnitState
+from tidegate.errors import ColumnsChanged, CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
-from tidegate.planning.replay_handover import chunk_columns, chunk_zone, fitted_bounds, handed_over
-from tidegate.runs.column_looking import text_of, watermark_text
-from tidegate.runs.column_place import ColumnPlace, encoded
-from tidegate.runs.place import Clock
-from tidegate.specs import PipelineSpec
-from tidegate.state.files import Change
-from tidegate.state.identity import Identity, SourceKey
-from tidegate.state.opened import Opened
-from tidegate.state.store import PositionStore
-from tidegate.state.work_areas import WorkRemover
-from tidegate.state.written_files import KIND as WORK
-from tidegate.storage.opening import open_store
-from tidegate.watermarks.chunks import ChunkInterval, ReplayConfig
-from tidegate.watermarks.column_state import ColumnState
-from tidegate.watermarks.column_values import kind_of
-from tidegate.watermarks.replay_state import KIND, ReplayState, decode, encode
+from tidegate.protocol.change import Change
+from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.position import Position
+from tidegate.protocol.staging import COMMITTER
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkRemover
+from tidegate.runs.bound_source import Clock, ColumnPlace, Place, UnitPlace, encoded, encoded_units
+from tidegate.specs.project import PipelineSpec
+from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 TRIES_AGAINST_OTHERS = 5
 
 Result = TypeVar("Result")
-ChunkChange = Callable[[Opened], Change]
+ChunkChange = Callable[[Position], Change]
 """What a chunk changes in the table as it is then; the state is not in it."""
 
 
@@ -41,7 +53,7 @@ ChunkChange = Callable[[Opened], Change]
 class _Handover:
     """The production position as it is, and the watermark that it goes on with."""
 
-    opened: Opened
+    opened: Position
     before: ColumnState | None
     after: ColumnState
 
@@ -122,12 +134,12 @@ class ReplayRecord:
         opened = self.positions.open()
         self._put(opened, Change(state={}, embedded={}), self._current(opened).with_finished(number, self._clock()))
 
-    def _put(self, opened: Opened, change: Change, state: ReplayState) -> None:
+    def _put(self, opened: Position, change: Change, state: ReplayState) -> None:
         text = encode(state)
         self.positions.commit(opened, replace(change, state=text, embedded=text, action=KIND))
         self.state = state
 
-    def _current(self, opened: Opened) -> ReplayState:
+    def _current(self, opened: Position) -> ReplayState:
         """The record as it is now: another process may carry out the same replay."""
         if opened.version == self.state.begun or opened.state is None:
             return self.state
@@ -158,7 +170,7 @@ class ReplayRecord:
             handover.opened, replace(change, state=state, embedded=state, debts=debts, action=KIND)
         )
         self._moves.add(after.version)
-        self.saved = watermark_text(handover.after)
+        self.saved = column_watermark_text(handover.after)
 
 
 def described(state: ReplayState) -> str:
@@ -201,3 +213,91 @@ def replay_positions(place: ColumnPlace, pipeline: PipelineSpec) -> PositionStor
         pace=site.pace,
         emit=site.emit,
     )
+
+
+FENCE_TRIES = 20
+
+NO_REPLAY = ReplayState("", 0, 1, finished=frozenset({0}))
+"""A record that is finished, of nothing: whatever is replayed next begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlace:
+    """Replays of a column source, which have a position of their own in the table that they write."""
+
+    positions: PositionStore
+    table_store: ObjectStore
+
+    @property
+    def key(self) -> SourceKey:
+        """Whose position this is."""
+        return self.positions.site.key
+
+
+OtherPlace = ColumnPlace | UnitPlace
+"""A source that is no folder of files."""
+
+Writer = Place | OtherPlace | ReplayPlace
+
+
+def replays_in(table: Writer, columns: Sequence[ColumnPlace]) -> list[ReplayPlace]:
+    """The replays of ``columns`` that have, or tried to make, a position in this table."""
+    written = sources_of(table.table_store)
+    assert not isinstance(table, ReplayPlace)
+    found = (replay_positions(each, table.pipeline) for each in columns)
+    return [ReplayPlace(each, table.table_store) for each in found if each.site.key in written]
+
+
+def fence(writers: Sequence[Writer]) -> datetime:
+    """An empty commit for every writer; the store's time of the first of them.
+
+    Whoever read the position of a source before that can commit nothing any more, neither now nor when it wakes up.
+    """
+    return min(_fence(writer) for writer in writers)
+
+
+def _fence(writer: Writer) -> datetime:
+    for attempt in range(FENCE_TRIES):
+        opened = writer.positions.open()
+        try:
+            after = writer.positions.commit(opened, _nothing(writer, opened))
+        except CommitLost:
+            if attempt + 1 == FENCE_TRIES:
+                raise
+            continue
+        assert after.parent is not None
+        failpoint("runs.fence.after")
+        return writer.table_store.head(writer.key.document(after.version, after.parent.attempt)).modified
+    raise AssertionError("unreachable")
+
+
+def _nothing(writer: Writer, opened: Position) -> Change:
+    """A change that leaves everything as it is."""
+    match writer:
+        case Place():
+            state = dict(opened.state or writer.tracker.encode(writer.opened_state(opened)))
+            return Change(state=state, embedded=writer.tracker.embedded(state), action="reconcile")
+        case ColumnPlace():
+            before = writer.state_of(opened)
+            after = before or ColumnState()
+            debts = writer.debts(None, after) if before is None else ()
+            return Change(state=encoded(after), embedded=encoded(after), debts=debts, action="reconcile")
+        case UnitPlace():
+            known = encoded_units(writer.state_of(opened) or UnitState(zone=writer.source.timezone))
+            return Change(state=known, embedded=known, action="reconcile")
+        case ReplayPlace():
+            record = opened.state or encode(NO_REPLAY)
+            return Change(state=record, embedded=record, action="reconcile")
+
+
+def check_all_known(writers: Sequence[Writer], uri: str) -> None:
+    """Stop if the table has positions of sources that are not among ``writers``: they cannot be fenced from here."""
+    strangers = sources_of(writers[0].table_store) - {COMMITTER, *(each.key for each in writers)}
+    if strangers:
+        named = ", ".join(sorted(map(str, strangers)))
+        raise TidegateError(
+            f"{uri} is also written by {named}, which this configuration does not have: "
+            "they cannot be fenced, so their unfinished work could be taken for orphans; nothing was removed",
+            "clean with a configuration that has all sources of the table; for a source that is gone for good, add it "
+            "again for this once",
+        )

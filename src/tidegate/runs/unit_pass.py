@@ -1,5 +1,9 @@
 """One pass over a source of work units: open, plan, and wave after wave read, write and commit.
 
+A wave is as large as can be read in the time that a group has, by how long the waves before took. Units of which rows
+may be in the table and units of which none are do not share one: they are committed in different ways. Units that fail
+come last, so that they hold up no other when the breaker opens.
+
 The rows of a group of work units and the coverage that says so become visible in one commit. A unit that fails is
 absent from it and holds up nobody.
 """
@@ -9,38 +13,302 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.units.plan import UnitPlan, WorkUnit
+from tidegate.core.units.planner import failure_start, plan_units, progressed
+from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import ColumnsChanged, CommitLost, RunStopped, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.planning.unit_deciding import failure_start
-from tidegate.planning.unit_plan import UnitPlan, WorkUnit
-from tidegate.planning.unit_planner import plan_units
-from tidegate.planning.unit_progress import progressed
-from tidegate.reports import FailedUnit
-from tidegate.runs.first_attempts import attempts_before
-from tidegate.runs.place import Clock, utc_now
-from tidegate.runs.telling import ANOTHER_RUN
-from tidegate.runs.unit_change import Group, UnitChange
-from tidegate.runs.unit_lane import UnitLane
-from tidegate.runs.unit_outcomes import Outcomes, sorted_out
-from tidegate.runs.unit_place import UnitPlace, encoded
-from tidegate.runs.unit_waves import Breaker, Waves
+from tidegate.protocol.change import Change, DataFile, State
+from tidegate.protocol.notes import Attempts
+from tidegate.protocol.position import Position
+from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
+from tidegate.reports.run import FailedUnit
+from tidegate.runs.bound_source import Clock, UnitPlace, encoded_units, utc_now
+from tidegate.runs.engine import UnitLane
+from tidegate.runs.presence import attempts_before
+from tidegate.runs.source_report import ANOTHER_RUN
+from tidegate.sink.unit_task import ReplacedUnit, own_columns
 from tidegate.sources.units.inputs import read_units
-from tidegate.sources.units.work import UnitWork
-from tidegate.state.attempts import Attempts
-from tidegate.state.files import Change, State
-from tidegate.state.opened import Opened
-from tidegate.state.work_areas import clean_old
-from tidegate.unit_specs import UnitSource
-from tidegate.watermarks.unit_state import UnitState
-from tidegate.watermarks.units import Units
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import Evolution
+from tidegate.specs.units import NotFound, Replace, Span, UnitSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """``done`` with what was written, ``failed`` and ``thin`` with the reason, ``retired`` units with theirs."""
+
+    done: list[tuple[WorkUnit, UnitWritten]] = field(default_factory=list)
+    failed: list[tuple[WorkUnit, str]] = field(default_factory=list)
+    thin: list[tuple[WorkUnit, str]] = field(default_factory=list)
+    retired: dict[str, str] = field(default_factory=dict)
+    retired_works: list[tuple[WorkUnit, str]] = field(default_factory=list)
+
+
+def sorted_out(
+    source: UnitSource, works: Sequence[WorkUnit], results: Sequence[UnitWritten | UnitFailure], now: datetime
+) -> Outcomes:
+    """Each work unit to where it belongs."""
+    found = Outcomes()
+    for work, result in zip(works, results, strict=True):
+        if isinstance(result, UnitFailure):
+            _refused(source, work, result, found)
+        elif result.rows < source.work.min_records:
+            _thin(source, work, result.rows, now, found)
+        else:
+            found.done.append((work, result))
+    return found
+
+
+def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Outcomes) -> None:
+    reason = f"{result.problem}; {result.remedy}" if result.remedy else result.problem
+    if not result.not_found or source.work.not_found is NotFound.FAIL:
+        found.failed.append((work, reason))
+    elif source.work.not_found is NotFound.EMPTY:
+        found.done.append((work, UnitWritten()))
+    else:
+        found.retired[work.unit] = reason
+        found.retired_works.append((work, reason))
+
+
+def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
+    """Fewer rows than there must be: a failure, unless the partition may still be incomplete."""
+    reason = f"{rows:,} rows, and min_records is {source.work.min_records:,}"
+    after = source.work.min_records_after
+    if after is None:
+        found.failed.append((work, reason))
+    elif work.nominal_end is None or _deadline(work.nominal_end, after, source) > milliseconds(now):
+        found.thin.append((work, f"{reason}; it may still be incomplete (min_records_after)"))
+    else:
+        found.failed.append((work, f"{reason}, and its time is over (min_records_after)"))
+
+
+def _deadline(end: int, after: Span, source: UnitSource) -> int:
+    return shifted(end, zone_named(source.timezone), later=after)
+
+
+FIRST = 8
+GROWTH = 8
+
+
+class Waves:
+    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added."""
+
+    def __init__(
+        self,
+        works: Iterable[WorkUnit],
+        most: int,
+        seconds: float,
+        first: int = FIRST,
+        failing: Collection[str] = (),
+    ) -> None:
+        self._works = _failing_last(works, failing)
+        self._most = most
+        self._seconds = seconds
+        self._size = min(first, most)
+        self._waiting: dict[bool, deque[WorkUnit]] = {False: deque(), True: deque()}
+
+    def next(self, at_most: int | None = None) -> tuple[WorkUnit, ...]:
+        """The next work units; none at the end."""
+        size = max(1, min(self._size, at_most or self._size))
+        fuller = self._fuller(size)
+        return tuple(fuller.popleft() for _ in range(min(size, len(fuller))))
+
+    def took(self, units: int, seconds: float) -> None:
+        """The next wave is as large as fits into the time, and not much larger than this one."""
+        fits = self._most if seconds <= 0 else int(units * self._seconds / seconds)
+        self._size = max(1, min(self._most, fits, units * GROWTH))
+
+    def left(self) -> int:
+        """How many were not given; none can be given afterwards."""
+        waiting = sum(map(len, self._waiting.values()))
+        return waiting + sum(1 for _ in self._works)
+
+    def _fuller(self, size: int) -> deque[WorkUnit]:
+        for work in self._works:
+            waiting = self._waiting[work.replaces]
+            waiting.append(work)
+            if len(waiting) >= size:
+                return waiting
+        return max(self._waiting.values(), key=len)
+
+
+def _failing_last(works: Iterable[WorkUnit], failing: Collection[str]) -> Iterator[WorkUnit]:
+    """Work units in their order, but those of failing units behind all others, who failed less first."""
+    put_off = []
+    for work in works:
+        if work.unit in failing:
+            put_off.append(work)
+        else:
+            yield work
+    yield from sorted(put_off, key=lambda work: work.failures)
+
+
+class Breaker:
+    """Opens after so many failures in a row: then nothing more is asked of that server in this run."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._streak = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the rest is left for the next run."""
+        return bool(self._limit) and self._streak >= self._limit
+
+    @property
+    def left(self) -> int | None:
+        """How many more may fail before it opens; None while nothing fails."""
+        return self._limit - self._streak if self._limit and self._streak else None
+
+    def begin(self) -> None:
+        """Another source begins: where it is open, one more failure is enough, and a success closes it."""
+        if self.is_open:
+            self._streak = self._limit - 1
+
+    def note(self, *, failed: bool) -> None:
+        """Count one work unit."""
+        self._streak = self._streak + 1 if failed else 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitGroup:
+    """What a wave brought, in its order; ``straight``: its files are in the table's folder already."""
+
+    results: tuple[UnitWritten | UnitFailure, ...]
+    columns: pa.Schema | None
+    partition_columns: tuple[str, ...]
+    straight: bool
+
+
+class UnitChange:
+    """One group on its way into the table; :meth:`clean` takes away what no commit refers to."""
+
+    def __init__(self, place: UnitPlace, lane: UnitLane, opened: Position, plan: UnitPlan) -> None:
+        self._place = place
+        self._lane = lane
+        self._opened = opened
+        self._plan = plan
+        self._area = new_work_area(place.key, place.pipeline.sink.table)
+        self._owed = False
+
+    def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork]) -> UnitGroup:
+        """Read and write the work units; nothing of it is visible yet."""
+        straight = self._is_straight(wave)
+        done = self._lane.carry_out(
+            UnitWave(
+                pipeline=self._place.pipeline,
+                source=self._place.source,
+                works=tuple(works),
+                scratch=self._below("fetched"),
+                now=self._plan.now,
+                place=None if straight else self._below("rows"),
+                table=self._opened.schema() if self._place.pipeline.transform is None else None,
+            )
+        )
+        mask = Mask.around(self._place.pipeline, [each.secrets for each in works])
+        return UnitGroup(mask.deep(done.results), done.columns, done.partition_columns, straight)
+
+    def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
+        """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""
+        opened = self._opened
+        files = tuple(file for _, written in done for file in written.data_files)
+        rows = sum(written.rows for _, written in done)
+        columns = group.columns or opened.schema() or self._bare()
+        if columns is None:
+            return None
+        by_keys = self._place.source.replace is Replace.MERGE_KEYS
+        replaced = [_replaced(work) for work, _ in done if work.replaces and not by_keys]
+        if group.straight or not (files or replaced):
+            return Change(
+                state=state,
+                embedded=state,
+                data_files=files,
+                rows=rows,
+                schema=columns if files or opened.table_id is None else None,
+                partition_columns=group.partition_columns,
+            )
+        return self._framed(group, files, rows, columns, replaced, state)
+
+    def _bare(self) -> pa.Schema | None:
+        """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
+        import pyarrow as pa
+
+        pipeline = self._place.pipeline
+        grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
+        own = own_columns(self._place.source, ()) if grows else []
+        return pa.schema(own) if own else None
+
+    def _framed(
+        self,
+        group: UnitGroup,
+        files: Sequence[DataFile],
+        rows: int,
+        columns: pa.Schema,
+        replaced: Sequence[ReplacedUnit],
+        state: State,
+    ) -> Change:
+        from tidegate.sink.row_task import Batch
+
+        opened, place = self._opened, self._place
+        is_transformed = bool(files) and place.pipeline.transform is not None
+        batch = Batch(
+            place.pipeline if is_transformed else replace(place.pipeline, transform=None),
+            place.source.rows,
+            self._below("rows"),
+            tuple(file.path for file in files),
+            columns,
+            rows,
+            group.partition_columns,
+            tuple(file.size for file in files),
+        )
+        frame = self._lane.replace_units(batch, place.source, replaced)
+        self._owed = True
+        return Change(
+            state=state,
+            embedded=state,
+            rows=rows,
+            rows_known=True,
+            frame=frame,
+            schema=frame.columns(opened.schema()),
+            partition_columns=group.partition_columns if opened.table_id is None else opened.partition_columns,
+            debts=(self._area.debt(),),
+        )
+
+    def clean(self) -> None:
+        """Take the work area away, unless a commit owes that."""
+        if not self._owed:
+            with suppress(StorageError):
+                remove_work(self._place.table_store, self._area.directory)
+
+    def _is_straight(self, wave: Sequence[WorkUnit]) -> bool:
+        """Whether files are written straight into the table's folder: nothing is replaced, the Arrow lane commits."""
+        pipeline, source = self._place.pipeline, self._place.source
+        plain = pipeline.transform is None and source.replace is not Replace.MERGE_KEYS
+        return plain and not self._opened.needs_frames and not any(work.replaces for work in wave)
+
+    def _below(self, name: str) -> Location:
+        return replace(self._area.location, uri=f"{self._area.location.uri}/{name}")
+
+
+def _replaced(work: WorkUnit) -> ReplacedUnit:
+    return ReplacedUnit(work.unit, work.low, work.high)
+
 
 TRIES_AGAINST_OTHERS = 50
 """In a row. Each is lost to another run that has committed work units of the same plan, so that fewer are left."""
@@ -86,7 +354,7 @@ class UnitPass:
     ) -> None:
         self.totals = UnitTotals()
         self.state: UnitState | None = None
-        self.opened: Opened | None = None
+        self.opened: Position | None = None
         self.is_first = False
         self.before: Attempts | None = None
         self.unsaved: State | None = None
@@ -125,7 +393,7 @@ class UnitPass:
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._since)
         self._stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
 
-    def _from_position(self, opened: Opened) -> Opened:
+    def _from_position(self, opened: Position) -> Position:
         for warning in opened.warnings:
             self._notice(warning)
         self._emit(events.PollStarted(*self._names, opened.version, opened.table_version))
@@ -142,7 +410,7 @@ class UnitPass:
             clean_old(self._place.table_store, self._place.key, plan.now)
         return self._carried_out(opened, plan, units)
 
-    def _planned(self, opened: Opened, units: Units) -> UnitPlan:
+    def _planned(self, opened: Position, units: Units) -> UnitPlan:
         source = self._place.source
         plan = plan_units(
             self._names[0],
@@ -165,7 +433,7 @@ class UnitPass:
         failpoint("runs.planned")
         return plan
 
-    def _carried_out(self, opened: Opened, plan: UnitPlan, units: Units) -> Opened:
+    def _carried_out(self, opened: Position, plan: UnitPlan, units: Units) -> Position:
         self._lane.prepare()
         work = self._place.source.work
         works = self._works(plan)
@@ -203,7 +471,7 @@ class UnitPass:
         self.totals.planned = self.totals.units + len(works)
         return iter(works)
 
-    def _wave(self, opened: Opened, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Opened:
+    def _wave(self, opened: Position, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Position:
         """One group, from its requests to its commit."""
         change = UnitChange(self._place, self._lane, opened, plan)
         try:
@@ -219,14 +487,14 @@ class UnitPass:
         return opened
 
     def _committed(
-        self, opened: Opened, plan: UnitPlan, change: UnitChange, group: Group, outcomes: Outcomes
-    ) -> Opened:
+        self, opened: Position, plan: UnitPlan, change: UnitChange, group: UnitGroup, outcomes: Outcomes
+    ) -> Position:
         self._failed += outcomes.failed
         if not outcomes.done and not outcomes.retired:
             return opened
         done = [work for work, _ in outcomes.done]
         state = progressed(self.state, plan, done, self._failed, outcomes.retired)
-        prepared = change.prepared(group, outcomes.done, encoded(state))
+        prepared = change.prepared(group, outcomes.done, encoded_units(state))
         if prepared is None:
             self._notice(
                 f"{count(len(done), 'work unit')} without rows, and no column is known yet: nothing is saved, they are"
@@ -235,7 +503,7 @@ class UnitPass:
             return opened
         return self._saved(opened, prepared, state, len(done))
 
-    def _saved(self, opened: Opened, change: Change, state: UnitState, done: int) -> Opened:
+    def _saved(self, opened: Position, change: Change, state: UnitState, done: int) -> Position:
         failpoint("runs.commit.before")
         after = self._place.positions.commit(opened, change)
         failpoint("runs.commit.after")
@@ -250,19 +518,19 @@ class UnitPass:
         self._emit(events.WorkUnitsFinished(*self._names, totals.units, len(totals.failed), totals.planned))
         return after
 
-    def _failures_saved(self, opened: Opened, plan: UnitPlan) -> Opened:
+    def _failures_saved(self, opened: Position, plan: UnitPlan) -> Position:
         """What failed since the last commit is noted: in the table or, where there is none, beside it."""
         if not self._failed:
             return opened
         state = progressed(self.state, plan, [], self._failed)
         if opened.table_version < 0:
-            self.unsaved = encoded(state)
+            self.unsaved = encoded_units(state)
             return opened
         return self._noted(opened, state)
 
-    def _noted(self, opened: Opened, state: UnitState) -> Opened:
+    def _noted(self, opened: Position, state: UnitState) -> Position:
         """A state that comes without rows."""
-        document = encoded(state)
+        document = encoded_units(state)
         return self._saved(opened, Change(state=document, embedded=document), state, 0)
 
     def _told(self, outcomes: Outcomes) -> None:

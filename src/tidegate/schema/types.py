@@ -8,12 +8,13 @@ the way back; the decoder works from the declarations, never from an Arrow schem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
 from tidegate.errors import TableError
 from tidegate.schema.names import check, decimal_of
-from tidegate.specs import FieldSpec
+from tidegate.specs.project import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -162,3 +163,21 @@ def _container(name: str, members: list[pa.Field]) -> tuple[str, list[pa.Field]]
     if any(pa.types.is_nested(member.type) for member in members):
         return name, members
     return f"{name}<{', '.join(type_name(member.type) for member in members)}>", []
+
+
+def merged_fields(known: tuple[FieldSpec, ...], seen: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """``known``, each with the new fields inside it, then the new ones; a known type is never changed."""
+    found = {field.name: field for field in seen}
+    names = {field.name.lower() for field in known}
+    grown = tuple(_grown(field, found[field.name]) if field.name in found else field for field in known)
+    return grown + tuple(field for field in seen if field.name.lower() not in names)
+
+
+def _grown(known: FieldSpec, seen: FieldSpec) -> FieldSpec:
+    if known.type != seen.type:
+        return known
+    if known.type == "struct":
+        return replace(known, fields=merged_fields(known.fields, seen.fields))
+    if known.items is not None and seen.items is not None:
+        return replace(known, items=_grown(known.items, seen.items))
+    return known

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.errors import TidegateError
-from tidegate.schema.column_names import spelled
+from tidegate.schema.names import spelled
 from tidegate.schema.types import TIMESTAMP, arrow_schema
-from tidegate.specs import FieldSpec, PartitionBy
+from tidegate.specs.project import FieldSpec, PartitionBy
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 METADATA_COLUMNS: dict[str, pa.DataType] = {
@@ -44,7 +44,7 @@ Rows = slice | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PartitionKey:
     """One partition column. ``column`` is None for a value of the path; ``template`` is strftime over it."""
 
     name: str
@@ -137,21 +137,21 @@ class Partitioning:
         return batch
 
 
-def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[Key, ...]:
+def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[PartitionKey, ...]:
     keys = []
     for part in by.prefix_template.strip("/").split("/"):
         name, equals, template = part.partition("=")
         if by.column is None:
-            keys.append(Key(name))
+            keys.append(PartitionKey(name))
         elif equals:
-            keys.append(Key(name, spelled(by.column, declared.names), template))
+            keys.append(PartitionKey(name, spelled(by.column, declared.names), template))
         else:
             own = spelled(name, declared.names)
-            keys.append(Key(own, own if own in declared.names else spelled(by.column, declared.names)))
+            keys.append(PartitionKey(own, own if own in declared.names else spelled(by.column, declared.names)))
     return tuple(keys)
 
 
-def _check(keys: tuple[Key, ...], declared: pa.Schema) -> None:
+def _check(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
     for key in keys:
         taken = key.name in declared.names and not (key.column == key.name and key.template is None)
         if taken:
@@ -255,13 +255,13 @@ def table_schema(
     return with_keys(pa.schema([*declared, *metadata]), Partitioning(by, declared).keys)
 
 
-def with_keys(declared: pa.Schema, keys: tuple[Key, ...]) -> pa.Schema:
+def with_keys(declared: pa.Schema, keys: tuple[PartitionKey, ...]) -> pa.Schema:
     """``declared``, then the keys that are not declared columns."""
     added = [pa.field(key.name, _key_type(key, declared)) for key in keys if key.name not in declared.names]
     return pa.schema([*declared, *added])
 
 
-def _key_type(key: Key, declared: pa.Schema) -> pa.DataType:
+def _key_type(key: PartitionKey, declared: pa.Schema) -> pa.DataType:
     if key.column is None or key.template is not None:
         return pa.string()
     return declared.field(key.column).type

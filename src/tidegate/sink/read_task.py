@@ -1,24 +1,39 @@
-"""Everything that reading a unit needs, as one value that travels to executors."""
+"""What a task must know to read a group of files, and what it gives back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
-from tidegate.schema.avro_library import reading_library
+from tidegate import errors
+from tidegate.core.files.plan import FileGroup
+from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
+from tidegate.errors import TidegateError
+from tidegate.formats.avro import AvroFormat
+from tidegate.formats.conversion import Fitting
+from tidegate.formats.csv import CsvFormat
+from tidegate.formats.json import LineFormat
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.parquet import ParquetFormat
+from tidegate.formats.port import FormatReader, RowDecoder
+from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
-from tidegate.schema.letter import fingerprint
+from tidegate.schema.names import reading_library
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.letters import LetterPlace
+from tidegate.sink.dead_letters import DeadLetterTarget
+from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs import (
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.locations import Location
+from tidegate.specs.project import (
     Compression,
-    CsvOptions,
     FieldSpec,
     Format,
-    Location,
     Numbers,
     OnBadRecord,
     PartitionBy,
@@ -27,6 +42,7 @@ from tidegate.specs import (
     SinkSpec,
 )
 from tidegate.storage.port import Upload
+from tidegate.storage.uploads import UploadCounts
 
 HELD_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""
@@ -62,7 +78,7 @@ class ReadTask:
     deadline: float | None = None
     held_bytes: int = HELD_BYTES
     whole_files: bool = True
-    letters: LetterPlace | None = None
+    letters: DeadLetterTarget | None = None
     fail_run: bool = False
 
 
@@ -108,13 +124,13 @@ def read_task(
 
 def letter_place(
     pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], run: str
-) -> LetterPlace | None:
+) -> DeadLetterTarget | None:
     """Where the bad lines of a source go; None where they refuse their file or end the run."""
     handling = pipeline.error_handling
     if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
         return None
     names = (pipeline.name, source.name, run)
-    return LetterPlace(pipeline.dead_letters, *names, fingerprint(fields), handling.max_bad_records)
+    return DeadLetterTarget(pipeline.dead_letters, *names, fingerprint(fields), handling.max_bad_records)
 
 
 def writer_settings(sink: SinkSpec) -> WriterSettings:
@@ -132,3 +148,105 @@ def writer_settings(sink: SinkSpec) -> WriterSettings:
             concurrent_parts=sink.max_concurrent_parts,
         ),
     )
+
+
+_OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Covered, Refused, Changed, NotReached)}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """One unit, read: an outcome per file in the unit's order, and the data files that hold the covered rows.
+
+    ``letter_files`` hold its bad lines, in the dead-letter table.
+
+    ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
+
+    ``unknown_fields`` has every field with a value that the schema does not have, by path, with how many values there
+    were. ``bad_kinds`` counts bad lines by kind.
+    """
+
+    number: int
+    outcomes: tuple[FileOutcome, ...]
+    data_files: tuple[FinishedFile, ...] = ()
+    rows: int = 0
+    letter_files: tuple[FinishedFile, ...] = ()
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    bad_kinds: Mapping[str, int] = field(default_factory=dict)
+    uploads: UploadCounts = field(default_factory=UploadCounts)
+    failure: TidegateError | None = None
+
+    @classmethod
+    def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:
+        """A unit that could not be read or written: none of its files is reached."""
+        return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
+
+    def to_json(self) -> str:
+        """One line of JSON; :meth:`from_json` gives an equal value."""
+        return json.dumps(
+            {
+                "number": self.number,
+                "outcomes": [outcome_to_json(each) for each in self.outcomes],
+                "data_files": [asdict(each) for each in self.data_files],
+                "rows": self.rows,
+                "letter_files": [asdict(each) for each in self.letter_files],
+                "unknown_fields": dict(self.unknown_fields),
+                "seconds": self.seconds,
+                "bad_kinds": dict(self.bad_kinds),
+                "uploads": asdict(self.uploads),
+                "failure": None if self.failure is None else errors.to_json(self.failure),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> GroupResult:
+        """The result that :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return cls(
+            number=data["number"],
+            outcomes=tuple(outcome_from_json(each) for each in data["outcomes"]),
+            data_files=tuple(FinishedFile.of_json(each) for each in data["data_files"]),
+            rows=data["rows"],
+            letter_files=tuple(FinishedFile.of_json(each) for each in data["letter_files"]),
+            unknown_fields=data["unknown_fields"],
+            seconds=data["seconds"],
+            bad_kinds=data["bad_kinds"],
+            uploads=UploadCounts(**data["uploads"]),
+            failure=None if data["failure"] is None else errors.from_json(data["failure"]),
+        )
+
+
+def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
+    """The outcome with its kind beside its fields."""
+    return {"outcome": type(outcome).__name__, **asdict(outcome)}
+
+
+def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
+    """The outcome that was written with its kind beside its fields."""
+    kind = _OUTCOMES[data["outcome"]]
+    return kind(**{name: value for name, value in data.items() if name != "outcome"})
+
+
+def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
+    """The format that reads files into the columns of ``task``."""
+    coerce, forbidden = task.coerce_conflicts_to_utf8, partitioning.from_path
+    lines = Decoder(
+        task.fields,
+        numbers=task.numbers,
+        coerce=coerce,
+        forbidden=forbidden,
+        filled=partitioning.required,
+        rows_per_step=task.batch_size,
+        rescued=task.rescued,
+    )
+    if task.format in (Format.NDJSON, Format.JSON):
+        return LineFormat(lines, task.format, task.compression)
+    rows = RowDecoder(
+        task.fields, numbers=task.numbers, coerce=coerce, forbidden=forbidden, filled=partitioning.required
+    )
+    lenient = task.numbers is Numbers.LENIENT
+    fitting = Fitting(task.fields, coerce=coerce, lenient=lenient, forbidden=forbidden)
+    if task.format is Format.CSV:
+        return CsvFormat(task.fields, task.csv, task.compression, rows, fitting)
+    columnar = ParquetFormat if task.format is Format.PARQUET else AvroFormat
+    return columnar(task.fields, rows, lines, fitting)

@@ -1,12 +1,15 @@
-"""Rows that Spark hands over, written as finished files: what a task of :func:`tidegate.spark.row_writing.write_rows`
-needs, does and gives back.
+"""Rows that Spark hands over, written as finished files into a table's folder or a work area.
+
+They were read from the source once and do not change any more, however often a statement looks at them.
+
+One file at a time is in memory, so that files written for this purpose are kept small.
 
 The same rolling writer as for source files, so also the same sizes and statistics. No Spark in here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,23 +19,124 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tidegate.column_specs import ColumnSource, Value, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.masking import Mask
-from tidegate.schema.column_names import spelled
+from tidegate.protocol.change import DataFile
 from tidegate.schema.evolution import as_required, write_schema
+from tidegate.schema.names import spelled
 from tidegate.schema.types import plain_schema
-from tidegate.sink.allocation import keep_memory
 from tidegate.sink.greatest import Greatest
-from tidegate.sink.origins import Origin
-from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.parquet_file import FinishedFile, RowOrigin, keep_memory
 from tidegate.sink.partitions import Partitioning, with_keys
 from tidegate.sink.read_task import writer_settings
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import Location, PartitionBy, PipelineSpec
-from tidegate.state.files import DataFile
-from tidegate.storage.opening import open_store
+from tidegate.specs.columns import ColumnSource, Value, WatermarkMode
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import PartitionBy, PipelineSpec
+from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit of a column source is about to write.
+
+    ``files`` are those that count, relative to ``work``, and ``sizes`` theirs in bytes. ``columns`` are all columns of
+    the rows, derived partition columns included; ``partitioned_by`` is how a table that does not exist yet is to be
+    partitioned.
+    """
+
+    pipeline: PipelineSpec
+    source: ColumnSource
+    work: Location
+    files: tuple[str, ...]
+    columns: pa.Schema
+    rows: int
+    partitioned_by: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
+        """What ``task`` left in its work area."""
+        return cls(
+            pipeline,
+            source,
+            task.place,
+            tuple(file.path for file in written.data_files),
+            task.written,
+            written.rows,
+            task.partition_columns,
+            tuple(file.size for file in written.data_files),
+        )
+
+    @property
+    def work_rows(self) -> WorkRows:
+        """The same for the DataFrame lane."""
+        return WorkRows(self.pipeline, self.work, self.files, self.columns, self.partitioned_by, self.sizes, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRows:
+    """What one commit of the DataFrame lane is about to write.
+
+    ``files`` are those that count, relative to ``work``: others in there were left by tasks that were tried again.
+    Partition columns are in ``columns`` and, as directories, in the paths. ``partitioned_by`` is how a table that does
+    not exist yet is to be partitioned. ``sizes`` are those of the files in bytes, and ``rows`` how many are in
+    them, where that is known: both are compared with what a statement finds.
+    """
+
+    pipeline: PipelineSpec
+    work: Location
+    files: tuple[str, ...]
+    columns: pa.Schema
+    partitioned_by: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    rows: int | None = None
+
+
+FILE_BYTES = 32 * 1024 * 1024
+"""How large files become that are written to be read again."""
+
+_ROWS = 8192
+
+
+def rows_of(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> pa.RecordBatchReader:
+    """The rows of ``files`` in ``columns``: partition values become columns, what a file lacks is null."""
+    return pa.RecordBatchReader.from_batches(columns, _batches(store, files, columns))
+
+
+def _batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
+        for batch in content.iter_batches(_ROWS):
+            yield _fitted(batch, file, columns)
+
+
+def _fitted(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
+    known = [*batch.schema.names, *file.partition_values]
+    unknown = [name for name in known if name not in columns.names]
+    if unknown:
+        raise SchemaMismatch(
+            f"columns {', '.join(unknown)} of {file.path} are not in the table", "add them to the table first"
+        )
+    arrays = [_column(batch, file, field) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
+    if field.name in file.partition_values:
+        return pa.repeat(_value(file.partition_values[field.name], field.type), batch.num_rows)
+    if field.name in batch.schema.names:
+        return batch.column(field.name).cast(field.type)
+    return pa.nulls(batch.num_rows, field.type)
+
+
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """A partition value from the text that Delta has of it; a moment is in UTC."""
+    zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+    return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +263,13 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
-            fitted = _fitted(batch, columns)
+            fitted = _fitted_row_task(batch, columns)
             rows = _due(fitted, task)
             later += fitted.num_rows - rows.num_rows
             known = seen.see(rows)
             rows = known if task.drop_nulls else rows
             if rows.num_rows:
-                origin = Origin.of_file("", np.arange(rows.num_rows))
+                origin = RowOrigin.of_file("", np.arange(rows.num_rows))
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
         finished = writer.cut()
     greatest = {name: seen.values[found] for name, found in zip(task.watermark_columns, task.followed, strict=True)}
@@ -208,7 +312,7 @@ def _like(kind: pa.DataType, task: RowTask) -> Value:
     return local if pa.types.is_timestamp(kind) else local.date()
 
 
-def _fitted(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+def _fitted_row_task(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """The rows with exactly these columns and types; ``RowsRefused`` where one lacks what is required."""
     for each in columns:
         if not each.nullable and batch.column(each.name).null_count:

@@ -1,24 +1,248 @@
 """The columns of a wave of work units: declared, or those that hold every record that was fetched.
 
+Of JSON these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
+the schemas of the files themselves.
+
 Where the table is there already, its types are kept: a work unit whose records do not fit them fails, and no other.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.errors import SourceError, TableError
-from tidegate.schema.infer import Inference
-from tidegate.schema.types import arrow_type, field_specs, plain
-from tidegate.sink.unit_telling import inferred
-from tidegate.sources.units.fetched import Fetched
-from tidegate.sources.units.work import UnitWave
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.unit_specs import FileFormat, FileRead
+from tidegate.formats.avro import AvroFile
+from tidegate.formats.csv import sampled_records
+from tidegate.formats.files import chunks
+from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.parquet import open_parquet, own_schema
+from tidegate.formats.port import FormatReader
+from tidegate.schema.cell_inference import cell_kind, examples_of, infer_cells, infer_types
+from tidegate.schema.inference import Inference, look
+from tidegate.schema.names import unusable
+from tidegate.schema.types import arrow_schema, arrow_type, field_specs, plain
+from tidegate.sink.partitions import Partitioning
+from tidegate.sink.read_task import ReadTask, open_format
+from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.read import LineBlock
+from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.project import FieldSpec, Format, SchemaSpec
+from tidegate.specs.units import FileFormat, FileRead, UnitRead
+from tidegate.storage.port import SeekableInput
+from tidegate.storage.stores import open_store
+
+
+def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
+    """The file as it was fetched or listed."""
+    store, there = open_store(file.location), file.slice
+    if seeks:
+        return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))
+    return store.open_input(there.path, etag=there.etag, size=there.size)
+
+
+def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> FormatReader:
+    """What reads a fetched file into columns; pages of an API are lines of JSON."""
+    task = ReadTask(
+        source=file.location,
+        table=file.location,
+        fields=fields,
+        file_schema=b"",
+        compression=file.compression,
+        format=Format(read.format) if isinstance(read, FileRead) else Format.NDJSON,
+        csv=read.csv if isinstance(read, FileRead) else CsvOptions(),
+        numbers=schema.numbers,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+        rescued=schema.rescued,
+    )
+    return open_format(task, Partitioning(None, arrow_schema(fields)))
+
+
+def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
+    """The same error about a file by the name that people know it by."""
+    if isinstance(error, LineTooLong):
+        return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
+    problem = error.problem.removeprefix(f"{file.slice.path}: ")
+    is_named = problem != error.problem
+    return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """What the rows have, and whose records they are; picklable."""
+
+    fields: tuple[FieldSpec, ...]
+    schema: SchemaSpec
+    parts: tuple[Part, ...]
+    where: str
+
+
+@dataclass(slots=True)
+class RecordBlocks:
+    """Decodes the blocks of one task."""
+
+    columns: RecordColumns
+    _decoder: Decoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        schema = self.columns.schema
+        self._decoder = Decoder(
+            self.columns.fields,
+            numbers=schema.numbers,
+            coerce=schema.coerce_conflicts_to_utf8,
+            rescued=schema.rescued,
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._decoder.schema
+
+    @property
+    def unknown(self) -> Counter[str]:
+        """Fields with a value that no column takes, by path."""
+        return self._decoder.unknown
+
+    def rows(self, block: LineBlock) -> pa.RecordBatch:
+        """The rows of a block that belong to its part; raises :class:`SourceError` that names the first bad record."""
+        decoded = self._decoder.decode(block.lines)
+        if decoded.rejected:
+            first = decoded.rejected[0]
+            raise SourceError(
+                f"{self.columns.where}, page {block.page}, record {block.first + first.offset}: {first.reason}",
+                "nothing of this read is kept; declare the column with a type that holds it, or see "
+                "schema.coerce_conflicts_to_utf8 and schema.rescued",
+            )
+        return _own(decoded.batch, self.columns.parts[block.part])
+
+
+def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
+    """The rows whose value lies in the part's stretch."""
+    if part.column is None or part.column not in batch.schema.names:
+        return batch
+    column = batch.column(part.column)
+    try:
+        wanted = pa.array([True] * len(batch))
+        if part.after is not None:
+            above = pc.greater(column, pa.scalar(part.after, column.type))
+            wanted = pc.and_(wanted, pc.fill_null(above, False))
+        if part.upto is not None:
+            below = pc.less_equal(column, pa.scalar(part.upto, column.type))
+            wanted = pc.and_(wanted, pc.fill_null(below, part.after is None))
+        return batch.filter(wanted)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise SourceError(
+            f"the range of {part.column!r} was divided at {part.after or part.upto!r}, but the column is {column.type}",
+            "declare the column in schema.fields with the type of its watermark",
+        ) from error
+
+
+class Telling:
+    """What the files of one work unit tell, each thing once."""
+
+    def __init__(self, read: FileRead) -> None:
+        self._read = read
+        self._shapes = Shapes()
+        self._seen: set[tuple[str, str] | bytes] = set()
+
+    def of(self, file: FetchedFile) -> list[bytes]:
+        """What ``file`` tells besides those before; raises :class:`SourceError` for one that cannot be read."""
+        try:
+            match self._read.format:
+                case FileFormat.NDJSON | FileFormat.JSON:
+                    told = (self._shapes.telling(line) for line in _lines(self._read, file))
+                    return [record for record in told if record is not None]
+                case FileFormat.CSV:
+                    return list(self._rows(file))
+                case FileFormat.PARQUET | FileFormat.AVRO:
+                    return self._new(_schema(self._read, file).serialize().to_pybytes())
+        except (SourceError, LineTooLong) as error:
+            raise told_of(error, file) from error
+
+    def _new(self, told: bytes) -> list[bytes]:
+        is_new = told not in self._seen
+        self._seen.add(told)
+        return [told] if is_new else []
+
+    def _rows(self, file: FetchedFile) -> Iterator[bytes]:
+        """All names, and a cell of each kind that no other file had; a bad record is told when it is read."""
+        names = _names(self._read, file)
+        if not names:
+            return
+        format = file_format(self._read, SchemaSpec(), tuple(FieldSpec(name, "string") for name in names), file)
+        good, reason = 0, ""
+        with closing(opened(file, seeks=False)) as raw:
+            for decoded in format.decoded(raw, file.slice):
+                good += decoded.batch.num_rows
+                reason = reason or next((each.reason for each in decoded.rejected), "")
+                if good:
+                    yield from self._cells(dict.fromkeys(names))
+                for name, column in zip(names, decoded.batch.columns, strict=True):
+                    for cell in examples_of(column).values():
+                        yield from self._cells({name: cell})
+        if reason and not good:
+            raise SourceError(f"{file.slice.path}: no record can be read ({reason})", "correct the file")
+
+    def _cells(self, row: dict[str, str | None]) -> list[bytes]:
+        kinds = {(name, "" if cell is None else cell_kind(cell)) for name, cell in row.items()}
+        is_new = not kinds <= self._seen
+        self._seen |= kinds
+        return [json.dumps(row).encode()] if is_new else []
+
+
+def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
+    """Columns for what each of several work units told; raises :class:`SourceError`.
+
+    Contradictions of JSON records are told in ``problems``.
+    """
+    match format:
+        case FileFormat.CSV:
+            return infer_cells([json.loads(row) for row in rows] for rows in told)
+        case FileFormat.PARQUET | FileFormat.AVRO:
+            schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for own in told for each in own]
+            return infer_types(("the files", each, 1) for each in schemas)
+        case _:
+            rescued = schema.rescued is not None
+            return look(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
+
+
+def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it has no record."""
+    with closing(opened(file, seeks=False)) as raw:
+        records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
+        names = next((sheet.names for sheet, _ in records), ())
+    if problems := unusable(list(names), ()):
+        raise SourceError(f"{file.slice.path}: {'; '.join(problems)}", "declare schema.fields, or write the file again")
+    return names
+
+
+def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
+    with closing(opened(file, seeks=False)) as raw:
+        plain = chunks(raw, file.slice.path, file.compression)
+        is_array = read.format is FileFormat.JSON
+        whole = element_lines(without_mark(plain), file.slice.path) if is_array else plain
+        yield from (line for block in blocks(whole) for line in block.splitlines() if line.strip())
+
+
+def _schema(read: FileRead, file: FetchedFile) -> pa.Schema:
+    if read.format is FileFormat.AVRO:
+        with closing(opened(file, seeks=False)) as raw:
+            return AvroFile(raw, file.slice.path).schema
+    try:
+        return own_schema(open_parquet(opened(file, seeks=True)))
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{file.where}: not a whole Parquet file ({error})", "write the file again") from error
+
 
 Told = Mapping[int, tuple[bytes, ...]]
 """What each work unit tells about its columns, by its index."""

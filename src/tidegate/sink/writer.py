@@ -1,5 +1,12 @@
 """The rolling Parquet writer: rows in, finished files of about the wanted size out, in bounded memory.
 
+A row group has parts that do not grow with its rows (dictionaries, headers), so a small one takes more bytes per row
+than a large one of the same rows. What was seen is therefore kept by size.
+
+A piece of a batch costs about the same whether it has one row or a hundred, so a thousand partition values make
+pieces of single rows out of every batch. Gathered first and divided once, there are as many pieces in all as there
+would be of one batch.
+
 One file is open per partition value. All rows that wait for their row group are in memory together, never
 more than a row group's worth of Arrow bytes over all open files; past that the fullest is flushed. A *cut*
 closes every open file, so that what was written before it does not depend on what comes after. Files that have
@@ -11,25 +18,151 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
-from tidegate.sink.allocation import files_at_once
-from tidegate.sink.gathering import Divide, Gathering, is_sparse
-from tidegate.sink.names import uuid7
-from tidegate.sink.origins import Origin
-from tidegate.sink.parquet import FinishedFile, GrowingFile, by_itself
-from tidegate.sink.partitions import Partition
-from tidegate.sink.sizing import SizeModel
-from tidegate.sink.ticking import Ticker
-from tidegate.specs import ParquetCodec
+from tidegate.sink.parquet_file import FinishedFile, GrowingFile, RowOrigin, by_itself, files_at_once, uuid7
+from tidegate.sink.partitions import Partition, Rows
+from tidegate.specs.project import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
+
+
+class Ticker:
+    """Calls ``tick`` every ``seconds``, in a thread of its own, until :meth:`stop` returns."""
+
+    def __init__(self, tick: Callable[[], None], seconds: float) -> None:
+        self._tick = tick
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No tick begins after this."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            self._tick()
+
+
+_OTHER_ROWS = 1.25
+"""How much more or less than a row group of its size one must take to be of another kind."""
+
+
+class SizeModel:
+    """Arrow bytes to file bytes. Row groups of each order of size are remembered by the last one seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether no row group has been seen."""
+        return not self._seen
+
+    def learn(self, held: int, written: int) -> None:
+        """A row group of ``held`` Arrow bytes took ``written`` bytes; what contradicts it is forgotten."""
+        before = self._seen.get(held.bit_length())
+        if before is not None:
+            expected = before[1] * held / before[0]
+            if not expected / _OTHER_ROWS <= written <= expected * _OTHER_ROWS:
+                self._seen.clear()
+        self._seen[held.bit_length()] = (held, written)
+
+    def estimate(self, held: int) -> float:
+        """Bytes that ``held`` Arrow bytes would take now: between the sizes seen, or at the ratio of the nearest."""
+        below, at_most = 0, 0
+        for seen, written in sorted(self._seen.values()):
+            if held <= seen:
+                return at_most + (written - at_most) * (held - below) / (seen - below)
+            below, at_most = seen, written
+        return held * at_most / below if below else float(held)
+
+
+Divide = Callable[[pa.RecordBatch], list[tuple[Partition, pa.RecordBatch, Rows]]]
+"""The rows of each partition of a batch, and which rows of it they are, ascending."""
+
+_SPARSE_ROWS = 1024
+"""Rows per partition value below which a batch is better gathered than divided."""
+
+
+def is_sparse(rows: int, partitions: int) -> bool:
+    """Whether a batch falls into pieces so small that gathering pays."""
+    return partitions > 1 and rows < partitions * _SPARSE_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one partition; ``source_file`` is that of the first."""
+
+    partition: Partition
+    rows: pa.RecordBatch
+    source_file: str
+    origin: RowOrigin
+
+
+class PartitionBuffer:
+    """Batches in the order they came. ``memory`` are their Arrow bytes, the times those of the first and the last."""
+
+    def __init__(self) -> None:
+        self.memory = 0
+        self.first_at = self.last_at = 0.0
+        self._batches: list[pa.RecordBatch] = []
+        self._source_files: list[str] = []
+        self._origins: list[RowOrigin] = []
+        self._divide: Divide
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._batches
+
+    def takes(self, batch: pa.RecordBatch) -> bool:
+        """Whether ``batch`` can be divided together with what waits."""
+        return not self._batches or bool(batch.schema.equals(self._batches[0].schema))
+
+    def add(
+        self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: RowOrigin, now: float
+    ) -> None:
+        """Take the rows of a batch of ``size`` bytes; all that wait are divided in the way that came with the last."""
+        if not self._batches:
+            self.first_at = now
+        self.last_at = now
+        self.memory += size
+        self._divide = divide
+        self._batches.append(batch)
+        self._source_files.append(source_file)
+        self._origins.append(origin)
+
+    def pieces(self) -> Iterator[Piece]:
+        """What waits, by partition, in each the rows in the order they came; no batch is needed any more."""
+        source_files, origin = self._source_files, RowOrigin.joined(self._origins)
+        ends = np.cumsum([batch.num_rows for batch in self._batches])
+        for partition, rows, positions in self._divide(self._joined()):
+            first = 0 if isinstance(positions, slice) else int(positions[0])
+            source_file = source_files[int(np.searchsorted(ends, first, side="right"))]
+            yield Piece(partition, rows, source_file, origin.of(positions))
+
+    def _joined(self) -> pa.RecordBatch:
+        """All rows as one batch, which is then the only one that has them."""
+        joined = pa.concat_batches(self._batches)
+        self.forget()
+        return joined
+
+    def forget(self) -> None:
+        """Let go of all rows."""
+        self.memory = 0
+        self._batches, self._source_files, self._origins = [], [], []
+
 
 _TELLING = 128 * 1024
 """Arrow bytes from which a row group says something about others; in smaller ones the frame outweighs the rows."""
@@ -99,7 +232,7 @@ class RollingWriter:
         self._sizes = SizeModel()
         self._footer = 0
         self._memory = self._outputs = self._spooled = 0
-        self._gathering = Gathering()
+        self._gathering = PartitionBuffer()
         self._most_gathered = min(settings.row_group_size * _GATHERED, _MOST_GATHERED)
         self._tick_secs = settings.tick_secs
         self._most_outputs = files_at_once(settings.open_outputs)
@@ -110,7 +243,7 @@ class RollingWriter:
         return len(self._rolled)
 
     def write(
-        self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: Origin | None = None
+        self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: RowOrigin | None = None
     ) -> None:
         """Take rows of one partition; rolls its file when that is full or old.
 
@@ -122,7 +255,7 @@ class RollingWriter:
             self._put(batch, partition, source_file, origin)
             self._roll_due()
 
-    def scatter(self, batch: pa.RecordBatch, divide: Divide, source_file: str, origin: Origin) -> None:
+    def scatter(self, batch: pa.RecordBatch, divide: Divide, source_file: str, origin: RowOrigin) -> None:
         """Take rows of several partitions, to be divided by ``divide``.
 
         Where they are few for each, they are gathered first; ``divide`` then gets the rows of several calls at once.
@@ -187,7 +320,7 @@ class RollingWriter:
         self._gathering.forget()
         self._memory = self._outputs = self._spooled = 0
 
-    def _gather(self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: Origin) -> None:
+    def _gather(self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: RowOrigin) -> None:
         self._gathering.add(batch, size, divide, source_file, origin, self._clock())
         self._memory += size
         self._watch()
@@ -213,7 +346,7 @@ class RollingWriter:
         batch: pa.RecordBatch,
         partition: Partition,
         source_file: str,
-        origin: Origin | None,
+        origin: RowOrigin | None,
         times: tuple[float, float] | None = None,
     ) -> None:
         """Take rows in pieces that are small beside a file; ``times`` are when their first and last one came."""

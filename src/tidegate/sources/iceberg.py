@@ -49,12 +49,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tidegate.column_specs import NullWatermark, Value, WatermarkMode
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import ObjectMissing, SourceError, TidegateError
-from tidegate.locations import Location, Options
-from tidegate.storage.opening import open_store, split_uri
+from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
+from tidegate.specs.locations import Location, Options
+from tidegate.storage.options import split_uri
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.storage.stores import open_store
 
 _METADATA = re.compile(r"(?:^|/)v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-import re
 import threading
 import time
 import zlib
@@ -19,62 +18,30 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
-from tidegate.column_specs import ColumnSource
+from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.files.plan import FileGroup
+from tidegate.core.files.state import Refused
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.masking import Mask, shortened
-from tidegate.planning.plan import Unit
-from tidegate.sink.task import ReadTask, UnitResult
-from tidegate.sink.work_rows import WorkRows
-from tidegate.sources.reading import Reader
-from tidegate.specs import SchemaSpec, SparkSpec
-from tidegate.watermarks.outcomes import Refused
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.row_task import WorkRows
+from tidegate.sources.reader import Reader
+from tidegate.spark.tasks import WorkerEnded, cause, worker_ended
+from tidegate.specs.columns import ColumnSource
+from tidegate.specs.project import SchemaSpec, SparkSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.sink.batches import Batch
-    from tidegate.sink.row_task import RowsWritten, RowTask
-    from tidegate.sink.unit_replacing import ReplacedUnit
+    from tidegate.sink.row_task import Batch, RowsWritten, RowTask
+    from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.units.work import UnitWave, WaveResult
     from tidegate.spark.frames import SparkFrame
-    from tidegate.unit_specs import UnitSource
+    from tidegate.specs.units import UnitSource
 
 _POLL_SECONDS = 0.25
-_ENDED = "Python worker exited unexpectedly"
-_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
-_FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
-_SIGNALS = {
-    "Segmentation fault": "SIGSEGV, segmentation fault",
-    "Aborted": "SIGABRT, aborted",
-    "Bus error": "SIGBUS, bus error",
-    "Illegal instruction": "SIGILL, illegal instruction",
-    "Floating point exception": "SIGFPE, floating point exception",
-}
 
-_Slots = Sequence[Sequence[Unit]]
-
-
-class WorkerEnded(TidegateError):
-    """A process that ran a task ended in the middle of it; ``how`` says as much as is known of that."""
-
-    def __init__(self, how: str, *, executor_lost: bool = False) -> None:
-        super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
-        self.how = how
-        self.executor_lost = executor_lost
-
-
-def worker_ended(error: Exception) -> WorkerEnded | None:
-    """What ended the worker, where Spark gave up for that; None where it was something else."""
-    text = str(error)
-    if _ENDED in text:
-        fatal = _FATAL.search(text)
-        if fatal is None:
-            return WorkerEnded("killed or gone without a word, most often for want of memory")
-        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
-    lost = _LOST.search(text)
-    return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
+_Slots = Sequence[Sequence[FileGroup]]
 
 
 class SparkArrowLane:
@@ -120,8 +87,8 @@ class SparkArrowLane:
         self.session()
 
     def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[Unit]], progress: Callable[[int], None]
-    ) -> tuple[UnitResult, ...]:
+        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
+    ) -> tuple[GroupResult, ...]:
         """Read every unit; one task per slot, which takes its units one after the other.
 
         A file that ends the worker that reads it (a crash in native code, the memory limit, a signal) is refused, and
@@ -136,7 +103,7 @@ class SparkArrowLane:
 
     def _read(
         self, task: Callable[[], ReadTask], slots: _Slots, progress: Callable[[int], None]
-    ) -> tuple[UnitResult, ...]:
+    ) -> tuple[GroupResult, ...]:
         """Read every unit; where that ends a worker, find out which files it is about."""
         try:
             return self._job(task(), slots, progress)
@@ -146,7 +113,7 @@ class SparkArrowLane:
 
     def _apart_from_what_ended(
         self, task: Callable[[], ReadTask], slots: _Slots, ended: WorkerEnded
-    ) -> Iterator[UnitResult]:
+    ) -> Iterator[GroupResult]:
         """The units of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
         lone = _lone(slots)
         if lone is not None:
@@ -158,7 +125,7 @@ class SparkArrowLane:
             except WorkerEnded as again:
                 yield from self._apart_from_what_ended(task, half, again)
 
-    def _blamed(self, task: Callable[[], ReadTask], unit: Unit, ended: WorkerEnded) -> UnitResult:
+    def _blamed(self, task: Callable[[], ReadTask], unit: FileGroup, ended: WorkerEnded) -> GroupResult:
         """The result of a unit whose only file ended a worker, if it does so a second time: once may be chance."""
         try:
             (result,) = self._job(task(), ((unit,),), _ignore)
@@ -166,19 +133,19 @@ class SparkArrowLane:
         except WorkerEnded as again:
             ended = again
         (each,) = unit.slices
-        return UnitResult(unit.number, (Refused(each.path, each.size, each.etag, f"ended the worker ({ended.how})"),))
+        return GroupResult(unit.number, (Refused(each.path, each.size, each.etag, f"ended the worker ({ended.how})"),))
 
     def _check_workers(self, task: ReadTask) -> None:
         """Raise where a worker ends that reads no file at all: then no file is to blame."""
         try:
-            self._job(task, ((Unit(0, ()),),), _ignore)
+            self._job(task, ((FileGroup(0, ()),),), _ignore)
         except WorkerEnded as ended:
             raise TidegateError(
                 f"Spark gave up on a task: Python workers end before they read a file ({ended.how})",
                 "nothing was committed; look at the memory of the machine, and at the Python packages of its workers",
             ) from ended
 
-    def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[UnitResult, ...]:
+    def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[GroupResult, ...]:
         """One job; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in a task."""
         session = self.session()
         payload = zlib.compress(pickle.dumps((task, [list(slot) for slot in slots])), level=1)
@@ -206,7 +173,7 @@ class SparkArrowLane:
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads a column source."""
-        from tidegate.spark.readers.opening import open_reader
+        from tidegate.spark.readers.registry import open_reader
 
         return open_reader(self.session(), source, schema, now)
 
@@ -227,7 +194,7 @@ class SparkArrowLane:
 
     def write_rows(self, frame: DataFrame, task: RowTask) -> RowsWritten:
         """Write the rows of a frame, once, each partition by a task of its own."""
-        from tidegate.spark.row_writing import write_rows
+        from tidegate.spark.frames import write_rows
 
         session = self.session()
         try:
@@ -240,19 +207,13 @@ class SparkArrowLane:
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-        from tidegate.spark.loading.opening import load_frame
+        from tidegate.spark.loading.registry import load_frame
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
-    def folder_rows(self, batch: Batch, window: RowFilter | None, files: Sequence[str]) -> DataFrame:
-        """Rows of a work area and those of ``files`` that stay, for a folder of plain Parquet files."""
-        from tidegate.spark.loading.folders import folder_rows
-
-        return folder_rows(self.session(), batch, window, files)
-
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units of a wave; a unit that fails keeps no other from being done."""
-        from tidegate.spark.unit_waves import carry_out
+        from tidegate.spark.work_units import carry_out
 
         session = self.session()
         with self._watching(session, lambda done: None):
@@ -260,7 +221,7 @@ class SparkArrowLane:
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
         """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
-        from tidegate.spark.loading.units import unit_frame
+        from tidegate.spark.loading.work_units import unit_frame
 
         return unit_frame(self.session(), batch, source, replaced)
 
@@ -312,12 +273,14 @@ class _Reader:
 def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
     """The units without the files that have failed before, and these, each by itself."""
     fresh = [[unit for unit in map(_fresh, slot) if unit.slices] for slot in slots]
-    failed = [[Unit(unit.number, (each,))] for slot in slots for unit in slot for each in unit.slices if each.attempts]
+    failed = [
+        [FileGroup(unit.number, (each,))] for slot in slots for unit in slot for each in unit.slices if each.attempts
+    ]
     return [slot for slot in fresh if slot], failed
 
 
-def _fresh(unit: Unit) -> Unit:
-    return Unit(unit.number, tuple(each for each in unit.slices if not each.attempts))
+def _fresh(unit: FileGroup) -> FileGroup:
+    return FileGroup(unit.number, tuple(each for each in unit.slices if not each.attempts))
 
 
 def _halves(slots: _Slots) -> tuple[_Slots, ...]:
@@ -329,10 +292,10 @@ def _halves(slots: _Slots) -> tuple[_Slots, ...]:
         return (units[: len(units) // 2],), (units[len(units) // 2 :],)
     (unit,) = units
     half = unit.files // 2
-    return ((Unit(unit.number, unit.slices[:half]),),), ((Unit(unit.number, unit.slices[half:]),),)
+    return ((FileGroup(unit.number, unit.slices[:half]),),), ((FileGroup(unit.number, unit.slices[half:]),),)
 
 
-def _lone(slots: _Slots) -> Unit | None:
+def _lone(slots: _Slots) -> FileGroup | None:
     """The only unit, if it has one file only."""
     units = [unit for slot in slots for unit in slot]
     return units[0] if len(units) == 1 and units[0].files == 1 else None
@@ -350,7 +313,7 @@ def _ignore(done: int) -> None:
     """Nobody follows the progress of a job that only finds something out."""
 
 
-def _results(task: ReadTask, units: Sequence[Unit]) -> Iterator[str]:
+def _results(task: ReadTask, units: Sequence[FileGroup]) -> Iterator[str]:
     """One JSON text per unit; an error of ours travels as a value, so that the driver knows it by its class."""
     from tidegate.sink.task import read_units
 
@@ -361,11 +324,11 @@ def _results(task: ReadTask, units: Sequence[Unit]) -> Iterator[str]:
         yield json.dumps(errors.to_json(error))
 
 
-def _received(text: str) -> UnitResult:
+def _received(text: str) -> GroupResult:
     """A result; raises the error that a task sent instead of one."""
     if text.startswith('{"error"'):
         raise errors.from_json(json.loads(text))
-    return UnitResult.from_json(text)
+    return GroupResult.from_json(text)
 
 
 def _is_connect(session: Any) -> bool:
@@ -385,13 +348,3 @@ def _cancel(session: Any) -> None:
         session.interruptAll()
     else:
         session.sparkContext.cancelAllJobs()
-
-
-def cause(error: Exception, mask: Mask | None = None) -> str:
-    """The telling part of Spark's long message: what ended a worker, or the last Python exception; never a secret."""
-    text = str(error) if mask is None else mask(str(error))
-    if _ENDED in text:
-        return "a Python worker died (out of memory, or killed)"
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
-    return shortened((telling or lines or [type(error).__name__])[-1])

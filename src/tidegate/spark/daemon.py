@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 
+import pandas
 from pyspark.daemon import manager
 
-from tidegate.sink.allocation import keep_memory
+from tidegate.sink.parquet_file import keep_memory
 from tidegate.sink.task import read_units
 
 with contextlib.suppress(ImportError):
     import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
 
 __all__ = ["read_units"]
+
 
 if __name__ == "__main__":
     keep_memory()

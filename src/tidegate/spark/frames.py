@@ -1,4 +1,6 @@
-"""The DataFrame lane: decoded rows through the pipeline's transform into the table, by Spark's own Delta writer.
+"""The DataFrame lane: rows through the transform into the table, and rows of a DataFrame as finished files.
+
+Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
 
 One statement in a session of its own commits the rows together with the position. Delta passes silently over a
 position that it has already seen, and an error may come after the commit: so nothing that Spark returns or raises
@@ -7,30 +9,90 @@ decides, the log does.
 
 from __future__ import annotations
 
+import pickle
 import re
+import zlib
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tidegate.errors import EnvironmentProblem, ObjectMissing, RowsRefused, SchemaMismatch, TableError, TidegateError
-from tidegate.masking import Mask, shortened
-from tidegate.schema.column_names import spelled
+from tidegate.errors import (
+    EnvironmentProblem,
+    ObjectMissing,
+    RowsRefused,
+    SchemaMismatch,
+    SourceError,
+    TableError,
+    TidegateError,
+)
+from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import as_required
-from tidegate.schema.names import MOST_LEVELS
+from tidegate.schema.names import MOST_LEVELS, spelled
 from tidegate.schema.types import levels
-from tidegate.sink.work_rows import WorkRows
-from tidegate.spark.arrow_lane import cause
-from tidegate.spark.functions import load_function
-from tidegate.spark.own_session import VARIABLE, own_session, replaced_name
+from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
+from tidegate.sources.jdbc import is_of_database
+from tidegate.spark.readers.jdbc import database_refusal
+from tidegate.spark.rows import load_function
 from tidegate.spark.s3a import check_writing, reach
-from tidegate.specs import ParquetCodec, TransformSpec
-from tidegate.state.table import CommitNote
-from tidegate.storage.opening import open_store
+from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quoted, replaced_name
+from tidegate.spark.tasks import cause, telling_line
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import ParquetCodec, TransformSpec
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
+    """Write every row of ``frame``, each partition of it by a task of its own; it has the columns of the task.
+
+    Raises :class:`TidegateError` when Spark gave up; then nothing counts.
+    """
+    from pyspark.sql.functions import col
+
+    numbered = frame.select(*(col(quoted(name)).alias(f"c{n}") for n, name in enumerate(task.names)))
+    results = numbered.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
+    try:
+        put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
+        received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
+    except Exception as error:
+        if is_of_database(str(error)):
+            refused = database_refusal(error, task.mask)
+            raise SourceError(refused.problem, refused.remedy) from task.mask.cause(error)
+        raise TidegateError(
+            f"Spark gave up on a task: {cause(error, task.mask)}",
+            "nothing was committed; the same rows are read again next time",
+        ) from task.mask.cause(error)
+    for each in received:
+        if isinstance(each, TidegateError):
+            raise each
+    return joined(task, received)
+
+
+class _Writer:
+    """The function that runs in the task: rows in, one pickled result out.
+
+    Columns come with numbers for names: Spark takes a name with a dot in it for two.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        task: RowTask = pickle.loads(zlib.decompress(self._payload))
+        try:
+            result: RowsWritten | TidegateError = write_batches(
+                task, (batch.rename_columns(task.names) for batch in batches)
+            )
+        except TidegateError as error:
+            result = error
+        yield pa.record_batch({"result": [pickle.dumps(result)]})
+
 
 VIEW = "source"
 _HEADS = 16
@@ -38,7 +100,6 @@ _HEADS = 16
 _CONTESTED = re.compile(
     r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception|ConditionalRequestConflict"
 )
-_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
 _EXTENSION = "DeltaSparkSessionExtension"
 
 
@@ -63,7 +124,7 @@ class SparkFrame:
         return self._columns if self._pipeline.transform is None else as_required(self._columns, table)
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
-        """Write the rows; see :class:`~tidegate.state.frames.Frame`."""
+        """Write the rows; see :class:`~tidegate.protocol.change.Frame`."""
         check_there(self._work)
         try:
             self._save(note, table, new_columns=new_columns)
@@ -243,10 +304,6 @@ def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     return frame.select(*columns)
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def codec_of(codec: ParquetCodec) -> str:
     return "lz4_raw" if codec is ParquetCodec.LZ4 else codec.value
 
@@ -254,26 +311,3 @@ def codec_of(codec: ParquetCodec) -> str:
 def is_contested(error: Exception) -> bool:
     """Whether Delta tells that somebody else wrote the table meanwhile, so that another try may succeed."""
     return _CONTESTED.search(str(error)) is not None
-
-
-def telling_line(error: Exception, mask: Mask | None = None) -> str:
-    """The telling part of Spark's long message; of a Python function that failed, its exception.
-
-    ``mask`` is applied before anything is left out.
-    """
-    text = str(error) if mask is None else mask(str(error))
-    if "Traceback (most recent call last)" in text:
-        return cause(error, mask)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
-    caused = [line for line in lines if line.startswith("Caused by:")]
-    told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
-    chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
-
-
-def _listed_after(chosen: str, lines: list[str]) -> str:
-    """The values that a line announces, such as those of the row that breaks a constraint."""
-    if not chosen.endswith(":"):
-        return ""
-    listed = takewhile(lambda line: line.startswith("- "), lines[lines.index(chosen) + 1 :])
-    return " " + ", ".join(line[2:].replace(" : ", " = ") for line in listed)

@@ -1,4 +1,10 @@
-"""The jars that Spark needs to read and write Delta tables itself: resolved once, then handed over as files.
+"""The jars that Spark needs: Delta, drivers of databases, and a log store for S3; resolved once.
+
+Hadoop's client for S3 creates objects conditionally only where it is asked to, and no log store of Delta 4.4.0 asks.
+The compiler is the one that Spark has for its own generated code, so that a Java without a compiler will do.
+
+For the databases we know they are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
+be there when the session starts.
 
 The Arrow lane commits through ``deltalake`` and needs none of them; those for S3 are needed where such a table lies
 there. ``python -m tidegate.spark.jars`` fetches all ahead of time, so that a later session starts without the network.
@@ -13,12 +19,123 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.java import find_java, spark_home
+from tidegate.specs.columns import ColumnSource, JdbcRead, TableRead
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.units import UnitSource
+
+CLASS = "tidegate.spark.ConditionalLogStore"
+SETTING = "spark.delta.logStore.s3a.impl"
+
+_COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
+
+
+def log_store_jar() -> Path:
+    """The jar with the log store, compiled the first time."""
+    source = files("tidegate.spark").joinpath("ConditionalLogStore.java").read_bytes()
+    digest = hashlib.sha256(source + f"{DELTA} {S3}".encode()).hexdigest()[:12]
+    jar = cache_folder() / "jars" / f"conditional-log-store-{digest}.jar"
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+            _compile(source, Path(folder))
+            os.replace(_packed(Path(folder)), jar)
+    return jar
+
+
+def _compile(source: bytes, folder: Path) -> None:
+    """The classes of ``source``, in ``folder`` below the directories of their package."""
+    written = folder / "ConditionalLogStore.java"
+    written.write_bytes(source)
+    of_spark = spark_home() / "jars"
+    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *fetch(DELTA), *fetch(S3)]
+    command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
+    command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not list(folder.glob("**/*.class")):
+        raise EnvironmentProblem(
+            f"the log store for tables on S3 could not be compiled: {(done.stderr or done.stdout).strip()[:500]}",
+            "install pyspark anew, in a version that Tidegate supports",
+        )
+
+
+def _packed(folder: Path) -> Path:
+    packed = folder / "packed.jar"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for each in folder.glob("**/*.class"):
+            archive.write(each, each.relative_to(folder))
+    return packed
+
+
+POSTGRESQL = "org.postgresql:postgresql:42.7.14"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The class of a JDBC driver and the Maven coordinate it is fetched by."""
+
+    name: str
+    package: str
+
+
+DRIVERS = {
+    "postgresql": Driver("org.postgresql.Driver", POSTGRESQL),
+    "mysql": Driver("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.7.0"),
+    "mariadb": Driver("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.11"),
+    "sqlserver": Driver(
+        "com.microsoft.sqlserver.jdbc.SQLServerDriver", "com.microsoft.sqlserver:mssql-jdbc:13.6.1.jre11"
+    ),
+    "oracle": Driver("oracle.jdbc.OracleDriver", "com.oracle.database.jdbc:ojdbc11:23.26.4.0.0"),
+    "sqlite": Driver("org.sqlite.JDBC", "org.xerial:sqlite-jdbc:3.53.4.0"),
+}
+"""By the word after ``jdbc:`` in the address."""
+
+
+TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariadb"))
+"""The drivers that our tests use."""
+
+
+def driver_of(url: str) -> Driver | None:
+    """The driver of a database that we know."""
+    return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
+
+
+def packages_of(sources: Iterable[ColumnSource | UnitSource]) -> tuple[str, ...]:
+    """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
+    found: dict[str, None] = {}
+    for source in sources:
+        if isinstance(source.read, JdbcRead):
+            found |= dict.fromkeys(_of_database(source.read))
+    return tuple(found)
+
+
+def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
+    """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
+    chosen = tuple(pipelines)
+    sources: list[ColumnSource | UnitSource] = []
+    for each in chosen:
+        sources += [*each.column_sources, *each.unit_sources]
+    places = [each.sink.table.uri for each in chosen if each.column_sources or each.unit_sources]
+    places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
+    on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
+    return (*packages_of(sources), *on_s3)
+
+
+def _of_database(read: JdbcRead) -> tuple[str, ...]:
+    known = driver_of(read.url)
+    if read.packages or read.jars:
+        return (*read.packages, *read.jars)
+    return (known.package,) if known is not None and read.driver in (None, known.name) else ()
+
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
@@ -131,9 +248,8 @@ def _digest(jar: Path) -> str:
 
 
 def _main() -> None:
-    from tidegate.spark.log_store import log_store_jar
 
-    for each in (DELTA, S3):
+    for each in (DELTA, S3, *TESTED):
         print(f"{len(fetch(each))} jars in {_folder(each) / 'jars'}")
     print(f"the log store for tables on S3 in {log_store_jar()}")
 

@@ -1,4 +1,4 @@
-"""How Spark reaches S3: the storage options of a location as settings of Hadoop's client, for its bucket alone.
+"""How Spark reaches S3, and locations as Spark opens them.
 
 They are put into the running session's Hadoop configuration, which travels to the executors with each job. They are
 part of no plan, no SQL setting and no event log.
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.log_store import CLASS, SETTING
-from tidegate.spark.own_session import VARIABLE
-from tidegate.specs import Location
-from tidegate.storage.opening import split_uri
-from tidegate.storage.options import of_scheme
+from tidegate.spark.jars import CLASS, SETTING
+from tidegate.spark.session import VARIABLE
+from tidegate.specs.locations import Location
+from tidegate.storage.options import of_scheme, split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +45,7 @@ _TRUE = ("true", "1", "yes", "on", "y")
 def settings(location: Location, environment: Mapping[str, str]) -> dict[str, str]:
     """The settings by which Hadoop's client reaches ``location`` as ours does; options go before ``environment``.
 
-    >>> from tidegate.specs import Options
+    >>> from tidegate.specs.locations import Options
     >>> lake = Location("s3://lake/t", Options({"AWS_REGION": "eu-central-1"}))
     >>> settings(lake, {})["fs.s3a.bucket.lake.endpoint.region"]
     'eu-central-1'
@@ -131,3 +130,13 @@ def _without_bucket(endpoint: str, bucket: str) -> str:
     """The address of the server, of one that begins with the bucket's name."""
     parts = urlsplit(endpoint)
     return urlunsplit(parts._replace(netloc=parts.netloc.removeprefix(f"{bucket}.")))
+
+
+def spark_path(session: SparkSession, location: Location, source: str) -> str:
+    """The path of ``location`` as ``session`` takes it."""
+    if split_uri(location.uri)[0] in ("file", "s3"):
+        return reach(session, location)
+    raise EnvironmentProblem(
+        f"{source}: Spark {session.version} reads {location.uri} itself, and cannot reach it",
+        "read from a local path or s3://, or files as 'type: files'",
+    )

@@ -1,32 +1,142 @@
 """Starts the Spark session: local by default, any cluster or Spark Connect server by configuration.
 
+Java gets it as its folder for temporary files: blocks, spilled rows, artifacts and unpacked libraries lie in there, and
+the log of Spark's start. A process holds a lock on its folder. One that was killed could not remove it: whoever starts
+next removes the folders that nobody holds.
+
 The JVM's own output goes to a log file, not to the terminal; an error at start shows its last lines, and the log of the
 last start that failed is kept.
+
+Spark replaces ``${…}`` - settings, variables of the environment, properties of Java - in SQL text, where
+``spark.sql.variable.substitute`` turns that off, and in the values of settings, where nothing does. Options of readers
+and writers and values in frames it leaves alone. Hadoop does the same to what it is configured with, the names of the
+columns of a Parquet file among it. Data may say ``${env:PASSWORD}``: so SQL is read as it stands in these sessions,
+:func:`put` is the one way to a setting, and names that Hadoop would change are refused.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
+import logging
 import os
 import re
 import shlex
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import ConfigError, EnvironmentProblem
-from tidegate.spark import temporary
-from tidegate.spark.jars import DELTA, S3, cache_folder, fetch
+from tidegate.errors import ConfigError, EnvironmentProblem, RowsRefused, TableError
+from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, cache_folder, fetch, log_store_jar
 from tidegate.spark.java import find_java, spark_home
-from tidegate.spark.log_store import CLASS, SETTING, log_store_jar
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+
+PREFIX = "tidegate-spark-"
+_LOCK = "lock"
+_held: dict[Path, int] = {}
+"""The folders of this process, each with its lock."""
+
+_owner = os.getpid()
+
+
+def claim() -> Path:
+    """The folder of this process, which is removed when the process ends; those of dead ones are removed now."""
+    global _owner
+    if _held and os.getpid() == _owner:
+        return next(iter(_held))
+    sweep()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if os.getpid() != _owner or not _held:
+        _held.clear()
+        _owner = os.getpid()
+        atexit.register(_release)
+    _held[folder] = lock
+    return folder
+
+
+def sweep() -> None:
+    """Remove the folders of processes that are gone; only those of this user, and none that is a link."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _release() -> None:
+    """The JVM ends first: it would go on writing. A process that was forked from ours has nothing to release."""
+    if os.getpid() != _owner:
+        return
+    _end_jvm()
+    for folder, lock in _held.items():
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+    _held.clear()
+
+
+def _end_jvm(seconds: float = 10.0) -> None:
+    """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
+    with contextlib.suppress(Exception):
+        from pyspark import SparkContext
+
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None:
+            silence_py4j()
+            process.stdin.close()
+            process.wait(seconds)
+
+
+_LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+
+
+class _WhileStopping(logging.Filter):
+    def __init__(self, stop: threading.Event) -> None:
+        super().__init__()
+        self._stop = stop
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        from_py4j = record.name.startswith("py4j.") or "py4j" in PurePath(record.pathname).parts
+        return not (self._stop.is_set() and from_py4j)
+
+
+def silence_py4j() -> None:
+    """From now on Py4J logs nothing: the process ends, and what it still wants of Java has nobody to answer it."""
+    ended = threading.Event()
+    ended.set()
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_WhileStopping(ended))
+
+
+@contextlib.contextmanager
+def py4j_is_silent(stop: threading.Event) -> Iterator[None]:
+    """While inside, Py4J logs nothing once ``stop`` is set; everybody else does."""
+    found = _WhileStopping(stop)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.addFilter(found)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(found)
+
 
 _DEFAULTS = {
     "spark.app.name": "tidegate",
@@ -153,7 +263,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
         spark_home()
         os.environ["JAVA_HOME"] = str(find_java())
     _without_query_logs()
-    folder = temporary.claim()
+    folder = claim()
     if needs_java:
         own = shlex.quote(f"-Djava.io.tmpdir={folder}")
         chosen[_DRIVER_OPTIONS] = f"{own} {chosen[_DRIVER_OPTIONS]}"
@@ -245,3 +355,74 @@ def _signals_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # getsignal's own answer
+
+
+VARIABLE = "${"
+
+COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+"""With Spark 4.2.0 a Python function over columns of a Parquet file never ends while this is on."""
+
+_SUBSTITUTE = "spark.sql.variable.substitute"
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    _SUBSTITUTE: "false",
+    COLUMNAR_INPUT: "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+}
+"""A file that is gone or damaged is an error, never no rows: what was not read would count as committed."""
+
+
+def own_session(session: SparkSession, more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session that shares everything but views and settings; of a Spark Connect server, the session itself."""
+    own = session.newSession() if hasattr(session, "newSession") else session
+    put(own, {**_SETTINGS, **(more or {})})
+    return own
+
+
+def put(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set these; ``RowsRefused`` where Spark would read something else than is written."""
+    for name, value in settings.items():
+        if VARIABLE in value:
+            raise RowsRefused(
+                f"{name} would be {value!r:.200}, in which Spark replaces '{VARIABLE}…}}' by a variable",
+                f"nothing was committed; leave '{VARIABLE}' out of the names of pipelines and sources",
+            )
+        session.conf.set(name, value)
+
+
+def check_text(session: SparkSession, text: str) -> str:
+    """SQL ``text``, for a session that may be somebody else's; ``TableError`` where Spark would change it there."""
+    if VARIABLE in text and session.conf.get(_SUBSTITUTE, "true") != "false":
+        raise TableError(
+            f"Spark would replace '{VARIABLE}…}}' by a variable in: {text[:200]}",
+            f"set {_SUBSTITUTE} to false in that session",
+        )
+    return text
+
+
+def replaced_name(kind: DataType) -> str | None:
+    """A name in columns of this type that Hadoop would replace a variable in, so that no file seems to have it."""
+    return next((name for name in _names(kind) if VARIABLE in name), None)
+
+
+def _names(kind: DataType) -> Iterator[str]:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match kind:
+        case StructType():
+            for each in kind.fields:
+                yield each.name
+                yield from _names(each.dataType)
+        case ArrayType():
+            yield from _names(kind.elementType)
+        case MapType():
+            yield from _names(kind.keyType)
+            yield from _names(kind.valueType)
+        case _:
+            return
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -11,15 +11,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from tidegate.errors import (
-    AccessDenied,
-    ObjectChanged,
-    ObjectExists,
-    ObjectMissing,
-    StorageError,
-    StorageUnavailable,
-)
-from tidegate.masking import Mask
+from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
+from tidegate.specs.masking import Mask
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

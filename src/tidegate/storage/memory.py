@@ -16,12 +16,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tidegate.errors import ObjectMissing
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import failures
-from tidegate.storage.outputs import UndoableOutput
-from tidegate.storage.paths import below, checked, checked_prefix
-from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
-from tidegate.storage.scope import Scope
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import (
+    PAGE,
+    Directory,
+    ObjectInfo,
+    Output,
+    Requests,
+    UndoableOutput,
+    Upload,
+    below,
+    checked,
+    checked_prefix,
+)
 from tidegate.storage.uploads import Uploads
 
 
@@ -149,12 +158,6 @@ class MemoryStore:
         except OSError as error:
             raise failures.from_os(error, local_path, "read") from error
         self.put(path, data)
-
-    def copy(self, path: str, to: str) -> None:
-        self.requests.count("put")
-        key = self._key(to)
-        with self._space.lock:
-            self._space.objects[key] = self._entry(path)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Nothing here outlives the process."""

@@ -1,4 +1,4 @@
-"""Storage options as people write them, as the client of one scheme takes them.
+"""Addresses and storage options as people write them, and as the client of one scheme takes them.
 
 Names are those of the cloud providers' environment variables, in upper or lower case. Options of another
 scheme are left out, so that one set of options serves a local source and an S3 table alike; an unknown option
@@ -8,14 +8,17 @@ of the own scheme is an error. Time-outs and retries are bounded (``timeout``, `
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from tidegate.errors import StorageError
-from tidegate.specs import Options
+from tidegate.specs.locations import Options
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -118,3 +121,45 @@ def secrets(options: Options) -> tuple[str, ...]:
     return tuple(
         value for name, value in options.items() if value and any(word in name.lower() for word in _SECRET_WORDS)
     )
+
+
+ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "adl": "az"}
+
+
+SCHEMES = ("file", "s3", "gs", "az", "memory")
+
+
+def absolute(uri: str, base: Path) -> str:
+    """The absolute URI of what a person wrote in a file in directory ``base``, without trailing slash.
+
+    >>> absolute("data/new files/", Path("/srv"))
+    'file:///srv/data/new%20files'
+    >>> absolute("s3a://lake/raw/", Path("/srv"))
+    's3://lake/raw'
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        path = os.path.normpath(os.path.join(base, os.path.expanduser(uri)))
+        return f"file://{quote(os.path.abspath(path), safe='/=:+,@~')}".rstrip("/") or "file://"
+    scheme, _, rest = uri.partition(":")
+    scheme = scheme.lower()
+    if scheme == "file":
+        return f"file:///{rest.removeprefix('//').removeprefix('localhost').strip('/')}".rstrip("/")
+    plain = scheme if scheme in ("abfs", "abfss") else ALIASES.get(scheme, scheme)
+    return f"{plain}:{rest}".rstrip("/")
+
+
+def split_uri(uri: str) -> tuple[str, str, str]:
+    """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
+    scheme, found, rest = uri.partition("://")
+    scheme = ALIASES.get(scheme.lower(), scheme.lower())
+    if not found or scheme not in SCHEMES:
+        raise StorageError(
+            f"{uri!r} is not a location",
+            f"give a path or a URI that begins with one of {', '.join(SCHEMES)}://",
+        )
+    if "?" in rest or "#" in rest:
+        raise StorageError(f"{uri}: a location has no '?' or '#'", "write them as %3F and %23")
+    authority, _, path = rest.partition("/")
+    if scheme != "file" and not authority:
+        raise StorageError(f"{uri} names no bucket", f"write {scheme}://BUCKET/PATH")
+    return scheme, authority, unquote(path).strip("/")

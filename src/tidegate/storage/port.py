@@ -7,16 +7,71 @@ full URI. Names compare in UTF-8 byte order, which is the order of Python's ``st
 
 from __future__ import annotations
 
+import io
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 
-from tidegate.specs import Location
-from tidegate.storage.scope import Scope
+from tidegate.specs.locations import Location
+from tidegate.storage import failures
+from tidegate.storage.listing_scope import Scope
 from tidegate.storage.uploads import Uploads
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+def checked(uri: str, path: str) -> str:
+    """``path``, if it can name an object below the store at ``uri``; otherwise raises ``StorageError``."""
+    if not path:
+        raise failures.unusable_path(uri, path, "it is empty")
+    return checked_prefix(uri, path)
+
+
+def checked_prefix(uri: str, path: str) -> str:
+    """Like ``checked``, for a directory: the empty path is the store's root."""
+    if path and (reason := why_not(path)):
+        raise failures.unusable_path(uri, path, reason)
+    return path
+
+
+def why_not(path: str) -> str | None:
+    """Why nothing can be named ``path``; None for a path as it should be."""
+    segments = path.split("/")
+    if "" in segments:
+        return "it has an empty segment"
+    if "." in segments or ".." in segments:
+        return "it has a segment '.' or '..'"
+    if "\0" in path or not is_text(path):
+        return "it is not valid UTF-8 text"
+    return None
+
+
+def is_text(path: str) -> bool:
+    """Whether ``path`` can be written as UTF-8; names from a disk may hold bytes that are none."""
+    if path.isascii():
+        return True
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def below(prefix: str, name: str) -> str:
+    """``name`` inside directory ``prefix``."""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def may_hold_after(directory: str, after: str | None) -> bool:
+    """Whether a path inside ``directory`` can be greater than ``after``."""
+    inside = f"{directory}/"
+    return after is None or inside > after or after.startswith(inside)
+
 
 PAGE = 1000
 """Entries per page of a listing, on every object store."""
@@ -174,12 +229,6 @@ class ObjectStore(Protocol):
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         """Upload a local file."""
 
-    def copy(self, path: str, to: str) -> None:
-        """Make ``to`` the same object as ``path``, in place of whatever was there; raises ``ObjectMissing``.
-
-        The store does it by itself: the content does not travel. Readers see it as a whole or not at all.
-        """
-
     def sync(self, paths: Iterable[str]) -> None:
         """Force objects to disk that somebody else wrote here, with their names; what is gone by now is fine.
 
@@ -189,3 +238,72 @@ class ObjectStore(Protocol):
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing there is fine."""
+
+
+class UndoableOutput(ABC):
+    """An output that closes at the end of a ``with`` block, and aborts when the block raises."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    def writable(self) -> bool:
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class SeekableInput(io.RawIOBase):
+    """One version of an object; ``ObjectChanged`` at once or at any later read when it is another by now.
+
+    Where ``etag`` or ``size`` is None, the version is the one found when opening.
+    """
+
+    def __init__(self, store: ObjectStore, path: str, *, etag: str | None = None, size: int | None = None) -> None:
+        self._store = store
+        self._path = path
+        self._place = 0
+        if etag is None or size is None:
+            found = store.head(path)
+            if size not in (None, found.size) or etag not in (None, found.etag):
+                raise failures.changed(below(store.location.uri, path), "its size or etag differs")
+            etag, size = found.etag, found.size
+        self._etag = etag
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(start + offset, 0)
+        return self._place
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        target = memoryview(buffer).cast("B")
+        wanted = min(len(target), max(self._size - self._place, 0))
+        if not wanted:
+            return 0
+        content = self._store.get_range(self._path, self._place, wanted, self._etag)
+        if not content:
+            raise failures.changed(below(self._store.location.uri, self._path), "it is shorter by now")
+        target[: len(content)] = content
+        self._place += len(content)
+        return len(content)

@@ -1,5 +1,8 @@
 """Buckets as a store: S3, Google Cloud Storage and Azure, through one client.
 
+One such key (with a line break or another control character, an empty part, ``.`` or ``..``) makes the first client
+fail the whole page that holds it. S3 only: the other client has to speak the protocol.
+
 Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
 outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
 uploaded in parts when closed.
@@ -20,22 +23,158 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import obstore
 from obstore.exceptions import BaseError, InvalidPathError
 
+from tidegate.core.reasons import Reason
 from tidegate.errors import ObjectMissing
-from tidegate.masking import Mask
-from tidegate.planning.reasons import Reason
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
 from tidegate.storage import failures
-from tidegate.storage.odd_keys import is_odd, keys_below
-from tidegate.storage.options import secrets
-from tidegate.storage.paths import below, checked, checked_prefix
-from tidegate.storage.port import PAGE, Directory, ObjectInfo, Output, Requests, Upload
-from tidegate.storage.remote_files import RangedInput, RemoteOutput
-from tidegate.storage.scope import Scope
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.options import of_scheme, secrets, split_uri
+from tidegate.storage.port import (
+    PAGE,
+    Directory,
+    ObjectInfo,
+    Output,
+    Requests,
+    UndoableOutput,
+    Upload,
+    below,
+    checked,
+    checked_prefix,
+    why_not,
+)
 from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from obstore import GetOptions, GetResult, ObjectMeta
     from obstore.store import ObjectStore as Client
+    from pyarrow.fs import S3FileSystem
+
+
+def keys_below(location: Location, prefix: str, *, deep: bool) -> tuple[list[str], list[str]]:
+    """The directories and the objects in ``prefix``, or everything below it, with keys as they are, ascending.
+
+    ``OSError`` where this client gets no answer.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    _, bucket, path = split_uri(location.uri)
+    root = "/".join(filter(None, (bucket, path)))
+    base = "/".join(filter(None, (root, prefix)))
+    found = _client(location).get_file_info(FileSelector(base, allow_not_found=True, recursive=deep))
+    names = [(info.path[len(root) + 1 :], info.type is FileType.Directory) for info in found]
+    return _sorted(name for name, is_directory in names if is_directory), _sorted(
+        name for name, is_directory in names if not is_directory
+    )
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name})
+
+
+def is_odd(key: str) -> bool:
+    """Whether the object store client refuses ``key``."""
+    return why_not(key) is not None or any(ord(char) < 0x20 or ord(char) == 0x7F for char in key)
+
+
+def _client(location: Location) -> S3FileSystem:
+    from pyarrow.fs import S3FileSystem
+
+    given = of_scheme(location.options, "s3")
+    scheme, _, host = (given.get("aws_endpoint_url") or given.get("aws_endpoint") or "").rpartition("://")
+    return S3FileSystem(
+        access_key=given.get("aws_access_key_id"),
+        secret_key=given.get("aws_secret_access_key"),
+        session_token=given.get("aws_session_token") or given.get("aws_token"),
+        anonymous=given.get("aws_skip_signature", "").lower() in ("true", "1"),
+        region=given.get("aws_region") or given.get("aws_default_region"),
+        scheme=scheme or None,
+        endpoint_override=host.rstrip("/") or None,
+    )
+
+
+ReadBlock = Callable[[str, int, int, str | None, int], bytes]
+"""``(path, start, end, etag, size)`` to the bytes of that range of exactly that version of the object."""
+
+_BUFFER = 1024 * 1024
+
+
+class RangedInput(io.RawIOBase):
+    """One version of an object, read block by block; holds one block at a time."""
+
+    def __init__(self, read_block: ReadBlock, path: str, etag: str | None, size: int, block: int) -> None:
+        self._read_block = read_block
+        self._path = path
+        self._etag = etag
+        self._size = size
+        self._block_size = block
+        self._offset = 0
+        self._block = memoryview(b"")
+        if size:
+            self._next_block()
+
+    def _next_block(self) -> None:
+        end = min(self._offset + self._block_size, self._size)
+        self._block = memoryview(self._read_block(self._path, self._offset, end, self._etag, self._size))
+        self._offset = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._block and self._offset < self._size:
+            self._next_block()
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._block))
+        target[:count] = self._block[:count]
+        self._block = self._block[count:]
+        return count
+
+
+class RemoteOutput(UndoableOutput):
+    """A temporary local file that ``close`` uploads. It has no name, so nothing of it outlives this process."""
+
+    def __init__(self, upload: Callable[[BinaryIO, int], None]) -> None:
+        self._upload = upload
+        self._file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by close() and abort()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: bytes, /) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Does nothing: the object appears as a whole."""
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            size = self._file.tell()
+            self._file.seek(0)
+            self._upload(cast(BinaryIO, self._file), size)
+        except OSError as error:
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+            self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.abort()
+
 
 BLOCK = 8 * 1024 * 1024
 """Bytes per ranged read of a stream."""
@@ -261,11 +400,6 @@ class RemoteStore:
             part = max(way.part_size, -(-size // _MOST_PARTS))
             with self.uploads.parts(-(-size // part), way.concurrent_parts) as at_once:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
-
-    def copy(self, path: str, to: str) -> None:
-        self.requests.count("put")
-        with self._mapped(path, "copy"):
-            obstore.copy(self._client, checked(self.location.uri, path), checked(self.location.uri, to))
 
     def sync(self, paths: Iterable[str]) -> None:
         """What a bucket has answered for is kept."""

@@ -16,23 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate import api as public
-from tidegate import (
-    comparisons,
-    corrections,
-    import_reports,
-    ledger_reports,
-    replay_reports,
-    reports,
-    schema_reports,
-    staging_reports,
-    unit_reports,
-)
-from tidegate.chaos_report import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.cli.main import cli
 from tidegate.cli.pages import Page, plain
 from tidegate.observe import events
-from tidegate.schema.letter import Letter
-from tidegate.specs import Location, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.reports import correction, ledger, run, schema, staging, units
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.schema.dead_letter import Letter
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 
 MARK = "date=2026-01-28/hour=14/1706450400-0190e6b8-7c1a-7d4e-9a55-2f1f0c6b1a11.ndjson.gz"
 
@@ -52,11 +43,11 @@ PROJECT = ProjectSpec(
     notices=("global.connection_pooling means nothing here and is ignored",),
 )
 
-FAILED = reports.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
+FAILED = run.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
 
-REPORT = reports.RunReport(
+REPORT = run.RunReport(
     (
-        reports.SourceReport(
+        run.SourceReport(
             "events",
             "asia",
             "Active",
@@ -71,7 +62,7 @@ REPORT = reports.RunReport(
             None,
             9.5,
         ),
-        reports.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
+        run.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
     ),
     ok=True,
     seconds=10.2,
@@ -79,9 +70,9 @@ REPORT = reports.RunReport(
 
 REJECTED = "_staging/pending/events/asia/00000000000000000007.unit.json"
 
-COMMIT = staging_reports.CommitReport(
+COMMIT = staging.CommitReport(
     (
-        staging_reports.TableCommit(
+        staging.TableCommit(
             "file:///lake/events",
             17,
             commits=2,
@@ -90,30 +81,28 @@ COMMIT = staging_reports.CommitReport(
             rows=1_200_000,
             foreign=2,
             waiting=1,
-            rejected=(
-                staging_reports.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),
-            ),
-            sources=(staging_reports.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+            rejected=(staging.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
+            sources=(staging.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
         ),
     ),
     ok=False,
     seconds=1.5,
 )
 
-FILE_ADOPTION = staging_reports.FileAdoption(
+FILE_ADOPTION = staging.FileAdoption(
     "file:///lake/events",
     "imported",
     (
-        staging_reports.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
-        staging_reports.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+        staging.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        staging.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
     ),
     known=3,
 )
 
-CARE = reports.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
+CARE = run.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
 
 STATUS = (
-    reports.SourceStatus(
+    run.SourceStatus(
         "events",
         "asia",
         "file:///lake/events",
@@ -133,7 +122,7 @@ STATUS = (
         shown_from="mirror",
         notes=("late_files is strict: files below a watermark are not looked for",),
     ),
-    reports.SourceStatus(
+    run.SourceStatus(
         "events",
         "europe",
         "file:///lake/events",
@@ -151,7 +140,7 @@ STATUS = (
 )
 
 WATERMARKS = (
-    reports.WatermarkView(
+    run.WatermarkView(
         "events",
         "asia",
         12,
@@ -171,61 +160,59 @@ WATERMARKS = (
 
 COMMITTED = datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)
 ROUNDS = (
-    ledger_reports.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
-    ledger_reports.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
+    ledger.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
+    ledger.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
 )
 
-FILES = ledger_reports.FilesReport(
+FILES = ledger.FilesReport(
     (
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "asia", MARK, 1 << 20, None, True, 10_000, 9990, 10, 12, 17, "replay", COMMITTED, ROUNDS
         ),
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "europe", "b.ndjson", 10, None, False, 4000, 3990, 10, 11, None, "run", COMMITTED, ROUNDS[:1]
         ),
-        ledger_reports.IngestedFile(
+        ledger.IngestedFile(
             "events", "europe", "c.ndjson", 10, None, False, 6000, 6000, 0, 12, 17, "run", COMMITTED, ROUNDS[1:]
         ),
     ),
-    ledger_reports.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
+    ledger.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
     complete=False,
     gaps=(
-        ledger_reports.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
-        ledger_reports.LedgerGap("events", "asia", 5, 9, "its document is missing"),
+        ledger.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
+        ledger.LedgerGap("events", "asia", 5, 9, "its document is missing"),
     ),
     notes=("events/asia: the newest position may be missing",),
 )
 
 HISTORY = (
-    ledger_reports.WatermarkHistory(
+    ledger.WatermarkHistory(
         "events",
         "asia",
         (
-            ledger_reports.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
-            ledger_reports.PositionView(
-                11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"
-            ),
+            ledger.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
+            ledger.PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
         ),
         complete=False,
     ),
-    ledger_reports.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+    ledger.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
 )
 
-MOVE = corrections.WatermarkMove(
+MOVE = correction.WatermarkMove(
     "events",
     "asia",
     "watermark set",
     "date=2026-01-28",
     "date=2026-01-28/0007.ndjson.gz",
     "date=2026-01-28/0003.ndjson.gz",
-    corrections.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
-    corrections.FileSet(),
+    correction.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
+    correction.FileSet(),
     ("rows of files that are read again are in the table twice afterwards",),
     13,
     18,
 )
 
-SEEN = schema_reports.ColumnSeen(
+SEEN = schema.ColumnSeen(
     "code",
     "string",
     10,
@@ -237,39 +224,39 @@ SEEN = schema_reports.ColumnSeen(
     {"integer": "1", "string": '"A"'},
     "kept as text",
 )
-INFERENCE = schema_reports.SchemaInference(
+INFERENCE = schema.SchemaInference(
     "events", "asia", 2, 10, 0, (SEEN,), ("'code' is integer (1) and string (\"A\")",), "schema:\n  fields:", ("code",)
 )
-SCHEMA_VIEW = schema_reports.SchemaView(
+SCHEMA_VIEW = schema.SchemaView(
     "events",
     "file:///lake/events",
     17,
     "merge",
-    (schema_reports.SchemaColumn("code", None, "string", "string"),),
+    (schema.SchemaColumn("code", None, "string", "string"),),
     ("a note",),
 )
-CHANGE = schema_reports.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
-SCHEMA_DIFF = schema_reports.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
-REWRITE = schema_reports.TableRewrite(
+CHANGE = schema.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
+SCHEMA_DIFF = schema.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
+REWRITE = schema.TableRewrite(
     "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
-RANGE_REPLAY = replay_reports.ColumnReplayReport(
+RANGE_REPLAY = correction.ColumnReplayReport(
     pipeline="orders",
     source="default",
     table_uri="file:///lake/orders",
     column="updated_at",
-    chunks=(replay_reports.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
+    chunks=(correction.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
     predicate="WHERE `updated_at` >= DATE '2026-01-01' AND `updated_at` < DATE '2026-02-01'",
 )
-REPLAY = corrections.ReplayReport(
+REPLAY = correction.ReplayReport(
     "events",
     "asia",
     "file:///lake/events",
     "files date=2026-01-28/*",
-    corrections.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
-    corrections.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
-    corrections.FileSet(),
+    correction.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
+    correction.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
+    correction.FileSet(),
     drop_missing=False,
     rows_removed=2000,
     rows_written=1990,
@@ -280,7 +267,7 @@ REPLAY = corrections.ReplayReport(
 )
 
 ADOPTIONS = (
-    reports.Adoption(
+    run.Adoption(
         "events",
         "asia",
         "s3://lake/events",
@@ -292,7 +279,7 @@ ADOPTIONS = (
         {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
         {"date=2026-01-28/c.ndjson": 4000},
         None,
-        (reports.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
+        (run.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
         next_files=40,
         adopted=True,
         version=1,
@@ -301,29 +288,29 @@ ADOPTIONS = (
 )
 
 CHECKS = (
-    reports.Check("python", "ok", "3.11.7"),
-    reports.Check("java", "warn", "Java 11", "install Java 17 or 21"),
+    run.Check("python", "ok", "3.11.7"),
+    run.Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
-ORPHAN = comparisons.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
+ORPHAN = correction.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
 
-RECONCILED = comparisons.ReconcileReport(
+RECONCILED = correction.ReconcileReport(
     (
-        comparisons.SourceComparison(
+        correction.SourceComparison(
             "events",
             "asia",
             12,
-            comparisons.FoundFiles(1_000_000, 1 << 30),
+            correction.FoundFiles(1_000_000, 1 << 30),
             999_970,
-            late=comparisons.FoundFiles(
+            late=correction.FoundFiles(
                 25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))
             ),
-            unfinished=comparisons.FoundFiles(1, 10, (FAILED.path,)),
+            unfinished=correction.FoundFiles(1, 10, (FAILED.path,)),
         ),
     ),
     (
-        comparisons.TableComparison(
-            "file:///lake/events", 400, comparisons.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
+        correction.TableComparison(
+            "file:///lake/events", 400, correction.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
         ),
     ),
     ok=False,
@@ -331,17 +318,17 @@ RECONCILED = comparisons.ReconcileReport(
 )
 
 STEPS = (
-    reports.DemoStep("Data", "300 files were made.", "ls demo/data"),
-    reports.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
+    run.DemoStep("Data", "300 files were made.", "ls demo/data"),
+    run.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
 )
 
 
-IMPORTED = import_reports.PropertiesImport(
+IMPORTED = staging.PropertiesImport(
     origin="surveys.pull",
     yaml="# Made from surveys.pull\npipelines: {}\n",
     carried=("job.name", "ms.watermark"),
-    left=(import_reports.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
-    not_needed=(import_reports.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    left=(staging.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
+    not_needed=(staging.PropertyNote(9, "job.group", "a pipeline has a name only"),),
     variables=("SURVEYS_TOKEN",),
 )
 CHAOS = ChaosReport(
@@ -422,13 +409,13 @@ LETTERS = (
     ),
 )
 ANSWERS = (
-    reports.LettersReport(
+    run.LettersReport(
         "events", "asia", "file:///lake/events_dead_letters", 3, 2, 2, 0, (("9b1d", MARK, "not JSON"),), 13, 18
     ),
 )
 
 
-UNITS = unit_reports.UnitList(
+UNITS = units.UnitList(
     "events",
     "asia",
     12,
@@ -437,12 +424,12 @@ UNITS = unit_reports.UnitList(
     2,
     3,
     (
-        unit_reports.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
-        unit_reports.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
+        units.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
+        units.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
     ),
 )
 
-UNIT = unit_reports.UnitView(
+UNIT = units.UnitView(
     "events",
     "asia",
     "id3",
@@ -453,7 +440,7 @@ UNIT = unit_reports.UnitView(
     (("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),),
     (),
     (
-        unit_reports.WorkUnitLine(
+        units.WorkUnitLine(
             "2026-02-01T00:00:00Z",
             "2026-02-21T00:00:00Z",
             "2026-03-01T00:00:00Z",
@@ -467,13 +454,13 @@ UNIT = unit_reports.UnitView(
     {"surveyId": "id3"},
 )
 
-UNITS_MOVE = unit_reports.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
+UNITS_MOVE = units.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
 
 
-EXPORT = ledger_reports.LedgerExport("x.parquet", 2, 1200)
+EXPORT = ledger.LedgerExport("x.parquet", 2, 1200)
 COMPACTION = (
-    ledger_reports.LedgerCompaction("events", "asia", 3, 1540),
-    ledger_reports.LedgerCompaction("events", "europe", 0, 0),
+    ledger.LedgerCompaction("events", "asia", 3, 1540),
+    ledger.LedgerCompaction("events", "europe", 0, 0),
 )
 
 RESULTS: Mapping[str, Any] = {
@@ -483,7 +470,7 @@ RESULTS: Mapping[str, Any] = {
     "checkpoint_table": replace(CARE, operation="checkpoint"),
     "commit": COMMIT,
     "compact_ledger": COMPACTION,
-    "demo": reports.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",)),
+    "demo": run.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",)),
     "diff_schema": SCHEMA_DIFF,
     "discard_letters": ANSWERS,
     "doctor": CHECKS,
@@ -554,7 +541,7 @@ class StandIn:
             arguments["stop"].set()
         _call_back(name, arguments)
         found = self.results[name]
-        if isinstance(found, reports.TableCareReport):
+        if isinstance(found, run.TableCareReport):
             return replace(found, dry_run=arguments["dry_run"])
         if "confirm" not in arguments:
             return found

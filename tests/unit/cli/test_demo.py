@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.cli.demo import render_demo_step
 from tidegate.cli.pages import Table, plain
-from tidegate.reports import DemoStep
+from tidegate.reports.run import DemoStep
 from unit.cli.standin import StandIn, document, invoke
 
 

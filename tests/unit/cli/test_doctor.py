@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.cli.doctor import render_checks
 from tidegate.cli.pages import plain
-from tidegate.reports import Check
+from tidegate.reports.run import Check
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

@@ -12,9 +12,10 @@ import pytest
 
 from tidegate.cli.pages import plain
 from tidegate.cli.plan import PARTITIONS_SHOWN, render_plan
-from tidegate.planning.plan import FileSlice, Plan, Reason, Skipped, Unit
-from tidegate.reports import SourcePlan
-from tidegate.watermarks.path_state import PathState
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.core.files.state import PathState
+from tidegate.core.reasons import Reason, Skipped
+from tidegate.reports.run import SourcePlan
 from unit.cli.standin import StandIn, document, invoke
 
 CONFIG = {"config": Path("t.yml")}
@@ -48,7 +49,7 @@ def a_plan(*slices: FileSlice, skipped: tuple[Skipped, ...] = ()) -> Plan:
         source="asia",
         version=12,
         now=datetime(2026, 1, 28, tzinfo=UTC),
-        units=tuple(Unit(number, (piece,)) for number, piece in enumerate(slices)),
+        units=tuple(FileGroup(number, (piece,)) for number, piece in enumerate(slices)),
         skipped=skipped,
         listed=(),
         late=(),

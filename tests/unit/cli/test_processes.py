@@ -17,6 +17,8 @@ import pytest
 
 import tidegate
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[2]
 SRC = Path(tidegate.__file__).parents[1]
 

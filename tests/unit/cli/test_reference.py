@@ -14,23 +14,13 @@ import click
 import pytest
 
 from support.commands import child, walk
-from tidegate import (
-    chaos_report,
-    comparisons,
-    corrections,
-    errors,
-    import_reports,
-    ledger_reports,
-    reports,
-    schema_reports,
-    staging_reports,
-    unit_reports,
-)
+from tidegate import errors
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
-from tidegate.planning.plan import FileSlice, Plan, Unit
-from tidegate.planning.reasons import Reason, Skipped
-from tidegate.planning.unit_plan import WhyRun, WhySkipped
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.core.reasons import Reason, Skipped
+from tidegate.core.units.plan import WhyRun, WhySkipped
+from tidegate.reports import chaos, correction, ledger, run, schema, staging, units
 from unit.cli.standin import invoke
 
 TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
@@ -107,58 +97,58 @@ def names(kind: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("section", "path", "kind"),
     [
-        ("tidegate plan", ("plans", 0), reports.SourcePlan),
-        ("tidegate run", (), reports.RunReport),
-        ("tidegate run", ("sources", 0), reports.SourceReport),
-        ("tidegate run", ("sources", 0, "failed", 0), reports.FailedFile),
-        ("tidegate commit", (), staging_reports.CommitReport),
-        ("tidegate commit", ("tables", 0), staging_reports.TableCommit),
-        ("tidegate commit", ("tables", 0, "rejected", 0), staging_reports.RejectedUnit),
-        ("tidegate commit", ("tables", 0, "sources", 0), staging_reports.StagedSource),
-        ("tidegate status", ("sources", 0), reports.SourceStatus),
-        ("tidegate watermark show", ("watermarks", 0), reports.WatermarkView),
-        ("tidegate watermark history", ("sources", 0), ledger_reports.WatermarkHistory),
-        ("tidegate watermark history", ("sources", 0, "positions", 0), ledger_reports.PositionView),
-        ("tidegate units list", ("sources", 0), unit_reports.UnitList),
-        ("tidegate units list", ("sources", 0, "units", 0), unit_reports.UnitLine),
-        ("tidegate units show", (), unit_reports.UnitView),
-        ("tidegate units show", ("work_units", 0), unit_reports.WorkUnitLine),
-        ("tidegate units retry", (), unit_reports.UnitsMove),
-        ("tidegate units reset", (), unit_reports.UnitsMove),
-        ("tidegate files", (), ledger_reports.FilesReport),
-        ("tidegate files", ("files", 0), ledger_reports.IngestedFile),
-        ("tidegate files", ("files", 0, "ranges", 0), ledger_reports.FileRange),
-        ("tidegate files", ("totals",), ledger_reports.FileTotals),
-        ("tidegate files", ("gaps", 0), ledger_reports.LedgerGap),
-        ("tidegate watermark set", (), corrections.WatermarkMove),
-        ("tidegate watermark set", ("read_again",), corrections.FileSet),
-        ("tidegate watermark reset", (), corrections.WatermarkMove),
-        ("tidegate replay", (), corrections.ReplayReport),
-        ("tidegate replay", ("replayed",), corrections.FileSet),
-        ("tidegate config import", (), import_reports.PropertiesImport),
-        ("tidegate config import", ("left", 0), import_reports.PropertyNote),
-        ("tidegate schema infer", (), schema_reports.SchemaInference),
-        ("tidegate schema infer", ("columns", 0), schema_reports.ColumnSeen),
-        ("tidegate schema show", (), schema_reports.SchemaView),
-        ("tidegate schema show", ("columns", 0), schema_reports.SchemaColumn),
-        ("tidegate schema diff", (), schema_reports.SchemaDiff),
-        ("tidegate schema diff", ("changes", 0), schema_reports.SchemaChange),
-        ("tidegate schema replace", (), schema_reports.TableRewrite),
-        ("tidegate table widen", (), schema_reports.TableRewrite),
-        ("tidegate table widen", ("changes", 0), schema_reports.SchemaChange),
-        ("tidegate table optimize", (), reports.TableCareReport),
-        ("tidegate doctor", ("checks", 0), reports.Check),
-        ("tidegate adopt", ("adoptions", 0), reports.Adoption),
-        ("tidegate reconcile", (), comparisons.ReconcileReport),
-        ("tidegate reconcile", ("sources", 0), comparisons.SourceComparison),
-        ("tidegate reconcile", ("sources", 0, "late"), comparisons.FoundFiles),
-        ("tidegate reconcile", ("tables", 0), comparisons.TableComparison),
-        ("tidegate reconcile", ("tables", 0, "orphans"), comparisons.FoundDataFiles),
-        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), comparisons.FoundDataFile),
-        ("tidegate chaos", (), chaos_report.ChaosReport),
-        ("tidegate chaos", ("places", 0), chaos_report.PlaceFailures),
-        ("tidegate demo", (), reports.DemoReport),
-        ("tidegate demo", ("steps", 0), reports.DemoStep),
+        ("tidegate plan", ("plans", 0), run.SourcePlan),
+        ("tidegate run", (), run.RunReport),
+        ("tidegate run", ("sources", 0), run.SourceReport),
+        ("tidegate run", ("sources", 0, "failed", 0), run.FailedFile),
+        ("tidegate commit", (), staging.CommitReport),
+        ("tidegate commit", ("tables", 0), staging.TableCommit),
+        ("tidegate commit", ("tables", 0, "rejected", 0), staging.RejectedUnit),
+        ("tidegate commit", ("tables", 0, "sources", 0), staging.StagedSource),
+        ("tidegate status", ("sources", 0), run.SourceStatus),
+        ("tidegate watermark show", ("watermarks", 0), run.WatermarkView),
+        ("tidegate watermark history", ("sources", 0), ledger.WatermarkHistory),
+        ("tidegate watermark history", ("sources", 0, "positions", 0), ledger.PositionView),
+        ("tidegate units list", ("sources", 0), units.UnitList),
+        ("tidegate units list", ("sources", 0, "units", 0), units.UnitLine),
+        ("tidegate units show", (), units.UnitView),
+        ("tidegate units show", ("work_units", 0), units.WorkUnitLine),
+        ("tidegate units retry", (), units.UnitsMove),
+        ("tidegate units reset", (), units.UnitsMove),
+        ("tidegate files", (), ledger.FilesReport),
+        ("tidegate files", ("files", 0), ledger.IngestedFile),
+        ("tidegate files", ("files", 0, "ranges", 0), ledger.FileRange),
+        ("tidegate files", ("totals",), ledger.FileTotals),
+        ("tidegate files", ("gaps", 0), ledger.LedgerGap),
+        ("tidegate watermark set", (), correction.WatermarkMove),
+        ("tidegate watermark set", ("read_again",), correction.FileSet),
+        ("tidegate watermark reset", (), correction.WatermarkMove),
+        ("tidegate replay", (), correction.ReplayReport),
+        ("tidegate replay", ("replayed",), correction.FileSet),
+        ("tidegate config import", (), staging.PropertiesImport),
+        ("tidegate config import", ("left", 0), staging.PropertyNote),
+        ("tidegate schema infer", (), schema.SchemaInference),
+        ("tidegate schema infer", ("columns", 0), schema.ColumnSeen),
+        ("tidegate schema show", (), schema.SchemaView),
+        ("tidegate schema show", ("columns", 0), schema.SchemaColumn),
+        ("tidegate schema diff", (), schema.SchemaDiff),
+        ("tidegate schema diff", ("changes", 0), schema.SchemaChange),
+        ("tidegate schema replace", (), schema.TableRewrite),
+        ("tidegate table widen", (), schema.TableRewrite),
+        ("tidegate table widen", ("changes", 0), schema.SchemaChange),
+        ("tidegate table optimize", (), run.TableCareReport),
+        ("tidegate doctor", ("checks", 0), run.Check),
+        ("tidegate adopt", ("adoptions", 0), run.Adoption),
+        ("tidegate reconcile", (), correction.ReconcileReport),
+        ("tidegate reconcile", ("sources", 0), correction.SourceComparison),
+        ("tidegate reconcile", ("sources", 0, "late"), correction.FoundFiles),
+        ("tidegate reconcile", ("tables", 0), correction.TableComparison),
+        ("tidegate reconcile", ("tables", 0, "orphans"), correction.FoundDataFiles),
+        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), correction.FoundDataFile),
+        ("tidegate chaos", (), chaos.ChaosReport),
+        ("tidegate chaos", ("places", 0), chaos.PlaceFailures),
+        ("tidegate demo", (), run.DemoReport),
+        ("tidegate demo", ("steps", 0), run.DemoStep),
     ],
 )
 def test_the_json_shown_has_the_keys_of_the_values(section: str, path: tuple[Any, ...], kind: Any) -> None:
@@ -175,7 +165,7 @@ def test_every_key_of_a_plan_is_documented() -> None:
         "s",
         1,
         datetime(2026, 1, 28, tzinfo=UTC),
-        units=(Unit(0, (piece,)),),
+        units=(FileGroup(0, (piece,)),),
         skipped=(Skipped(next(iter(Reason)), 1, ("x",)),),
     ).to_json()
     (unit,) = plan["units"]  # type: ignore[misc]
@@ -186,10 +176,10 @@ def test_every_key_of_a_plan_is_documented() -> None:
 
 def test_every_key_of_a_plan_of_work_units_is_documented() -> None:
     kinds = (
-        unit_reports.UnitSourcePlan,
-        unit_reports.PartitionLine,
-        unit_reports.PlannedUnits,
-        unit_reports.SkippedWork,
+        units.UnitSourcePlan,
+        units.PartitionLine,
+        units.PlannedUnits,
+        units.SkippedWork,
     )
     for key in set().union(*map(names, kinds)):
         assert key in ("pipeline", "source", "table_uri", "notes") or f"`{key}`" in SECTIONS["tidegate plan"], key
@@ -198,7 +188,7 @@ def test_every_key_of_a_plan_of_work_units_is_documented() -> None:
 
 
 def test_every_number_of_work_units_in_a_status_is_documented() -> None:
-    assert all(f"`{key}`" in SECTIONS["tidegate status"] for key in names(reports.WorkProgress))
+    assert all(f"`{key}`" in SECTIONS["tidegate status"] for key in names(run.WorkProgress))
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if json_blocks(name)])

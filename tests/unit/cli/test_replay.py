@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.replay_reports import ChunkReport
+from tidegate.reports.correction import ChunkReport
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke
 

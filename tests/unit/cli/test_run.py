@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate.cli.run import render_run
-from tidegate.reports import RunReport
+from tidegate.reports.run import RunReport
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.cli.pages import Style
 from tidegate.cli.status import render_status, state_cell
-from tidegate.reports import FailedFile
+from tidegate.reports.run import FailedFile
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

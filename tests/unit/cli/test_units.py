@@ -15,9 +15,9 @@ from tidegate.cli.plan import render_plan
 from tidegate.cli.status import render_status
 from tidegate.cli.units import render_unit, render_units
 from tidegate.cli.watermark import render_watermarks
-from tidegate.runs.unit_listing import viewed
-from tidegate.runs.unit_looking import planned_units, unit_status, unit_watermark
-from tidegate.specs import ProjectSpec
+from tidegate.commands.unit_status import planned_units, unit_status, unit_watermark
+from tidegate.commands.units import viewed
+from tidegate.specs.project import ProjectSpec
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 

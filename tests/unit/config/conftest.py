@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -13,7 +13,7 @@ from tidegate.config import load, show
 from tidegate.config.keys import Key, every_key
 from tidegate.config.models import ElementModel
 from tidegate.config.notes import NOT_FOR_FILES
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 SMALL = "source: {path: in, use_watermark: true}\nsink: {path: lake}\n"

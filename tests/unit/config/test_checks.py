@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -14,8 +14,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.column_specs import (
+from support.long_runs import examples
+from tidegate.config import load, show
+from tidegate.errors import ConfigError
+from tidegate.specs.columns import (
     ColumnSource,
+    CsvOptions,
     FunctionRead,
     JdbcRead,
     Load,
@@ -28,11 +32,8 @@ from tidegate.column_specs import (
     TableRead,
     WatermarkMode,
 )
-from tidegate.config import load, show
-from tidegate.csv_options import CsvOptions
-from tidegate.errors import ConfigError
-from tidegate.locations import Location, Options, Secret
-from tidegate.specs import ProjectSpec, TransformSpec
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import ProjectSpec, TransformSpec
 
 Load_ = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -570,7 +571,7 @@ PLACE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PLACE, PLACE, PLACE)
 def test_append_is_refused_exactly_where_the_specs_look_back(
     own: dict[str, Any], configure: dict[str, Any], above: dict[str, Any]

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.specs import CsvOptions, Format, ProjectSpec
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.project import Format, ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.column_specs import (
+from tidegate.config import load, show
+from tidegate.specs.columns import (
     AuthKind,
     HttpAuth,
     HttpRead,
@@ -17,9 +18,8 @@ from tidegate.column_specs import (
     Retries,
     WatermarkParams,
 )
-from tidegate.config import load, show
-from tidegate.locations import Options, Secret
-from tidegate.specs import ProjectSpec
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

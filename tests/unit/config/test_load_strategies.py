@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidegate import load
-from tidegate.column_specs import Load, LoadType
-from tidegate.specs import ProjectSpec, SinkFormat
+from tidegate.specs.columns import Load, LoadType
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -255,16 +255,13 @@ def test_pipelines_of_one_table_count_together(problems: Problems) -> None:
 pipelines:
   p: {{source: {{type: delta, path: in/a}}, sink: {{path: lake, load_type: overwrite}}}}
   q: {{source: {{path: in/b}}, sink: {{path: lake}}}}
-  r: {{source: {{type: delta, path: in/c, {BACK}}}, sink: {{path: lake, format: parquet, {WINDOW}}}}}
-state: {{provider: file, url: state}}
+  r: {{source: {{type: delta, path: in/c, {BACK}}}, sink: {{path: lake, {WINDOW}}}}}
 """
     found = problems(text)
     assert [line.split(": ")[1] for line in found] == [
         "pipelines.p.sink.load_type",
-        "pipelines.r.sink",
         "pipelines.r.sink.replace_by_watermark",
     ]
-    assert "pipeline 'p' writes another format to this place; allowed: the same" in found[1]
 
 
 @pytest.mark.parametrize("key", ["merge_keys", "tie_break", "scd2_attributes"])
@@ -288,42 +285,23 @@ def test_columns_that_versions_have_are_not_declared(problems: Problems) -> None
 STATE = "state: {provider: file, url: state}\n"
 
 
-@pytest.mark.parametrize("sink", ["load_type: append", "load_type: overwrite", WINDOW])
-def test_parquet_destinations(loaded: Loaded, sink: str) -> None:
-    source = BACK if "window" in sink or "replace" in sink else "watermark_columns: [at]"
-    project = loaded(file(f"format: parquet, {sink}", source, STATE))
-    assert project.pipelines[0].sink.format is SinkFormat.PARQUET
-
-
 @pytest.mark.parametrize(
-    ("sink", "state", "words"),
+    "text",
     [
-        (
-            "load_type: append",
-            "",
-            "sink.format: parquet has no log that keeps the watermark; set state: {provider: file",
-        ),
-        ("load_type: append", "state: {provider: delta}\n", "sink.format: parquet has no log that keeps the watermark"),
-        (f"load_type: merge_upsert, {MERGE}", STATE, "sink.format: parquet cannot be merged into by merge_upsert"),
-        (
-            f"load_type: merge_overwrite, {MERGE}",
-            STATE,
-            "sink.format: parquet cannot be merged into by merge_overwrite",
-        ),
-        (f"load_type: scd2, {MERGE}", STATE, "sink.format: parquet cannot be merged into by scd2"),
-        ("deduplicate: [id]", STATE, "sink.deduplicate: needs a Delta table"),
-        ("table_properties: {delta.appendOnly: true}", STATE, "sink.table_properties: is about Delta tables"),
-        ("maintenance: {optimize_every_commits: 5}", STATE, "sink.maintenance: is about Delta tables"),
+        file("format: parquet, load_type: overwrite", more=STATE),
+        "source: {path: in}\nsink: {path: lake, format: parquet}\n",
     ],
+    ids=["columns", "files"],
 )
-def test_what_a_parquet_destination_cannot_do_is_refused(problems: Problems, sink: str, state: str, words: str) -> None:
-    (line,) = problems(file(f"format: parquet, {sink}", more=state))
-    assert words in line
+def test_a_folder_of_parquet_files_is_refused_with_the_way_out(problems: Problems, text: str) -> None:
+    (line,) = problems(text)
+    assert "sink.format: 'parquet' is no longer supported, since a folder of Parquet files has no log" in line
+    assert "set format: delta and another table_uri" in line
 
 
-def test_file_sources_write_delta_tables(problems: Problems) -> None:
-    (line,) = problems("source: {path: in}\nsink: {path: lake, format: parquet}\n" + STATE)
-    assert "sink.format: file sources keep their positions in the log of a Delta table; set format: delta" in line
+def test_it_is_refused_beside_the_other_problems(problems: Problems) -> None:
+    found = problems(file(f"format: parquet, load_type: append, {MERGE}", more=STATE))
+    assert [line.split(": ")[1].rpartition(".")[2] for line in found] == ["format", "merge_keys"]
 
 
 @pytest.mark.parametrize(

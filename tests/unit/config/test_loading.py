@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.specs import (
+from tidegate.specs.project import (
     Compression,
     Evolution,
     FieldSpec,

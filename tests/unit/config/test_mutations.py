@@ -11,13 +11,13 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.long_runs import LONG
+from support.long_runs import examples
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.config.ms_keys import MS_KEYS
 from tidegate.config.notes import REFUSED
 from tidegate.errors import ConfigError
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 GOOD = """\
 pipelines:
@@ -167,7 +167,7 @@ def places(node: Any) -> list[tuple[Any, Any]]:
     return [place for key in keys for place in [(node, key), *places(node[key])]]
 
 
-@settings(max_examples=10_000 if LONG else 400, deadline=None)
+@settings(max_examples=examples(10_000, 100), deadline=None)
 @given(st.data())
 def test_mangled_values_and_keys(data: st.DataObject) -> None:
     tree = copy.deepcopy(yaml.safe_load(data.draw(st.sampled_from([GOOD, COLUMNS, UNITS]))))
@@ -190,7 +190,7 @@ def test_mangled_values_and_keys(data: st.DataObject) -> None:
     attempt(yaml.safe_dump(tree))
 
 
-@settings(max_examples=10_000 if LONG else 400, deadline=None)
+@settings(max_examples=examples(10_000, 100), deadline=None)
 @given(st.data())
 def test_mangled_text(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([GOOD, COLUMNS, UNITS]))
@@ -226,7 +226,7 @@ def test_mangled_text(data: st.DataObject) -> None:
     attempt(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text())
 @example("\ud800\n")
 @example("a: \ud800\n")

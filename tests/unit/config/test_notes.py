@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate.config.notes import NOT_FOR_FILES, REFUSED, WATERMARK_ONLY
-from tidegate.specs import Delivery, ProjectSpec, Tracking
+from tidegate.specs.project import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

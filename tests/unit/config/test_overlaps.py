@@ -10,8 +10,9 @@ import pytest
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.specs import Location, PathSource
-from tidegate.storage.overlaps import comparable, inside, kept_apart
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
+from tidegate.storage.stores import comparable, inside, kept_apart
 
 Pipeline = str
 
@@ -93,15 +94,6 @@ def test_files_of_another_pipelines_table_are_no_source_but_the_table_is(
 def test_a_source_above_the_table_of_another_pipeline_is_refused(problems: Callable[..., tuple[str, ...]]) -> None:
     found = problems(one("a", "source_uri: in", "lake/a"), one("b", "source_uri: lake, format: parquet", "out"))
     assert any("the table of pipeline 'a' lies in it (a)" in line for line in found)
-
-
-def test_a_folder_of_parquet_files_that_another_pipeline_writes_may_be_read(
-    problems: Callable[..., tuple[str, ...]],
-) -> None:
-    source = "type: delta, source_uri: in"
-    first = f"  a:\n    source: {{{source}}}\n    sink: {{table_uri: lake/a, format: parquet, load_type: full_load}}\n"
-    second = one("b", "source_uri: lake/a, format: parquet", "lake/b")
-    assert problems(first, second, "state: {provider: file, url: st}\n") == ()
 
 
 def test_downloads_and_secondary_inputs_are_looked_at_too(problems: Callable[..., tuple[str, ...]]) -> None:

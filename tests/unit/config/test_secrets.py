@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.column_specs import HttpRead, JdbcRead
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.errors import ConfigError
-from tidegate.locations import Secret
-from tidegate.specs import ProjectSpec
+from tidegate.specs.columns import HttpRead, JdbcRead
+from tidegate.specs.locations import Secret
+from tidegate.specs.project import ProjectSpec
 
 CANARY = "hunter2canary"
 GOOD = f"""\

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidegate.column_specs import ProviderKind, StateSpec
 from tidegate.config import load, show
-from tidegate.locations import Options, Secret
-from tidegate.specs import ProjectSpec
+from tidegate.specs.columns import ProviderKind, StateSpec
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

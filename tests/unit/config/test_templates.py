@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.config.templates import period_problem
+from tidegate.core.files.paths import parse_template
 from tidegate.errors import ConfigError
-from tidegate.watermarks.templates import parse_template
 
 PARTS = st.sampled_from(
     ["%Y", "%m", "%d", "%H", "%F", "%%", "%M", "%y", "%j", "%U", "%Q", "%", "/", "-", "date=", "x", "Y"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate import ProjectSpec
-from tidegate.specs import TransformSpec
+from tidegate.specs.project import TransformSpec
 
 TEXT = """
 pipelines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Loaded = Callable[..., ProjectSpec]
 S = "pipelines.<pipeline>.sources"
@@ -185,8 +186,8 @@ def reloaded(project: ProjectSpec) -> ProjectSpec:
 
 @pytest.mark.parametrize(("block", "key"), TRIED)
 def test_a_key_reaches_the_specs_and_comes_back(loaded: Loaded, block: str, key: str) -> None:
-    project = loaded(yaml.safe_dump(changed(block, key, OTHER[block][key])))
-    assert project.pipelines != loaded(yaml.safe_dump(changed(block, key, UNCHANGED))).pipelines
+    project = loaded(json.dumps(changed(block, key, OTHER[block][key])))
+    assert project.pipelines != loaded(json.dumps(changed(block, key, UNCHANGED))).pipelines
     assert reloaded(project).pipelines == project.pipelines
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]
@@ -310,7 +310,7 @@ def test_what_is_wrong_without_a_time_range(problems: Problems, source: dict[str
         (
             ", format: parquet",
             "",
-            "sink.format: work units keep their positions in the log of a Delta table; set format: delta",
+            "sink.format: 'parquet' is no longer supported, since a folder of Parquet files has no log to commit to",
         ),
         ("", "delivery: staged", "p.delivery: staged, and its sources are no files; allowed: direct"),
         (

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.column_specs import (
+from tidegate.config import load, show
+from tidegate.config.ms_keys import MS_KEYS
+from tidegate.specs.columns import (
     AuthKind,
     ColumnSource,
+    CsvOptions,
     FunctionRead,
     HttpAuth,
     HttpRead,
@@ -20,12 +23,9 @@ from tidegate.column_specs import (
     PaginationKind,
     RateLimit,
 )
-from tidegate.config import load, show
-from tidegate.config.ms_keys import MS_KEYS
-from tidegate.csv_options import CsvOptions
-from tidegate.locations import Location, Options, Secret
-from tidegate.specs import ProjectSpec
-from tidegate.unit_specs import (
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import ProjectSpec
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     FileRead,

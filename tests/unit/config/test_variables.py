@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate.config.variables import put_in
-from tidegate.specs import ProjectSpec
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

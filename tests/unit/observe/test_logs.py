@@ -11,8 +11,7 @@ import pytest
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.logs import JsonLog, Level, TextLog
-from tidegate.observe.sentences import sentence, subject
+from tidegate.observe.logs import JsonLog, Level, TextLog, sentence, subject
 
 NOW = datetime(2026, 1, 28, 14, 30, 5, 123_000, tzinfo=UTC)
 NOTICE = events.Notice("events", "asia", text="careful")

@@ -6,8 +6,7 @@ import pytest
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.metric_names import METRICS, STATES
-from tidegate.observe.metrics import Metrics
+from tidegate.observe.metrics import METRICS, STATES, Metrics
 
 NAME = ("events", "asia")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tidegate.cli.run import render_run
 from tidegate.observe.events import SourceFinished, Staged
-from tidegate.observe.sentences import sentence
-from tidegate.observe.tally import Tally
-from tidegate.reports import RunReport, SourceReport
+from tidegate.observe.logs import sentence
+from tidegate.observe.progress import SourceProgress
+from tidegate.reports.run import RunReport, SourceReport
 
 UNIT = Staged("events", "asia", 7, source_files=2, source_bytes=2048, data_files=1, rows=30, seconds=0.1)
 
@@ -16,7 +16,7 @@ def test_the_sentence_says_that_it_waits() -> None:
 
 
 def test_a_pass_that_staged_counts_units_instead_of_commits() -> None:
-    tally = Tally(planned_files=4, planned_bytes=4096).after(UNIT)
+    tally = SourceProgress(planned_files=4, planned_bytes=4096).after(UNIT)
     assert (tally.files, tally.bytes, tally.rows, tally.commits, tally.staged, tally.results) == (2, 2048, 30, 0, 1, 1)
     assert tally.words().endswith("30 rows, 1 staged unit")
     finished = SourceFinished("events", "asia", "Active", "b", 4, 60, 0, 0, 1.5, staged=2)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tidegate.planning.plan import FileSlice, Unit
-from tidegate.runs.batches import ADDS_PER_COMMIT, coverage_of, first_files, in_commits, left_of
-from tidegate.sink.parquet import FinishedFile
-from tidegate.sink.task import UnitResult
-from tidegate.watermarks.outcomes import Changed, Covered, NotReached, Refused
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Changed, Covered, NotReached, Refused
+from tidegate.runs.file_pass import ADDS_PER_COMMIT, coverage_of, first_files, in_commits, left_of
+from tidegate.sink.parquet_file import FinishedFile
+from tidegate.sink.read_task import GroupResult
 
 FILES = tuple(FileSlice(name, 10, "e") for name in "abcde")
 
 
-def result(number: int, files: int) -> UnitResult:
-    return UnitResult(number, (), tuple(FinishedFile(f"{number}-{at}", 1, 1, {}) for at in range(files)))
+def result(number: int, files: int) -> GroupResult:
+    return GroupResult(number, (), tuple(FinishedFile(f"{number}-{at}", 1, 1, {}) for at in range(files)))
 
 
 def test_results_go_together_in_the_order_of_their_units() -> None:
@@ -28,7 +28,7 @@ def test_a_commit_never_holds_more_files_than_allowed() -> None:
 
 def test_only_what_was_covered_is_coverage() -> None:
     outcomes = (Covered("a", 10, "e", 0, 5, True), Refused("b", 10, "e", "bad"), Changed("c"), NotReached("d"))
-    covered = coverage_of([UnitResult(1, outcomes)])
+    covered = coverage_of([GroupResult(1, outcomes)])
     assert [(each.file, each.start, each.end, each.eof) for each in covered] == [("a", 0, 5, True)]
 
 
@@ -40,17 +40,17 @@ def test_left_are_files_that_were_not_reached_and_the_rest_of_those_read_in_part
         Changed("d"),
         NotReached("e"),
     )
-    (unit,) = left_of([Unit(1, FILES)], outcomes)
+    (unit,) = left_of([FileGroup(1, FILES)], outcomes)
     assert [(each.path, each.start_record, each.rounds) for each in unit.slices] == [("b", 7, 1), ("e", 0, 0)]
 
 
 def test_a_unit_that_gave_no_result_is_left_whole() -> None:
-    unit = Unit(1, FILES)
+    unit = FileGroup(1, FILES)
     assert left_of([unit], ()) == (unit,)
 
 
 def test_a_wave_takes_the_first_units_that_fit_and_at_least_one() -> None:
-    units = [Unit(number, FILES[:2]) for number in range(4)]
+    units = [FileGroup(number, FILES[:2]) for number in range(4)]
     assert [unit.number for unit in first_files(units, 5)] == [0, 1]
     assert [unit.number for unit in first_files(units, 1)] == [0]
     assert first_files((), 5) == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import SchemaMismatch
-from tidegate.schema.column_names import spelled
+from tidegate.schema.names import spelled
 
 
 def test_a_column_is_found_in_any_spelling_and_its_own_goes_first() -> None:

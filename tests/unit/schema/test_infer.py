@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.errors import SourceError
-from tidegate.schema.infer import Inference, agreeing, look
-from tidegate.sink.decoder import Decoder
-from tidegate.specs import FieldSpec
+from tidegate.formats.json_decoder import Decoder
+from tidegate.schema.inference import Inference, agreeing, look
+from tidegate.specs.project import FieldSpec
 
 
 def infer(samples: list[list[bytes]], **options: Any) -> Inference:
@@ -128,7 +129,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), JSON), min_size=1, max_size=6))
 def test_every_sampled_record_can_be_read_with_what_was_inferred(records: list[dict[str, object]]) -> None:
     samples = sample(*records)

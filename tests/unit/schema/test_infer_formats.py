@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.schema.infer_cells import infer_cells
-from tidegate.schema.infer_types import infer_types
-from tidegate.specs import FieldSpec
+from tidegate.schema.cell_inference import infer_cells, infer_types
+from tidegate.specs.project import FieldSpec
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_what_is_not_too_deep_is_read_and_written(text: bytes) -> None:
     assert depth(text) <= DEEPEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [DEEPEST + 1, 480, 120_000])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]"), (b"[", b"")])
 def test_what_is_too_deep_is_refused_with_its_depth(opening: bytes, closing: bytes, levels: int) -> None:

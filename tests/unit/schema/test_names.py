@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import TidegateError
-from tidegate.schema.merging import merged_fields
 from tidegate.schema.names import check, name_problem
-from tidegate.specs import FieldSpec
+from tidegate.schema.types import merged_fields
+from tidegate.specs.project import FieldSpec
 
 
 @pytest.mark.parametrize("name", ["id", "user.name", "straße", "名前", "a-b", "x" * 200, "_id", "élan", "🜁", 'quo"te'])

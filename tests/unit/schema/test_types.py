@@ -13,7 +13,7 @@ from tidegate.errors import TableError, TidegateError
 from tidegate.schema.names import field_from_json, field_to_json, levels, problems
 from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, field_specs, plain_schema
 from tidegate.schema.types import levels as arrow_levels
-from tidegate.specs import FieldSpec
+from tidegate.specs.project import FieldSpec
 
 SCALARS = st.sampled_from(
     ["string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date", "binary", "decimal(10,2)"]

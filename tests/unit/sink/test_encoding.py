@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from tidegate.sink.encoding import choose
+from tidegate.sink.parquet_file import choose
 
 ROWS = 1000
 

@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.planning.plan import FileSlice, Unit
-from tidegate.sink.origins import Covering, Origin
-from tidegate.sink.parquet import FinishedFile
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Covered, Refused
+from tidegate.protocol.change import RecordRange
+from tidegate.sink.parquet_file import Covering, FinishedFile, RowOrigin
 from tidegate.sink.partitions import Partitioning, table_schema
-from tidegate.sink.task import ReadTask, read_unit
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import FieldSpec, Location, PartitionBy
-from tidegate.state.files import FileRange
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.outcomes import Covered, Refused
+from tidegate.storage.stores import open_store
 
 ROWS = 200
 SCHEMA = pa.schema({"n": pa.int64(), "k": pa.string(), "text": pa.string()})
@@ -44,9 +45,9 @@ def batch(number: int, values: int = 50) -> pa.RecordBatch:
     return pa.record_batch([list(numbers), keys, [f"text {n}" for n in numbers]], schema=SCHEMA)
 
 
-def origin(number: int) -> Origin:
+def origin(number: int) -> RowOrigin:
     """Two batches of every file."""
-    return Origin.of_file(f"f{number // 2}", np.arange(ROWS), number % 2 * ROWS)
+    return RowOrigin.of_file(f"f{number // 2}", np.arange(ROWS), number % 2 * ROWS)
 
 
 def scatter(writer: RollingWriter, *numbers: int, values: int = 50) -> None:
@@ -179,20 +180,21 @@ blocks = st.lists(
 
 @given(blocks, st.integers(0, 60))
 def test_joined_blocks_have_the_ranges_of_all(drawn: list[tuple[str, int, list[int]]], at: int) -> None:
-    origins = [Origin.of_file(file, np.array(sorted(lines)), first) for file, first, lines in drawn]
-    several = Origin(("x", "a"), np.array([0, 3]), np.array([1, 2, 3, 7]))
+    origins = [RowOrigin.of_file(file, np.array(sorted(lines)), first) for file, first, lines in drawn]
+    several = RowOrigin(("x", "a"), np.array([0, 3]), np.array([1, 2, 3, 7]))
     rows = [(file, first + line) for file, first, lines in drawn for line in sorted(lines)]
     rows += [("x", 1), ("x", 2), ("a", 0), ("a", 4)]
     for part in (slice(0, at), slice(at, None)):
         covering = Covering()
-        covering.add(Origin.joined([*origins, several]).of(part).ranges())
+        covering.add(RowOrigin.joined([*origins, several]).of(part).ranges())
         assert covering.ranges() == tuple(
-            FileRange(name, min(own), max(own) + 1)
+            RecordRange(name, min(own), max(own) + 1)
             for name in dict.fromkeys(file for file, _ in rows[part])
             for own in [[line for file, line in rows[part] if file == name]]
         )
 
 
+@pytest.mark.slow
 def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refused_files(tmp_path: Path) -> None:
     fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
     slices = []
@@ -212,7 +214,7 @@ def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refus
         metadata_columns=metadata,
         held_bytes=1000,
     )
-    result = read_unit(task, Unit(0, tuple(slices)))
+    result = read_unit(task, FileGroup(0, tuple(slices)))
     assert [type(outcome) for outcome in result.outcomes] == [Covered, Refused, Covered]
     assert result.rows == 40_000
     seen = set()

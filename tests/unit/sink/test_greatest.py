@@ -7,8 +7,8 @@ import math
 import pyarrow as pa
 import pytest
 
-from tidegate.column_specs import WatermarkMode
 from tidegate.sink.greatest import Greatest
+from tidegate.specs.columns import WatermarkMode
 
 NAN = float("nan")
 

@@ -17,9 +17,12 @@ import zstandard
 
 from support.long_runs import chosen
 from tidegate.errors import SourceError
-from tidegate.sink.formats.avro import LARGEST_BLOCK, AvroFile, _long
+from tidegate.formats.avro import LARGEST_BLOCK, AvroFile, _long
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc"),
+]
 
 MEGABYTE = 1024 * 1024
 PACKING = ("deflate", "bzip2", "xz", "snappy", "zstandard")
@@ -28,10 +31,12 @@ SCHEMA = {"type": "record", "name": "row", "fields": [{"name": "text", "type": "
 READ = """
 import sys
 from pathlib import Path
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import ReadTask, read_unit
-from tidegate.specs import FieldSpec, Format, Location
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
+from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.locations import Location
 
 root, name, format, column, kind = Path(sys.argv[1]), *sys.argv[2:]
 parts = {"keys": FieldSpec("keys", "string"), "values": FieldSpec("values", "string")} if kind == "map" else {}

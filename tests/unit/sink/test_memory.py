@@ -12,11 +12,13 @@ import pytest
 READ = """
 import sys
 from pathlib import Path
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import ReadTask, read_unit
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_unit
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs import FieldSpec, Location, PartitionBy
+from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.locations import Location
 
 root, name, key = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"), FieldSpec("text", "string"))

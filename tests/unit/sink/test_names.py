@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from tidegate.sink.names import uuid7
+from tidegate.sink.parquet_file import uuid7
 
 
 def test_names_are_version_7_and_carry_the_time() -> None:

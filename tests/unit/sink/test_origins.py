@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.sink.origins import Covering, Origin
-from tidegate.state.files import FileRange
+from tidegate.protocol.change import RecordRange
+from tidegate.sink.parquet_file import Covering, RowOrigin
 
 
 @st.composite
-def origins(draw: st.DrawFn) -> tuple[Origin, list[tuple[str, int]]]:
+def origins(draw: st.DrawFn) -> tuple[RowOrigin, list[tuple[str, int]]]:
     """Rows of a block of some files, and file and record of each."""
     lengths = draw(st.lists(st.integers(0, 5), min_size=1, max_size=6))
     first_line = draw(st.integers(0, 100)) if len(lengths) == 1 else 0
@@ -20,23 +20,23 @@ def origins(draw: st.DrawFn) -> tuple[Origin, list[tuple[str, int]]]:
     every = [(name, line) for name, length in zip(names, lengths, strict=True) for line in range(length)]
     kept = sorted(draw(st.sets(st.integers(0, len(every) - 1)))) if every else []
     rows = [(every[number][0], every[number][1] + first_line) for number in kept]
-    return Origin(names, starts, np.array(kept, np.int64), first_line), rows
+    return RowOrigin(names, starts, np.array(kept, np.int64), first_line), rows
 
 
-def expected(rows: list[tuple[str, int]]) -> list[FileRange]:
+def expected(rows: list[tuple[str, int]]) -> list[RecordRange]:
     files = dict.fromkeys(name for name, _ in rows)
     own = {name: [line for found, line in rows if found == name] for name in files}
-    return [FileRange(name, min(lines), max(lines) + 1) for name, lines in own.items()]
+    return [RecordRange(name, min(lines), max(lines) + 1) for name, lines in own.items()]
 
 
 @given(origins())
-def test_ranges_go_from_the_first_row_of_each_file_to_the_last(drawn: tuple[Origin, list[tuple[str, int]]]) -> None:
+def test_ranges_go_from_the_first_row_of_each_file_to_the_last(drawn: tuple[RowOrigin, list[tuple[str, int]]]) -> None:
     origin, rows = drawn
     assert list(origin.ranges()) == expected(rows)
 
 
 @given(origins(), st.integers(0, 30))
-def test_parts_of_the_rows_add_up_to_the_whole(drawn: tuple[Origin, list[tuple[str, int]]], at: int) -> None:
+def test_parts_of_the_rows_add_up_to_the_whole(drawn: tuple[RowOrigin, list[tuple[str, int]]], at: int) -> None:
     origin, rows = drawn
     covering = Covering()
     for part in (slice(at, None), slice(0, at)):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate.errors import TidegateError
 from tidegate.schema.types import TIMESTAMP
 from tidegate.sink.partitions import NULL_DIRECTORY, Partition, Partitioning, escaped, path_values, table_schema
-from tidegate.specs import FieldSpec, PartitionBy
+from tidegate.specs.project import FieldSpec, PartitionBy
 
 BATCH = pa.record_batch(
     {

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.sink.record_blocks import Columns, RecordBlocks
+from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.fetching import Block
-from tidegate.specs import FieldSpec, SchemaSpec
+from tidegate.sources.http.read import LineBlock
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("at", "timestamp"))
 
 
 def blocks(*parts: Part, schema: SchemaSpec | None = None) -> RecordBlocks:
-    columns = Columns(FIELDS, schema or SchemaSpec(fields=FIELDS), parts or (Part(),), "https://a.example/v1")
+    columns = RecordColumns(FIELDS, schema or SchemaSpec(fields=FIELDS), parts or (Part(),), "https://a.example/v1")
     return RecordBlocks(pickle.loads(pickle.dumps(columns)))
 
 
-def block(*records: Any, part: int = 0, first: int = 1) -> Block:
-    return Block(part, 3, first, b"".join(json.dumps(record).encode() + b"\n" for record in records))
+def block(*records: Any, part: int = 0, first: int = 1) -> LineBlock:
+    return LineBlock(part, 3, first, b"".join(json.dumps(record).encode() + b"\n" for record in records))
 
 
 def test_values_have_the_declared_types() -> None:

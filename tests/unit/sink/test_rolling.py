@@ -14,20 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate import failpoints
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import StorageError
 from tidegate.failpoints import InjectedFailure
-from tidegate.planning.plan import FileSlice, Unit
+from tidegate.protocol.change import RecordRange
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.origins import Origin
-from tidegate.sink.parquet import FinishedFile
+from tidegate.sink.parquet_file import FinishedFile, RowOrigin
 from tidegate.sink.partitions import Partition
-from tidegate.sink.task import ReadTask, UnitResult, read_unit, read_units
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.task import read_unit, read_units
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import FieldSpec, Location, ParquetCodec, PartitionBy
-from tidegate.state.files import FileRange
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, ParquetCodec, PartitionBy
 from tidegate.storage.port import ObjectStore
-from tidegate.watermarks.outcomes import Covered, NotReached
+from tidegate.storage.stores import open_store
 
 KILOBYTE = 1024
 ROWS = 512
@@ -162,7 +163,7 @@ def test_a_task_whose_source_hangs_has_its_files_rolled_and_uploaded_meanwhile(
     lines = b"".join(b'{"id":%d,"k":"%032x"}\n' % (n, random.getrandbits(120)) for n in range(200_000))
     (tmp_path / "a.ndjson").write_bytes(lines)
     slow = Slow(lines)
-    monkeypatch.setattr("tidegate.sink.fetching.Fetcher.__call__", lambda self, each: slow)
+    monkeypatch.setattr("tidegate.formats.files.Fetcher.__call__", lambda self, each: slow)
     fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
     task = ReadTask(
         Location(tmp_path.as_uri()),
@@ -172,8 +173,8 @@ def test_a_task_whose_source_hangs_has_its_files_rolled_and_uploaded_meanwhile(
         writer=WriterSettings(inactivity_secs=0.1),
         held_bytes=1000,
     )
-    results: list[UnitResult] = []
-    unit = Unit(0, (FileSlice("a.ndjson", len(lines)),))
+    results: list[GroupResult] = []
+    unit = FileGroup(0, (FileSlice("a.ndjson", len(lines)),))
     reading = threading.Thread(target=lambda: results.append(read_unit(task, unit)))
     reading.start()
     assert slow.hangs.wait(60)
@@ -216,6 +217,7 @@ def shaped(shape: str, rows: int, seed: int) -> pa.RecordBatch:
             return pa.record_batch({"id": np.arange(rows), "t": words[chance.integers(0, 500, rows)]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rows", "codec"),
     [
@@ -318,15 +320,15 @@ def test_rows_keep_their_order_whatever_the_size_of_their_batches(store: ObjectS
 def test_files_know_their_ranges_also_where_a_batch_is_divided(store: ObjectStore) -> None:
     writer = RollingWriter(store, WriterSettings(file_size=64 * KILOBYTE))
     starts = np.array([0, 3000, 20_000])
-    writer.write(noise(30_000), Partition(), "s", Origin(("x", "y", "z"), starts, np.arange(30_000)))
+    writer.write(noise(30_000), Partition(), "s", RowOrigin(("x", "y", "z"), starts, np.arange(30_000)))
     finished = writer.cut()
     writer.close()
     assert len(finished) > 3
     assert [sum(each.end - each.start for each in file.ranges) for file in finished] == [
         file.record_count for file in finished
     ]
-    assert finished[0].ranges[0] == FileRange("x", 0, 3000)
-    assert finished[-1].ranges[-1] == FileRange("z", finished[-1].ranges[-1].start, 10_000)
+    assert finished[0].ranges[0] == RecordRange("x", 0, 3000)
+    assert finished[-1].ranges[-1] == RecordRange("z", finished[-1].ranges[-1].start, 10_000)
 
 
 def test_gathered_files_and_partitions_have_the_ranges_of_their_own_rows(tmp_path: Path) -> None:
@@ -343,11 +345,11 @@ def test_gathered_files_and_partitions_have_the_ranges_of_their_own_rows(tmp_pat
         arrow_schema(fields[:1]).serialize().to_pybytes(),
         partition_by=PartitionBy("k", "k"),
     )
-    result = read_unit(task, Unit(0, tuple(slices)))
+    result = read_unit(task, FileGroup(0, tuple(slices)))
     found = {file.partition_values["k"]: file.ranges for file in result.data_files}
-    assert found["a"] == (FileRange("0.ndjson", 0, 1), FileRange("1.ndjson", 0, 3), FileRange("2.ndjson", 0, 5))
-    assert found["b"] == (FileRange("0.ndjson", 2, 7), FileRange("1.ndjson", 4, 7), FileRange("2.ndjson", 6, 7))
-    assert UnitResult.from_json(result.to_json()) == result
+    assert found["a"] == (RecordRange("0.ndjson", 0, 1), RecordRange("1.ndjson", 0, 3), RecordRange("2.ndjson", 0, 5))
+    assert found["b"] == (RecordRange("0.ndjson", 2, 7), RecordRange("1.ndjson", 4, 7), RecordRange("2.ndjson", 6, 7))
+    assert GroupResult.from_json(result.to_json()) == result
 
 
 def test_a_unit_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
@@ -355,7 +357,7 @@ def test_a_unit_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     for number, day in enumerate(("01", "02", "03")):
         (tmp_path / f"date={day}").mkdir()
         (tmp_path / f"date={day}" / "a.ndjson").write_text('{"id":1}\n')
-        units.append(Unit(number, (FileSlice(f"date={day}/a.ndjson", 9),)))
+        units.append(FileGroup(number, (FileSlice(f"date={day}/a.ndjson", 9),)))
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "date=02").write_text("no directory")
     fields = (FieldSpec("id", "int64"),)
@@ -368,7 +370,7 @@ def test_a_unit_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     )
     results = list(read_units(task, units))
     assert [type(result.outcomes[0]) for result in results] == [Covered, NotReached, Covered]
-    failed = UnitResult.from_json(results[1].to_json())
+    failed = GroupResult.from_json(results[1].to_json())
     assert isinstance(failed.failure, StorageError)
     assert "date=02" in str(failed.failure)
     assert failed.data_files == ()
@@ -380,7 +382,7 @@ def test_a_file_that_fails_at_its_end_leaves_nothing_behind(
     writer = RollingWriter(store, WriterSettings())
     writer.write(noise(), Partition(), "s")
     monkeypatch.setattr(
-        "tidegate.sink.parquet.delta_statistics", lambda *a: (_ for _ in ()).throw(InjectedFailure("x"))
+        "tidegate.sink.parquet_file.delta_statistics", lambda *a: (_ for _ in ()).throw(InjectedFailure("x"))
     )
     with pytest.raises(InjectedFailure):
         writer.cut()
@@ -389,6 +391,6 @@ def test_a_file_that_fails_at_its_end_leaves_nothing_behind(
 
 
 def test_finished_files_travel_as_json() -> None:
-    file = FinishedFile("a.parquet", 1, 2, {"k": None}, "{}", "s3://a", (FileRange("a", 0, 2),), 0.5)
-    result = UnitResult(3, (), (file,))
-    assert UnitResult.from_json(result.to_json()) == result
+    file = FinishedFile("a.parquet", 1, 2, {"k": None}, "{}", "s3://a", (RecordRange("a", 0, 2),), 0.5)
+    result = GroupResult(3, (), (file,))
+    assert GroupResult.from_json(result.to_json()) == result

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, WatermarkMode
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.sink.batches import Batch
-from tidegate.sink.row_task import RowTask, joined, row_task, write_batches
-from tidegate.specs import Location, PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.sink.row_task import Batch, RowTask, joined, row_task, write_batches
+from tidegate.specs.columns import ColumnSource, FunctionRead, WatermarkMode
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
 
 MOMENT = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema([("id", pa.int32()), ("u", MOMENT), ("country", pa.string())])

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.long_runs import examples
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.parquet import GrowingFile, by_itself
+from tidegate.sink.parquet_file import GrowingFile, by_itself
 from tidegate.sink.partitions import Partition
 from tidegate.sink.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raised
-from tidegate.specs import ParquetCodec
+from tidegate.specs.project import ParquetCodec
 
 SCHEMA = pa.schema(
     [
@@ -105,7 +106,7 @@ def leaf_values(rows: list[dict[str, Any]], path: tuple[str, ...]) -> list[Any]:
     return values
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_no_row_lies_outside_the_bounds(groups: list[list[dict[str, Any]]]) -> None:
     found = statistics(groups)
@@ -124,7 +125,7 @@ def test_no_row_lies_outside_the_bounds(groups: list[list[dict[str, Any]]]) -> N
             assert all(value is None or within(value, low, high) for value in values)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=5))
 def test_bounds_of_whole_numbers_are_exact(values: list[int]) -> None:
     found = statistics([[{"i": value} for value in values]])

@@ -17,22 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate import failpoints
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Changed, Covered, NotReached, Refused
 from tidegate.failpoints import InjectedFailure
-from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import ReadTask, UnitResult, read_task, read_unit
-from tidegate.sink.walk import SMALL_FILE
+from tidegate.sink.file_walk import SMALL_FILE
+from tidegate.sink.read_task import GroupResult, ReadTask, read_task
+from tidegate.sink.task import read_unit
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs import (
-    FieldSpec,
-    Location,
-    PartitionBy,
-    PathSource,
-    PipelineSpec,
-    SchemaSpec,
-    SinkSpec,
-)
-from tidegate.watermarks.outcomes import Changed, Covered, NotReached, Refused
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, PartitionBy, PathSource, PipelineSpec, SchemaSpec, SinkSpec
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -69,7 +63,7 @@ class Place:
         )
         return replace(task, **changes)
 
-    def ids(self, result: UnitResult) -> list[int]:
+    def ids(self, result: GroupResult) -> list[int]:
         found = [pq.read_table(self.table / file.path, partitioning=None) for file in result.data_files]
         return sorted(number for table in found for number in table.column("id").to_pylist())
 
@@ -94,7 +88,7 @@ def _no_failpoints() -> Iterator[None]:
 
 def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: Place) -> None:
     slices = (place.records("a.ndjson.gz", 0, 100), place.records("b.ndjson", 100, 50), place.records("c.gz", 150, 0))
-    result = read_unit(place.task(), Unit(7, slices))
+    result = read_unit(place.task(), FileGroup(7, slices))
     assert result.number == 7
     assert result.outcomes == (
         Covered("a.ndjson.gz", slices[0].size, None, 0, 100, True, rows=100),
@@ -111,15 +105,15 @@ def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: Place) ->
 def test_results_and_tasks_travel(place: Place) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
     slices = (place.records("a", 0, 5), place.put("bad", ["{"]), FileSlice("gone", 5))
-    result = read_unit(pickle.loads(pickle.dumps(task)), Unit(0, slices))
-    assert UnitResult.from_json(result.to_json()) == result
+    result = read_unit(pickle.loads(pickle.dumps(task)), FileGroup(0, slices))
+    assert GroupResult.from_json(result.to_json()) == result
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Changed]
 
 
 def test_a_bad_record_refuses_its_file_and_the_others_go_on(place: Place) -> None:
     lines = [record(1), "", record(2), '{"id": 1.5}', record(4)]
     slices = (place.records("a", 10, 3), place.put("b", lines), place.records("c", 20, 3))
-    result = read_unit(place.task(), Unit(0, slices))
+    result = read_unit(place.task(), FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered]
     refused = result.outcomes[1]
     assert isinstance(refused, Refused)
@@ -137,7 +131,7 @@ def test_a_damaged_file_is_refused_by_name(place: Place, damage: str) -> None:
         "plain": b'{"id":1}\n',
     }[damage]
     (place.source / "b.gz").write_bytes(broken)
-    result = read_unit(place.task(), Unit(0, (FileSlice("b.gz", len(broken)), good)))
+    result = read_unit(place.task(), FileGroup(0, (FileSlice("b.gz", len(broken)), good)))
     refused = result.outcomes[0]
     assert isinstance(refused, Refused)
     assert refused.path == "b.gz"
@@ -162,7 +156,7 @@ def test_small_files_share_a_block_but_not_their_fate(place: Place) -> None:
         metadata_columns=columns,
         file_schema=pa.schema(declared).serialize().to_pybytes(),
     )
-    result = read_unit(task, Unit(0, slices))
+    result = read_unit(task, FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered, Covered, Refused, Covered]
     reasons = [each.reason for each in result.outcomes if isinstance(each, Refused)]
     assert reasons[0].startswith("line 2: not JSON")
@@ -189,16 +183,17 @@ def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: Place) 
         place.records("c.gz", 45_005, 5),
     )
     assert slices[1].size < SMALL_FILE
-    result = read_unit(place.task(), Unit(0, slices))
+    result = read_unit(place.task(), FileGroup(0, slices))
     assert place.ids(result) == list(range(45_010))
 
 
+@pytest.mark.slow
 def test_a_refused_large_file_leaves_nothing_behind(place: Place) -> None:
     task = place.task(held_bytes=100_000, writer=WriterSettings(file_size=200_000, row_group_size=50_000))
     text = os.urandom(50).hex()
     large = place.put("b.gz", [*(record(number, f"{text}{number}") for number in range(100_000)), "oops"])
     slices = (place.records("a", 0, 10), large, place.records("c", 200_000, 10))
-    result = read_unit(task, Unit(0, slices))
+    result = read_unit(task, FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered]
     assert place.ids(result) == [*range(10), *range(200_000, 200_010)]
     assert place.parquet_files() == {file.path for file in result.data_files}
@@ -206,14 +201,14 @@ def test_a_refused_large_file_leaves_nothing_behind(place: Place) -> None:
 
 def test_a_missing_or_changed_file_is_reported_as_changed(place: Place) -> None:
     slices = (FileSlice("gone", 10), replace(place.records("a", 0, 3), size=1), place.records("b", 0, 3))
-    result = read_unit(place.task(), Unit(0, slices))
+    result = read_unit(place.task(), FileGroup(0, slices))
     assert result.outcomes[:2] == (Changed("gone"), Changed("a"))
     assert place.ids(result) == [0, 1, 2]
 
 
 def test_the_first_committed_lines_are_skipped_exactly(place: Place) -> None:
     whole = place.put("a.gz", [record(0), "", *(record(number) for number in range(2, 500))])
-    result = read_unit(place.task(), Unit(0, (replace(whole, start_record=300),)))
+    result = read_unit(place.task(), FileGroup(0, (replace(whole, start_record=300),)))
     assert place.ids(result) == list(range(300, 500))
     assert result.outcomes == (Covered("a.gz", whole.size, None, 300, 500, True, rows=200),)
 
@@ -224,7 +219,7 @@ def test_a_unit_stops_after_the_file_that_filled_the_batch(place: Place) -> None
         place.put(f"f{file}", [record(file * 4000 + number, os.urandom(20).hex()) for number in range(4000)])
         for file in range(9)
     )
-    result = read_unit(task, Unit(0, slices))
+    result = read_unit(task, FileGroup(0, slices))
     reached = [isinstance(each, Covered) for each in result.outcomes]
     assert reached == sorted(reached, reverse=True)
     assert 0 < sum(reached) < 9
@@ -233,11 +228,12 @@ def test_a_unit_stops_after_the_file_that_filled_the_batch(place: Place) -> None
 
 def test_a_passed_deadline_still_reads_one_file(place: Place) -> None:
     slices = (place.records("a", 0, 10), place.records("b", 10, 10))
-    result = read_unit(place.task(deadline=time.time() - 1), Unit(0, slices))
+    result = read_unit(place.task(deadline=time.time() - 1), FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, NotReached]
     assert place.ids(result) == list(range(10))
 
 
+@pytest.mark.slow
 def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> None:
     task = place.task(
         held_bytes=1_000_000,
@@ -249,7 +245,7 @@ def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> 
     ids: list[int] = []
     ends = []
     while rest is not None:
-        result = read_unit(task, Unit(0, (rest,)))
+        result = read_unit(task, FileGroup(0, (rest,)))
         covered = result.outcomes[0]
         assert isinstance(covered, Covered)
         assert covered.start == (ends[-1] if ends else 0)
@@ -262,7 +258,7 @@ def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: Place) -> 
 
 def test_rows_go_to_the_partition_of_their_column(place: Place) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
-    result = read_unit(task, Unit(0, (place.records("a", 0, 56),)))
+    result = read_unit(task, FileGroup(0, (place.records("a", 0, 56),)))
     assert len(result.data_files) == 28
     for file in result.data_files:
         table = pq.read_table(place.table / file.path, partitioning=None)
@@ -277,21 +273,21 @@ def test_rows_go_to_the_partition_of_their_source_path(place: Place) -> None:
         place.records("date=2024-01-29/a", 2, 2),
         place.records("x", 4, 2),
     )
-    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), Unit(0, slices))
+    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, slices))
     found = {file.partition_values["date"]: file.record_count for file in result.data_files}
     assert found == {"2024-01-28": 2, "2024-01-29": 2, None: 2}
 
 
 def test_a_record_field_named_like_a_path_partition_is_refused(place: Place) -> None:
     bad = place.put("date=2024-01-28/a", ['{"id":1,"date":"2024-01-30"}'])
-    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), Unit(0, (bad,)))
+    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, (bad,)))
     refused = result.outcomes[0]
     assert isinstance(refused, Refused)
     assert "'date' has the name of a partition column" in refused.reason
 
 
 def test_unknown_fields_are_reported(place: Place) -> None:
-    result = read_unit(place.task(), Unit(0, (place.put("a", ['{"id":1,"more":2}'] * 3),)))
+    result = read_unit(place.task(), FileGroup(0, (place.put("a", ['{"id":1,"more":2}'] * 3),)))
     assert result.unknown_fields == {"more": 3}
 
 
@@ -303,7 +299,7 @@ def test_metadata_columns_say_where_a_row_came_from(place: Place) -> None:
         SinkSpec(Location(place.table.as_uri()), metadata_columns=("_source_file", "_source_record", "_ingested_at")),
     )
     one = place.put("d/a", [record(5), "", record(6)])
-    result = read_unit(read_task(pipeline, source, FIELDS), Unit(0, (one,)))
+    result = read_unit(read_task(pipeline, source, FIELDS), FileGroup(0, (one,)))
     rows = pq.read_table(place.table / result.data_files[0].path).to_pylist()
     assert [row["_source_record"] for row in rows] == [0, 2]
     assert {row["_source_file"] for row in rows} == {f"{place.source.as_uri()}/d/a"}
@@ -320,7 +316,7 @@ def test_narrower_declarations_are_written_as_the_table_has_them(place: Place) -
     )
     table = pa.schema([("id", pa.int64()), ("u", pa.struct([("v", pa.float64())]))])
     one = place.put("a", ['{"id":1,"u":{"v":0.5}}'])
-    result = read_unit(read_task(pipeline, source, fields, table), Unit(0, (one,)))
+    result = read_unit(read_task(pipeline, source, fields, table), FileGroup(0, (one,)))
     written = pq.read_table(place.table / result.data_files[0].path)
     assert written.schema.field("id").type == pa.int64()
     assert written.to_pylist() == [{"id": 1, "u": {"v": 0.5}}]
@@ -330,4 +326,4 @@ def test_narrower_declarations_are_written_as_the_table_has_them(place: Place) -
 def test_a_failure_anywhere_fails_the_unit(place: Place, point: str) -> None:
     failpoints.arm(f"{point}=raise")
     with pytest.raises(InjectedFailure):
-        read_unit(place.task(), Unit(0, (place.records("a", 0, 3),)))
+        read_unit(place.task(), FileGroup(0, (place.records("a", 0, 3),)))

@@ -16,13 +16,13 @@ import pytest
 from servers.api import Answer, Api, Asked, running
 from support.unit_waves import FIELDS, carried_out, failure, inferred, ms, rows, source, surveys, wave, work
 from tidegate.errors import SchemaMismatch, SourceError
-from tidegate.locations import Location
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.time_filter import within
-from tidegate.sink.unit_tasks import carry_out_here
+from tidegate.sink.greatest import within
+from tidegate.sink.unit_task import carry_out_here
 from tidegate.sources.units.work import UnitWave, UnitWritten
-from tidegate.specs import FieldSpec, PartitionBy, SchemaSpec
-from tidegate.unit_specs import Replace
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec
+from tidegate.specs.units import Replace
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from tidegate import failpoints
 from tidegate.failpoints import InjectedFailure
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings
-from tidegate.specs import Location, ParquetCodec
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ParquetCodec
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 ALL = Partition()
 KILOBYTE = 1024

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.errors import SchemaMismatch
-from tidegate.sink.written_rows import rows_of
-from tidegate.specs import Location
-from tidegate.state.files import DataFile
-from tidegate.storage.opening import absolute, open_store
+from tidegate.protocol.change import DataFile
+from tidegate.sink.row_task import rows_of
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import open_store
 
 NOON = datetime(2026, 1, 28, 12, 30, 0, 500_000, tzinfo=UTC)
 

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
+from tidegate.core.reasons import Reason
 from tidegate.errors import SourceError, StorageError, StorageUnavailable
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.reasons import Reason
-from tidegate.sources.files.discovery import discover
-from tidegate.specs import LateFiles, Location, PartitionFilter, PathSource
+from tidegate.sources.file_discovery import discover
+from tidegate.specs.locations import Location
+from tidegate.specs.project import LateFiles, PartitionFilter, PathSource
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
-from tidegate.watermarks.late_window import LateWindow
-from tidegate.watermarks.path_state import Active, Failed, Finished, PathState, RecordsRead, Seal
+from tidegate.storage.stores import open_store
 
 NOW = datetime(2024, 1, 28, 14, 30, tzinfo=UTC)
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidegate.column_specs import (
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.sources.reader import explained
+from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
     HttpRead,
@@ -14,9 +16,7 @@ from tidegate.column_specs import (
     TableRead,
     WatermarkParams,
 )
-from tidegate.locations import Location, Secret
-from tidegate.sources.explaining import explained
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.locations import Location, Secret
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = RowFilter((ColumnRange("updated_at", Bound(MARCH)),), extra="status <> 'draft'")

@@ -29,12 +29,11 @@ from pyiceberg.types import (
 )
 
 from support.iceberg_tables import add, data_file, delete_rows, new_table
-from tidegate.column_specs import NullWatermark, Value, WatermarkMode
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
-from tidegate.locations import Location
 from tidegate.sources.iceberg import IcebergTable, PlannedFile
-from tidegate.watermarks.predicate_text import matches
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
+from tidegate.specs.locations import Location
 
 FILES = 4
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.sources.jdbc_errors import CAUSES, OTHER, VALUE, is_of_database, refusal, telling_cause
+from tidegate.sources.jdbc import CAUSES, OTHER, VALUE, is_of_database, refusal, telling_cause
 
 SAID = [
     ('org.postgresql.util.PSQLException: FATAL: password authentication failed for user "x"', "user and password"),

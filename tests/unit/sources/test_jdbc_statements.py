@@ -9,9 +9,9 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.column_specs import JdbcRead, NullWatermark, WatermarkMode
-from tidegate.sources.jdbc_statements import Fetched, JdbcStatements
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.sources.jdbc import FetchedColumns, JdbcStatements
+from tidegate.specs.columns import JdbcRead, NullWatermark, WatermarkMode
 
 TABLE = JdbcStatements(JdbcRead("jdbc:sqlite:shop.db", table="orders"))
 QUERY = JdbcStatements(JdbcRead("jdbc:sqlite:shop.db", query="select * from orders where shop = 'x' -- only x\n;"))
@@ -119,7 +119,7 @@ def test_a_sample_is_taken_inside_the_table() -> None:
 )
 def test_text_is_compared_by_code_points_and_read_as_it_is(url: str, key: str, name: str) -> None:
     rows = RowFilter((ColumnRange("name", Bound("a")),))
-    statements = JdbcStatements(JdbcRead(url, table="t"), (Fetched("name", is_text=True),))
+    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumns("name", is_text=True),))
     prefix = "N" if "sqlserver" in url else ""
     assert statements.rows(rows) == f"SELECT {name} FROM t WHERE {key} > {prefix}'a'"
     assert f"MAX({key})" in statements.greatest(rows)
@@ -130,8 +130,8 @@ def test_text_is_compared_by_code_points_and_read_as_it_is(url: str, key: str, n
 
 
 def test_values_are_brought_over_as_their_column_is() -> None:
-    text = Fetched("at", "CAST({} AS CHAR)")
-    statements = JdbcStatements(JdbcRead("jdbc:mysql://h/d", table="t"), (Fetched("id"), text))
+    text = FetchedColumns("at", "CAST({} AS CHAR)")
+    statements = JdbcStatements(JdbcRead("jdbc:mysql://h/d", table="t"), (FetchedColumns("id"), text))
     rows = RowFilter((ColumnRange("at", Bound(5)),))
     assert statements.rows(rows) == "SELECT `id`, CAST(`at` AS CHAR) AS `at` FROM t WHERE `at` > 5"
     assert "CAST(MAX(`at`) AS CHAR) AS greatest_0" in statements.greatest(rows)
@@ -158,5 +158,5 @@ def test_the_same_read_makes_the_same_text() -> None:
     ],
 )
 def test_text_is_divided_only_where_its_order_is_known(url: str, column: str, expected: bool) -> None:
-    statements = JdbcStatements(JdbcRead(url, table="t"), (Fetched("id"), Fetched("name", is_text=True)))
+    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumns("id"), FetchedColumns("name", is_text=True)))
     assert statements.sorts_as_we_do(column) is expected

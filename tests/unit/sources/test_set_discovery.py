@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.path_set import SetState
+from tidegate.core.files.paths import SourceFile, sort_key
+from tidegate.core.files.state import Failed
+from tidegate.core.reasons import Reason
 from tidegate.errors import SourceError, StorageUnavailable
-from tidegate.planning.discovery import PathListing
-from tidegate.planning.reasons import Reason
-from tidegate.sources.files import set_discovery
-from tidegate.sources.files.set_discovery import discover_all
-from tidegate.specs import Location, PathSource
-from tidegate.state.remembered import Known
+from tidegate.protocol.path_segments import Known
+from tidegate.sources import file_discovery
+from tidegate.sources.file_discovery import discover_all
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
-from tidegate.watermarks.path_set import SetState
-from tidegate.watermarks.path_state import Failed
-from tidegate.watermarks.paths import SourceFile, sort_key
+from tidegate.storage.stores import open_store
 
 KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
 
@@ -107,7 +109,7 @@ def test_the_listing_is_cut_off_after_so_many_new_files_and_unfinished_ones_do_n
 def test_batches_do_not_change_what_is_found(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [f"d={number % 4}/{number:02d}.json" for number in range(20)]
     fill(store, *paths)
-    monkeypatch.setattr(set_discovery, "BATCH", 3)
+    monkeypatch.setattr(file_discovery, "BATCH", 3)
     listing = poll(store, Set(*paths[::2]))
     assert found(listing) == sorted(paths[1::2])
     assert skipped(listing) == {Reason.READ: 10}

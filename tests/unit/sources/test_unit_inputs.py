@@ -20,14 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidegate.column_specs import FunctionRead
-from tidegate.csv_options import CsvOptions
+from tidegate.core.units.state import Units
 from tidegate.errors import SourceError
-from tidegate.locations import Location
 from tidegate.sources.units.inputs import read_units
-from tidegate.storage.opening import open_store
-from tidegate.unit_specs import InputFormat, SecondaryInput, UnitSource, UnitWatermark
-from tidegate.watermarks.units import Units
+from tidegate.specs.columns import CsvOptions, FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource, UnitWatermark
+from tidegate.storage.stores import open_store
 
 ROWS: list[dict[str, object]] = [
     {"id": 1, "status": "OK", "region": "eu", "token": "canary-1"},

@@ -7,12 +7,11 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from tidegate.column_specs import JdbcRead, Value
+from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import SourceError
-from tidegate.sources.units.sql import bound, filled, values_of
-from tidegate.sources.units.work import UnitWork
-from tidegate.unit_specs import Bounding, RangeParam, UnitSource, UnitWatermark
-from tidegate.watermarks.dialects import Dialect
+from tidegate.sources.units.work import UnitWork, bound, filled, values_of
+from tidegate.specs.columns import JdbcRead, Value
+from tidegate.specs.units import Bounding, RangeParam, UnitSource, UnitWatermark
 
 HOSTILE = [
     "a' OR '1'='1",
@@ -30,31 +29,31 @@ MORNING = 1_771_662_600_123  # 2026-02-21 08:30:00.123 in UTC
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_value_reaches_the_database_as_it_is(value: str) -> None:
-    query = filled("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, Dialect.SQLITE)
+    query = filled("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, SqlDialect.SQLITE)
     assert sqlite3.connect(":memory:").execute(query).fetchone() == (value, "{")
 
 
 @pytest.mark.parametrize(
     ("query", "dialect"),
     [
-        ("select * from t where u = '{{id}}'", Dialect.ANSI),
-        ("select * from t where u like 'it''s %{{id}}%'", Dialect.POSTGRESQL),
-        ("select * from t where u = E'it\\'s {{id}}'", Dialect.POSTGRESQL),
-        ("select $$ {{id}} $$", Dialect.POSTGRESQL),
-        ("select $a$ $$ {{id}} $a$", Dialect.POSTGRESQL),
-        ("select 'it\\'s {{id}}'", Dialect.MYSQL),
-        ("select 1 # {{id}}", Dialect.MYSQL),
-        ("select `{{id}}`", Dialect.MYSQL),
-        ("select [a]]{{id}}]", Dialect.SQLSERVER),
-        ("select q'[it's {{id}}]' from dual", Dialect.ORACLE),
-        ('select "{{id}}"', Dialect.ANSI),
-        ("select 1 -- {{id}}\n", Dialect.ANSI),
-        ("select 1 /* {{id}} */", Dialect.ANSI),
-        ("select 1 /* a /* b */ {{id}} */", Dialect.POSTGRESQL),
-        ("select 'not closed {{id}}", Dialect.ANSI),
+        ("select * from t where u = '{{id}}'", SqlDialect.ANSI),
+        ("select * from t where u like 'it''s %{{id}}%'", SqlDialect.POSTGRESQL),
+        ("select * from t where u = E'it\\'s {{id}}'", SqlDialect.POSTGRESQL),
+        ("select $$ {{id}} $$", SqlDialect.POSTGRESQL),
+        ("select $a$ $$ {{id}} $a$", SqlDialect.POSTGRESQL),
+        ("select 'it\\'s {{id}}'", SqlDialect.MYSQL),
+        ("select 1 # {{id}}", SqlDialect.MYSQL),
+        ("select `{{id}}`", SqlDialect.MYSQL),
+        ("select [a]]{{id}}]", SqlDialect.SQLSERVER),
+        ("select q'[it's {{id}}]' from dual", SqlDialect.ORACLE),
+        ('select "{{id}}"', SqlDialect.ANSI),
+        ("select 1 -- {{id}}\n", SqlDialect.ANSI),
+        ("select 1 /* {{id}} */", SqlDialect.ANSI),
+        ("select 1 /* a /* b */ {{id}} */", SqlDialect.POSTGRESQL),
+        ("select 'not closed {{id}}", SqlDialect.ANSI),
     ],
 )
-def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: Dialect) -> None:
+def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: SqlDialect) -> None:
     with pytest.raises(SourceError, match=r"has \{\{id\}\} inside.*leave out the quotes"):
         filled(query, {"id": "harmless"}, dialect)
 
@@ -62,12 +61,12 @@ def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: Diale
 def test_what_stands_beside_quotes_and_comments_is_filled() -> None:
     query = "select '--' as a, 'it''s' /* x */ from t where u = {{id}} and n in ({{n}}, 'b') -- end"
     expected = "select '--' as a, 'it''s' /* x */ from t where u = 'o''b' and n in (7, 'b') -- end"
-    assert filled(query, {"id": "o'b", "n": 7}, Dialect.POSTGRESQL) == expected
+    assert filled(query, {"id": "o'b", "n": 7}, SqlDialect.POSTGRESQL) == expected
 
 
 def test_a_variable_without_a_value_is_named() -> None:
     with pytest.raises(SourceError, match=r"uses \{\{idd\}\}, which has no value - its variables are: id"):
-        filled("select {{idd}}", {"id": "a"}, Dialect.ANSI)
+        filled("select {{idd}}", {"id": "a"}, SqlDialect.ANSI)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +89,4 @@ def test_a_bound_has_the_type_of_its_format(format: str, zone: str | None, expec
     assert bound(source, param, (MORNING, MORNING + 1)) == expected
     values = values_of(source, UnitWork("a", 0, (), {"id": "b"}), (MORNING, MORNING + 1))
     assert values == {"survey": "a", "id": "b", "low": expected}
-    assert filled("{{low}}", values, Dialect.POSTGRESQL).startswith(literal)
+    assert filled("{{low}}", values, SqlDialect.POSTGRESQL).startswith(literal)

@@ -18,10 +18,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
-from tidegate.spark.bounds import fitted
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.filters import fitted
+from tidegate.specs.columns import Value
 
 BERLIN = "Europe/Berlin"
 

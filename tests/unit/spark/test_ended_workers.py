@@ -14,13 +14,15 @@ import pyarrow as pa
 import pytest
 
 from support.lake import Lake
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.planning.plan import FileSlice, Unit
 from tidegate.sink.read_task import ReadTask
 from tidegate.spark import arrow_lane
-from tidegate.spark.arrow_lane import SparkArrowLane, worker_ended
-from tidegate.specs import FieldSpec, Location, SparkSpec
-from tidegate.watermarks.outcomes import Covered, Refused
+from tidegate.spark.arrow_lane import SparkArrowLane
+from tidegate.spark.tasks import worker_ended
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, SparkSpec
 
 ENDED = "Python worker exited unexpectedly (crashed): Fatal Python error: Bus error\n"
 LOST = "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Command exited with code 137"
@@ -72,14 +74,15 @@ def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkArrowLan
     return made
 
 
-def slots(task: ReadTask, attempts: int = 0, failed: str = "") -> list[list[Unit]]:
+def slots(task: ReadTask, attempts: int = 0, failed: str = "") -> list[list[FileGroup]]:
     """Ten files: two tasks of two units each."""
     root = Path(task.source.uri.removeprefix("file://"))
     names = [f"{number}.ndjson" for number in range(10)]
     sizes = {name: (root / name).stat().st_size for name in names}
     files = [FileSlice(name, sizes[name], attempts=attempts if name == failed else 0) for name in names]
     units = [
-        Unit(number, tuple(files[start:end])) for number, (start, end) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)])
+        FileGroup(number, tuple(files[start:end]))
+        for number, (start, end) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)])
     ]
     return [units[:2], units[2:]]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.spark.frames import is_contested, telling_line
+from tidegate.spark.frames import is_contested
+from tidegate.spark.tasks import telling_line
 
 CHECK = """An error occurred while calling o381.save.
 : org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK \

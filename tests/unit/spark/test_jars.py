@@ -9,8 +9,7 @@ import pytest
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark import jars
-from tidegate.spark.jars import DELTA, S3, fetch, pinned
-from tidegate.spark.packages import DRIVERS
+from tidegate.spark.jars import DELTA, DRIVERS, S3, fetch, pinned
 
 OTHER = "a.b:c:1"
 

@@ -18,13 +18,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidegate.column_specs import JdbcRead
+from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.locations import Options, Secret
-from tidegate.sources.jdbc_statements import Fetched
+from tidegate.sources.jdbc import FetchedColumns
+from tidegate.spark.readers.jdbc import JdbcConnection
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
-from tidegate.spark.readers.jdbc_connection import JdbcConnection
-from tidegate.watermarks.dialects import Dialect
+from tidegate.specs.columns import JdbcRead
+from tidegate.specs.locations import Options, Secret
 
 
 def field(name: str, kind: DataType, called: str, **more: Any) -> StructField:
@@ -41,24 +41,24 @@ SCHEMA = StructType(
         field("name", StringType(), "text"),
     ]
 )
-COLUMNS = JdbcColumns(SCHEMA, Dialect.POSTGRESQL)
+COLUMNS = JdbcColumns(SCHEMA, SqlDialect.POSTGRESQL)
 
 
 def test_what_a_driver_would_bend_is_written_as_text_by_the_database() -> None:
     assert COLUMNS.selected() == (
-        Fetched("id"),
-        Fetched("at", "CAST({} AT TIME ZONE 'UTC' AS text)"),
-        Fetched("local", "CAST({} AS text)"),
-        Fetched("clock", "CAST({} AS text)", is_text=True),
-        Fetched("price", "CAST({} AS text)"),
-        Fetched("name", is_text=True),
+        FetchedColumns("id"),
+        FetchedColumns("at", "CAST({} AT TIME ZONE 'UTC' AS text)"),
+        FetchedColumns("local", "CAST({} AS text)"),
+        FetchedColumns("clock", "CAST({} AS text)", is_text=True),
+        FetchedColumns("price", "CAST({} AS text)"),
+        FetchedColumns("name", is_text=True),
     )
     assert COLUMNS.fetched() == {}
     assert COLUMNS.schema["clock"].dataType == StringType()
 
 
 def test_a_database_that_no_test_runs_is_asked_for_plain_columns() -> None:
-    columns = JdbcColumns(SCHEMA, Dialect.ORACLE)
+    columns = JdbcColumns(SCHEMA, SqlDialect.ORACLE)
     assert {each.template for each in columns.selected()} == {"{}"}
     assert columns.fetched() == {"clock": "STRING"}
 
@@ -78,15 +78,15 @@ def test_the_greatest_value_is_exact() -> None:
 
 def test_a_decimal_is_followed_as_a_number_also_where_its_rows_are_text() -> None:
     wide = StructType([field("price", DecimalType(38, 8), "numeric", scale=20)])
-    columns = JdbcColumns(wide, Dialect.POSTGRESQL)
-    assert columns.selected() == (Fetched("price", "CAST({} AS text)"),)
+    columns = JdbcColumns(wide, SqlDialect.POSTGRESQL)
+    assert columns.selected() == (FetchedColumns("price", "CAST({} AS text)"),)
     assert columns.greatest("price", "10.00000000000000000001") == Decimal("10.00000000000000000001")
     assert columns.schema["price"].dataType == DecimalType(38, 8)
 
 
 def test_what_does_not_sort_as_its_text_is_not_followed() -> None:
     spans = StructType([field("span", StringType(), "interval"), field("at", StringType(), "time")])
-    columns = JdbcColumns(spans, Dialect.POSTGRESQL)
+    columns = JdbcColumns(spans, SqlDialect.POSTGRESQL)
     columns.check_followed("at", "orders")
     with pytest.raises(SourceError, match="'span' is of type interval, whose text does not sort"):
         columns.check_followed("span", "orders")

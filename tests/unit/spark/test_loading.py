@@ -8,10 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, Load, LoadType, NullWatermark, Value
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SchemaMismatch, TableError
-from tidegate.spark.loading.keys import equal_keys, inserted, updated
-from tidegate.spark.loading.opening import strategy_of
+from tidegate.spark.loading.registry import strategy_of
 from tidegate.spark.loading.scd2 import Versions
 from tidegate.spark.loading.strategies import (
     Append,
@@ -22,8 +21,8 @@ from tidegate.spark.loading.strategies import (
     Strategy,
     Upsert,
 )
-from tidegate.spark.loading.windows import TableWindow
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.spark.loading.target import TableWindow, equal_keys, inserted, updated
+from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, NullWatermark, Value
 
 MOMENT, NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 SOURCE = ColumnSource("db", FunctionRead("m:f"), watermark_columns=("u", "w"), source_timezone="Asia/Jakarta")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, TableFormat, TableRead
+from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
-from tidegate.locations import Location
-from tidegate.spark.readers.iceberg_columns import NUMBER, spark_columns
-from tidegate.spark.readers.opening import open_reader
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.spark.readers.iceberg import NUMBER, spark_columns
+from tidegate.spark.readers.registry import open_reader
+from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SchemaSpec
 
 
 class _Session:

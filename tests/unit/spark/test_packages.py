@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.column_specs import ColumnSource, FunctionRead, JdbcRead
-from tidegate.spark.jars import S3, fetch
-from tidegate.spark.packages import DRIVERS, POSTGRESQL, driver_of, packages_for, packages_of
-from tidegate.specs import Location, PipelineSpec, SchemaSpec, SinkSpec
-from tidegate.unit_specs import UnitSource
+from tidegate.spark.jars import DRIVERS, POSTGRESQL, S3, driver_of, fetch, packages_for, packages_of
+from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import UnitSource
 
 
 def database(url: str, **more: object) -> ColumnSource:

@@ -10,7 +10,7 @@ import pytest
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.jars import S3
 from tidegate.spark.s3a import settings
-from tidegate.specs import Location, Options
+from tidegate.specs.locations import Location, Options
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden"}
 

@@ -8,10 +8,9 @@ from zipfile import ZipFile
 import pytest
 
 from tidegate.errors import ConfigError
-from tidegate.spark.jars import DELTA, S3, fetch
-from tidegate.spark.log_store import CLASS, SETTING
+from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch
 from tidegate.spark.session import _without_query_logs, parallelism, settings
-from tidegate.specs import SparkSpec
+from tidegate.specs.project import SparkSpec
 
 
 @pytest.mark.parametrize(

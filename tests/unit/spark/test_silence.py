@@ -9,7 +9,7 @@ import threading
 import pytest
 from py4j.java_gateway import GatewayClient, GatewayParameters
 
-from tidegate.spark.silence import py4j_is_silent
+from tidegate.spark.session import py4j_is_silent
 
 
 class Interrupted:

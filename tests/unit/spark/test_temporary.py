@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark import temporary
+from tidegate.spark import session
 
 CLAIM = """
 import sys
-from tidegate.spark.temporary import claim
+from tidegate.spark.session import claim
 folder = claim()
 (folder / "blockmgr-1").mkdir()
 (folder / "blockmgr-1" / "rows").write_text("x")
@@ -56,12 +56,12 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(plac
         killed.wait()
         assert left.exists()
         (place / "elsewhere").mkdir()
-        (place / f"{temporary.PREFIX}link").symlink_to(place / "elsewhere")
-        (place / f"{temporary.PREFIX}of-somebody-else").mkdir()
-        temporary.sweep()
+        (place / f"{session.PREFIX}link").symlink_to(place / "elsewhere")
+        (place / f"{session.PREFIX}of-somebody-else").mkdir()
+        session.sweep()
         assert {each.name for each in place.iterdir()} == {
             lives.name,
             "elsewhere",
-            f"{temporary.PREFIX}link",
-            f"{temporary.PREFIX}of-somebody-else",
+            f"{session.PREFIX}link",
+            f"{session.PREFIX}of-somebody-else",
         }

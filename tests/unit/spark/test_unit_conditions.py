@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from tidegate.column_specs import FunctionRead
 from tidegate.errors import SchemaMismatch
-from tidegate.sink.unit_replacing import ReplacedUnit
-from tidegate.spark.loading.units import ReplaceUnits, first_day
-from tidegate.unit_specs import Replace, UnitSource
+from tidegate.sink.unit_task import ReplacedUnit
+from tidegate.spark.loading.work_units import ReplaceUnits, first_day
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.units import Replace, UnitSource
 
 DAY = 86_400_000
 BERLIN = "Europe/Berlin"

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.column_specs import HttpRead, RateLimit
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.locations import Location
 from tidegate.sources.units.work import UnitFailure
-from tidegate.spark.unit_tasks import Item, Jobs, dealt, fetch_slots
-from tidegate.unit_specs import FileFormat, FileRead, UnitSource
+from tidegate.spark.work_units import Item, Jobs, dealt, fetch_slots
+from tidegate.specs.columns import HttpRead, RateLimit
+from tidegate.specs.locations import Location
+from tidegate.specs.units import FileFormat, FileRead, UnitSource
 
 DEAD = "dead"
 ENDED = "Spark gave up on a task: it ended the worker (killed or gone without a word, most often for want of memory)"

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import StorageError
-from tidegate.specs import Location
+from tidegate.specs.locations import Location
 from tidegate.storage import durability
-from tidegate.storage.opening import absolute, open_store
+from tidegate.storage.options import absolute
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture
@@ -55,9 +56,6 @@ def test_an_object_is_on_disk_before_it_has_its_name_and_its_name_before_put_ret
     (tmp_path / "local").write_bytes(b"2")
     store.put_file("a/b/file", str(tmp_path / "local"))
     assert steps[-3:] == ["sync t/a/b/*", "name t/a/b/file", "sync t/a/b"]
-    steps.clear()
-    store.copy("a/b/file", "copy")
-    assert steps == ["name t/*", "sync t/*", "name t/copy", "sync t"]
 
 
 def test_a_file_written_piece_by_piece_is_on_disk_when_it_is_closed(steps: list[str], tmp_path: Path) -> None:
@@ -83,7 +81,6 @@ def test_nothing_is_forced_where_the_location_says_so(steps: list[str], tmp_path
     with store.open_output("d/x") as output:
         output.write(b"1")
     store.sync(["a/doc"])
-    store.copy("a/doc", "b")
     assert [step for step in steps if step.startswith("sync")] == []
 
 

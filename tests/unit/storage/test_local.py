@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.core.reasons import Reason, Skipped
 from tidegate.errors import ObjectChanged, ObjectMissing, StorageError
-from tidegate.planning.reasons import Reason, Skipped
-from tidegate.specs import Location
-from tidegate.storage.opening import absolute, open_store
+from tidegate.specs.locations import Location
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
-from tidegate.storage.scope import Scope
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture
@@ -168,8 +169,8 @@ def test_no_space_left_names_the_file_and_leaves_nothing(store: ObjectStore, tmp
 AS_NOBODY = """
 import os, sys
 from tidegate.errors import AccessDenied
-from tidegate.specs import Location
-from tidegate.storage.opening import open_store
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 store = open_store(Location(sys.argv[1]))
 os.setuid(65534)
 for action in (lambda: list(store.list()), lambda: store.get("closed/a"), lambda: store.put("new", b"x"),

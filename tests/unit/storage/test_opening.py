@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import StorageError
-from tidegate.specs import Location, Options
+from tidegate.specs.locations import Location, Options
 from tidegate.storage import memory
-from tidegate.storage.opening import absolute, open_store, split_uri
-from tidegate.storage.options import retries, retry_options
+from tidegate.storage.options import absolute, retries, retry_options, split_uri
+from tidegate.storage.stores import open_store
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_other_clouds_open_without_a_request() -> None:
 @pytest.mark.parametrize("uri", ["file:///tmp/x", "s3://lake/x"])
 def test_storage_loads_neither_arrow_nor_spark(uri: str) -> None:
     code = (
-        "import sys; from tidegate.specs import Location; from tidegate.storage.opening import open_store;"
+        "import sys; from tidegate.specs.locations import Location; from tidegate.storage.stores import open_store;"
         f"open_store(Location({uri!r}));"
         "print(sorted({'pyarrow', 'pandas', 'pyspark', 'deltalake', 'pydantic'} & set(sys.modules)))"
     )

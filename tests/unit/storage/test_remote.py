@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidegate.errors import AccessDenied, ObjectMissing, StorageError, StorageUnavailable
-from tidegate.specs import Location, Options
+from tidegate.specs.locations import Location, Options
 from tidegate.storage import remote
-from tidegate.storage.opening import open_store
+from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectStore, Upload
-from tidegate.storage.scope import Scope
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from servers.s3 import Server

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.core.reasons import Reason
 from tidegate.errors import ObjectChanged, SourceError
-from tidegate.planning.reasons import Reason
-from tidegate.sources.files.everything import refuse_left_out
-from tidegate.specs import Location
-from tidegate.storage.opening import absolute, open_store
+from tidegate.sources.file_discovery import refuse_left_out
+from tidegate.specs.locations import Location
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
-from tidegate.storage.scope import Scope
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import ObjectChanged, ObjectMissing
-from tidegate.specs import Location
-from tidegate.storage.opening import open_store
-from tidegate.storage.seekable import SeekableInput
+from tidegate.specs.locations import Location
+from tidegate.storage.port import SeekableInput
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -12,17 +12,19 @@ import pytest
 
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import StorageError, StorageUnavailable
-from tidegate.planning.plan import FileSlice, Unit
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import ReadTask, read_units
+from tidegate.sink.read_task import ReadTask
+from tidegate.sink.task import read_units
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs import FieldSpec, Location, PartitionBy
+from tidegate.specs.locations import Location
+from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.failures import from_client
-from tidegate.storage.opening import open_store
 from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.stores import open_store
 from tidegate.storage.uploads import UploadCounts, Uploads
-from tidegate.watermarks.outcomes import Covered, NotReached
 
 MEGABYTE = 1024 * 1024
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
@@ -135,7 +137,7 @@ def test_a_part_that_always_fails_fails_its_unit_and_no_other(
         lines = [f'{{"id":{row},"k":"{os.urandom(30).hex()}"}}' for row in range(120_000)]
         open_store(source).put(path, "\n".join(lines).encode())
         found = open_store(source).head(path)
-        units.append(Unit(number, (FileSlice(path, found.size, found.etag),)))
+        units.append(FileGroup(number, (FileSlice(path, found.size, found.etag),)))
     fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
     task = ReadTask(
         source,

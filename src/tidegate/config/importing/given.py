@@ -12,8 +12,8 @@ import yaml
 
 from tidegate.config.importing.names import Fate, becoming
 from tidegate.config.importing.properties import Property
-from tidegate.import_reports import PropertyNote
-from tidegate.masking import looks_secret
+from tidegate.reports.staging import PropertyNote
+from tidegate.specs.masking import looks_secret
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _ENCRYPTED = re.compile(r"\s*ENC\(.*\)\s*", re.DOTALL)

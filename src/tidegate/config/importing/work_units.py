@@ -7,9 +7,9 @@ from typing import Any
 
 from tidegate.config.importing.given import Given, listed, mapped
 from tidegate.config.ms_keys import MS_KEYS
+from tidegate.core.units.time_bounds import check_bound
 from tidegate.errors import WatermarkError
-from tidegate.unit_specs import PartitionKind
-from tidegate.watermarks.time_bounds import check_bound
+from tidegate.specs.units import PartitionKind
 
 _NUMBERS = (
     "ms.work.unit.min.units",

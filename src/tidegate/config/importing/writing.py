@@ -11,7 +11,7 @@ from tidegate.config.importing.given import Given
 from tidegate.config.importing.pipelines import project_of
 from tidegate.config.importing.properties import properties
 from tidegate.errors import ConfigError
-from tidegate.import_reports import PropertiesImport, PropertyNote
+from tidegate.reports.staging import PropertiesImport, PropertyNote
 
 
 def import_text(text: str, origin: str) -> PropertiesImport:

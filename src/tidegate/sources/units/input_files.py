@@ -1,33 +1,215 @@
-"""Files of a secondary input as rows of text: listed once, read as they were listed, a part of them at a time."""
+"""Files of a secondary input as rows of text.
+
+The same value has the same text whatever format it was read from: digits of integers, ``true`` and ``false``,
+decimals without an exponent, dates and times in ISO form, moments with a zone in UTC.
+"""
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
-from tidegate.schema.avro_library import reading_library
-from tidegate.sources.files.everything import refuse_left_out
-from tidegate.sources.units.json_records import json_records
-from tidegate.sources.units.texts import NoText, column_texts, plain_text
-from tidegate.specs import Location
-from tidegate.storage.opening import open_store
-from tidegate.storage.port import ObjectInfo, ObjectStore
-from tidegate.storage.scope import Scope
-from tidegate.storage.seekable import SeekableInput
-from tidegate.unit_specs import InputFormat, SecondaryInput
+from tidegate.schema.names import reading_library
+from tidegate.sources.file_discovery import refuse_left_out
+from tidegate.specs.locations import Location
+from tidegate.specs.units import InputFormat, SecondaryInput
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import ObjectInfo, ObjectStore, SeekableInput
+from tidegate.storage.stores import open_store
+
+
+class NoText(Exception):
+    """A value that has no plain text; the argument says what it is."""
+
+
+def plain_text(value: object) -> str | None:
+    """The text of one value; None for null. Raises :class:`NoText` for objects, lists and bytes.
+
+    >>> plain_text(5), plain_text(True), plain_text(Decimal("1.50")), plain_text(date(2020, 1, 2))
+    ('5', 'true', '1.50', '2020-01-02')
+    """
+    match value:
+        case None:
+            return None
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | UUID():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            aware = value.tzinfo is not None
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if aware else value.isoformat()
+        case date() | time():
+            return value.isoformat()
+        case bytes() | bytearray():
+            raise NoText("bytes")
+        case Mapping():
+            raise NoText("an object")
+        case list() | tuple():
+            raise NoText("a list")
+        case _:
+            raise NoText(type(value).__name__)
+
+
+def column_texts(column: pa.Array) -> list[str | None]:
+    """The texts of a column; raises :class:`NoText`."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column_texts(column.dictionary_decode())
+    if pa.types.is_timestamp(kind):
+        column = pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
+    elif pa.types.is_integer(kind):
+        column = pc.cast(column, pa.string())
+    found: list[object] = column.to_pylist()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return found  # type: ignore[return-value]  # a column of texts holds texts and nulls
+    return [plain_text(value) for value in found]
+
+
+_CHUNK = 1024 * 1024
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of one object, from which on the file is given up."""
+
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+_BLANK = " \t\r\n"
+
+
+def json_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
+    """The objects of one file; raises :class:`SourceError` at the first that is none."""
+    text = _Text(raw, path)
+    text.skip()
+    return _elements(text) if text.peek() == "[" else _lines(text)
+
+
+def _lines(text: _Text) -> Iterator[dict[str, Any]]:
+    number = 0
+    while line := text.line():
+        number += 1
+        if stripped := line.strip(_BLANK):
+            try:
+                found, end = _DECODER.raw_decode(stripped)
+                if end < len(stripped):
+                    raise ValueError("something follows the object")
+                yield _object(found)
+            except ValueError as error:
+                raise text.wrong(f"line {number}: {_said(error)}") from error
+
+
+def _elements(text: _Text) -> Iterator[dict[str, Any]]:
+    text.take()
+    number = 0
+    while (following := text.skip()) != "]":
+        if number:
+            if following != ",":
+                raise text.wrong(f"element {number} is not followed by a comma")
+            text.take()
+            text.skip()
+        number += 1
+        try:
+            yield _object(text.value())
+        except ValueError as error:
+            raise text.wrong(f"element {number}: {_said(error)}") from error
+    text.take()
+    if text.skip():
+        raise text.wrong("something follows the array")
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _said(error: ValueError) -> str:
+    return f"not JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+class _Text:
+    """A file of which a window is in memory."""
+
+    def __init__(self, raw: BinaryIO, path: str) -> None:
+        self._raw = raw
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._window = ""
+        self._place = 0
+        self._ended = False
+
+    def wrong(self, problem: str) -> SourceError:
+        """The error that names the file."""
+        return SourceError(f"{self._path}: {problem}", "write the file again, or correct `format`")
+
+    def peek(self) -> str:
+        """The next letter; nothing at the end."""
+        while self._place >= len(self._window) and self._more():
+            pass
+        return self._window[self._place : self._place + 1]
+
+    def take(self) -> None:
+        """Go on by one letter."""
+        self._place += 1
+
+    def skip(self) -> str:
+        """Go on behind blanks; the next letter."""
+        while (letter := self.peek()) and letter in _BLANK:
+            self.take()
+        return letter
+
+    def line(self) -> str:
+        """The next line with its end; nothing at the end."""
+        while (end := self._window.find("\n", self._place)) < 0 and self._more():
+            pass
+        start, self._place = self._place, end + 1 if end >= 0 else len(self._window)
+        return self._window[start : self._place]
+
+    def value(self) -> object:
+        """The next JSON value; raises ``ValueError``."""
+        while True:
+            try:
+                found, self._place = _DECODER.raw_decode(self._window, self._place)
+            except json.JSONDecodeError:
+                if not self._more():
+                    raise
+            else:
+                return found
+
+    def _more(self) -> bool:
+        """Read on; false at the end of the file."""
+        if self._ended:
+            return False
+        if len(self._window) - self._place > _LARGEST:
+            raise self.wrong(f"a record is larger than {_LARGEST // 1024 // 1024} MiB, or not closed")
+        chunk = self._raw.read(_CHUNK)
+        self._ended = not chunk
+        try:
+            added = self._decoder.decode(chunk, final=self._ended)
+        except UnicodeDecodeError as error:
+            raise self.wrong("not UTF-8") from error
+        self._window = self._window[self._place :] + added
+        self._place = 0
+        return True
+
 
 Columns = Mapping[str, Sequence[str | None]]
 """Some rows: the texts of each field."""

@@ -13,14 +13,14 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from tidegate.core.units.state import ANONYMOUS, Units
 from tidegate.errors import SourceError, TableError
-from tidegate.locations import Secret
-from tidegate.unit_specs import InputFormat, SecondaryInput, UnitSource
-from tidegate.watermarks.units import ANONYMOUS, Units
+from tidegate.specs.locations import Secret
+from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource
 
 if TYPE_CHECKING:
+    from tidegate.protocol.table_rows import TableVersion
     from tidegate.sources.units.input_files import Columns
-    from tidegate.state.table_rows import TableVersion
 
 _CACHED = 65536
 
@@ -36,7 +36,7 @@ def read_units(source: UnitSource) -> Units:
     if making:
         _check_alike(making)
         variable = making[0].variable or (source.unit.name if source.unit else making[0].fields[0])
-        gathered = Gathering(making[0].fields, making[0].auth_fields)
+        gathered = UnitsBuilder(making[0].fields, making[0].auth_fields)
         for each, _, rows in read:
             if not each.for_all:
                 gathered.take(rows, each.filters)
@@ -67,7 +67,7 @@ class Named(Mapping[str, Mapping[str, str]]):
         return len(self.units)
 
 
-class Gathering:
+class UnitsBuilder:
     """Units as they are made of rows: each value once."""
 
     def __init__(self, fields: tuple[str, ...], auth_fields: tuple[str, ...]) -> None:
@@ -181,8 +181,8 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
 
 def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     """Which version of an input there is, and its rows with every field that is needed."""
+    from tidegate.protocol.table_rows import pinned
     from tidegate.sources.units.input_files import input_files, rows_of
-    from tidegate.state.table_rows import pinned
 
     fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
     if input.format is not InputFormat.DELTA:
@@ -199,8 +199,7 @@ def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
 
 
 def _table_rows(input: SecondaryInput, table: TableVersion, fields: Sequence[str]) -> Iterator[Columns]:
-    from tidegate.sources.units.input_files import check_fields, columns_of
-    from tidegate.sources.units.texts import NoText
+    from tidegate.sources.units.input_files import NoText, check_fields, columns_of
 
     place = f"secondary input {input.location.uri}"
     check_fields(fields, table.columns, place)

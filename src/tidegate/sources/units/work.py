@@ -1,16 +1,32 @@
-"""One work unit as a task sees it, and what became of it. Picklable; nothing in here is shown to people."""
+"""One work unit as a task sees it: its variables, its queries, and what was fetched for it.
+
+A variable is one of the unit, a secret of it, or a parameter made of the range that is read. One without a value is
+told before anything is sent. Secrets are put in where they are needed and taken out of every message.
+
+A literal brings its own quotes. A variable inside quotes or a comment would be something else than a value, so it is
+refused, whatever the value is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from tidegate.locations import Location, Secret
-from tidegate.specs import PipelineSpec
-from tidegate.state.files import DataFile
-from tidegate.unit_specs import UnitSource
+from tidegate.core.columns.predicates import SqlDialect, literal
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import SourceError, TidegateError
+from tidegate.protocol.change import DataFile
+from tidegate.sources.http.bounds import rounded_up, written
+from tidegate.specs.columns import ParamFormat, Value
+from tidegate.specs.locations import Location, Secret
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import Compression, PipelineSpec
+from tidegate.specs.units import Bounding, RangeParam, UnitSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,3 +102,241 @@ class WaveResult:
     results: tuple[UnitWritten | UnitFailure, ...]
     columns: pa.Schema | None = None
     partition_columns: tuple[str, ...] = ()
+
+
+Segment = tuple[int, int]
+"""``[low, high)`` in milliseconds."""
+
+VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What ``{{name}}`` stands for in one read; a secret never shows."""
+
+    values: Mapping[str, str | int] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+
+    def value(self, name: str) -> str | int:
+        """The value of one variable; raises :class:`SourceError` with the names that are known."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.secrets:
+            return self.secrets[name].value
+        known = ", ".join(sorted({*self.values, *self.secrets})) or "none"
+        raise SourceError(
+            f"the variable {{{{{name}}}}} has no value; known are: {known}",
+            "correct its name, name the unit watermark or a field of the secondary input like it, or add it to params",
+        )
+
+    def filled(self, text: str, written: Callable[[str], str] = str) -> str:
+        """``text`` with every variable replaced; ``written`` makes what stands there of a value."""
+        return VARIABLE.sub(lambda found: written(str(self.value(found[1]))), text)
+
+    def filled_deep(self, value: object) -> object:
+        """A JSON value with every variable in its texts replaced; one that is the whole text may become a number."""
+        match value:
+            case str():
+                alone = VARIABLE.fullmatch(value)
+                return self.filled(value) if alone is None else self.value(alone[1])
+            case Mapping():
+                return {name: self.filled_deep(each) for name, each in value.items()}
+            case list() | tuple():
+                return [self.filled_deep(each) for each in value]
+            case _:
+                return value
+
+    def hidden(self, text: str) -> str:
+        """A message without secrets, in whichever way they are written."""
+        return Mask.of(*(each.value for each in self.secrets.values()))(text)
+
+
+def variables_of(source: UnitSource, work: UnitWork, segment: Segment) -> Variables:
+    """The variables of one read: of the unit, and of the range."""
+    ranges = {each.name: range_text(source, each, segment) for each in source.params}
+    return Variables({**own_values(source, work), **ranges}, work.secrets)
+
+
+def own_values(source: UnitSource, work: UnitWork) -> dict[str, str]:
+    """The variables of the unit alone; its value is one of them."""
+    named = {} if source.unit is None else {source.unit.name: work.unit}
+    return {**named, **work.variables}
+
+
+def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str | int:
+    """A bound of the range as a parameter has it.
+
+    A format may be coarser than the bound. Both bounds are then rounded down, so that ranges follow each other as they
+    did, without gap and overlap; where a time column leaves out what is too much, the upper one is rounded up.
+    """
+    zone = param.timezone or source.timezone
+    moment = moment_of(segment[param.bound is Bounding.HIGH]).astimezone(ZoneInfo(zone))
+    if param.bound is Bounding.HIGH and source.time_column is not None:
+        return rounded_up(moment, param.format, zone)
+    return written(moment, param.format, zone)
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A moment that is told in milliseconds since 1970."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def names_in(value: object) -> Iterator[str]:
+    """The variables that a text, or a JSON value of any depth, uses."""
+    match value:
+        case str():
+            yield from VARIABLE.findall(value)
+        case Mapping():
+            yield from (name for each in value.values() for name in names_in(each))
+        case list() | tuple():
+            yield from (name for each in value for name in names_in(each))
+
+
+def sent(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
+    """The parameters of the range that are sent as such: those that are not used as variables."""
+    elsewhere = set(used)
+    return tuple((each.name, variables.value(each.name)) for each in source.params if each.name not in elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTask:
+    """Everything that fetching needs besides the work unit.
+
+    ``slots`` tasks fetch beside each other and share the rate limit. ``infers``: what is fetched also tells the
+    columns.
+    """
+
+    source: UnitSource
+    scratch: Location
+    slots: int = 1
+    infers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFile:
+    """A file of one segment, below ``location``; ``where`` is what messages call it.
+
+    ``pages`` tells how many records came up to the end of each page, for a file that is pages of an API.
+    ``is_scratch``: it was made for this read and goes with it.
+    """
+
+    segment: int
+    where: str
+    location: Location
+    slice: FileSlice
+    compression: Compression
+    pages: tuple[int, ...] = ()
+    is_scratch: bool = True
+
+    def renamed(self, where: str) -> FetchedFile:
+        """The same under another name for messages."""
+        return replace(self, where=where)
+
+    def place(self, record: int, noun: str) -> str:
+        """The record with this number, from 1, for messages."""
+        if not self.pages:
+            return f"{self.where}, {noun} {record}"
+        page = bisect_right(self.pages, record - 1)
+        before = self.pages[page - 1] if page else 0
+        return f"{self.where}, page {page + 1}, record {record - before}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """All files of the work unit number ``index`` of a wave, in their order; there may be none.
+
+    ``telling`` are records that tell what its columns are, where columns are inferred.
+    """
+
+    index: int
+    unit: str
+    segments: tuple[Segment, ...]
+    files: tuple[FetchedFile, ...] = ()
+    requests: int = 0
+    telling: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+def failure_of(error: Exception, hidden: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
+    """An error as what became of the work unit, without secrets."""
+    if isinstance(error, TidegateError):
+        return UnitFailure(hidden(error.problem), hidden(error.remedy), not_found)
+    return UnitFailure(hidden(f"{type(error).__name__}: {error}"), "nothing of this work unit is kept; it runs again")
+
+
+_DOUBLED = "{0}(?:[^{0}]|{0}{0})*(?:{0}|\\Z)"
+_WITH_BACKSLASH = "{0}(?:[^{0}\\\\]|\\\\.|{0}{0})*(?:{0}|\\Z)"
+_BRACKETS = r"\[(?:[^\]]|\]\])*(?:\]|\Z)"
+_DOLLARS = r"\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)"
+_LINE = r"--[^\n]*"
+_BLOCK = r"/\*(?:(?!/\*|\*/).)*(?:\*/|/\*.*|\Z)"
+_ORACLE = r"\b[nN]?[qQ]'.*"
+"""A comment inside a comment, and Oracle's own quotes, are taken to reach to the end: no variable may follow them."""
+
+
+def filled(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+    """``query`` with a literal for each of its variables; ``SourceError`` for one that has no value or no place."""
+    parts = []
+    for text, is_variable in _pieces(query, dialect):
+        inside = VARIABLE.search(text)
+        if is_variable and inside is not None:
+            parts.append(_literal(inside.group(1), values, dialect))
+        elif inside is not None:
+            raise SourceError(
+                f"the query has {inside.group()} inside {text.strip()[:60]!r}, where it would be no value",
+                "leave out the quotes: a variable becomes a literal with quotes of its own; build texts in SQL ('…' || "
+                f"{inside.group()})",
+            )
+        else:
+            parts.append(text)
+    return "".join(parts)
+
+
+def values_of(source: UnitSource, work: UnitWork, segment: Segment) -> dict[str, Value]:
+    """What the variables of one read stand for: texts of the unit, and the bounds as their formats say."""
+    return {**own_values(source, work), **{each.name: bound(source, each, segment) for each in source.params}}
+
+
+def bound(source: UnitSource, param: RangeParam, segment: Segment) -> Value:
+    """One end of a range as a value for SQL: a moment, a day, a local time, a number, or the text of a pattern."""
+    moment = moment_of(segment[param.bound is Bounding.HIGH])
+    match param.format:
+        case ParamFormat.ISO:
+            return moment
+        case ParamFormat.DATETIME | ParamFormat.DATETIME_MS:
+            return moment.astimezone(ZoneInfo(param.timezone or source.timezone)).replace(tzinfo=None)
+        case ParamFormat.DATE:
+            return date.fromisoformat(str(range_text(source, param, segment)))
+        case _:
+            return range_text(source, param, segment)
+
+
+def _literal(name: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+    if name not in values:
+        known = ", ".join(sorted(values)) or "none"
+        raise SourceError(f"the query uses {{{{{name}}}}}, which has no value", f"its variables are: {known}")
+    return literal(values[name], dialect)
+
+
+def _pieces(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
+    """The query as variables, things in quotes, comments, and what lies between them."""
+    end = 0
+    for found in re.finditer(_tokens(dialect), query, re.DOTALL):
+        yield query[end : found.start()], False
+        yield found.group(), found.lastgroup == "variable"
+        end = found.end()
+    yield query[end:], False
+
+
+def _tokens(dialect: SqlDialect) -> str:
+    escapes = _WITH_BACKSLASH if dialect is SqlDialect.MYSQL else _DOUBLED
+    found = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
+    if dialect is SqlDialect.POSTGRESQL:
+        found += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
+    if dialect is SqlDialect.MYSQL:
+        found += ["#[^\n]*"]
+    if dialect is SqlDialect.ORACLE:
+        found += [_ORACLE]
+    if dialect in (SqlDialect.SQLSERVER, SqlDialect.SQLITE):
+        found += [_BRACKETS]
+    return "|".join([*found, escapes.format("'"), escapes.format('"'), _DOUBLED.format("`")])

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.loading.keys import Keys, column, equal_keys, inserted, updated
-from tidegate.spark.loading.target import Target
+from tidegate.spark.loading.target import Keys, Target, column, equal_keys, inserted, updated
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,15 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.spark.frames import quoted
-from tidegate.spark.loading.keys import Keys, Survey, equal_keys, inserted, updated
-from tidegate.spark.loading.target import Target
-from tidegate.spark.loading.windows import Guard, TableWindow
+from tidegate.spark.loading.target import Guard, Keys, Survey, TableWindow, Target, equal_keys, inserted, updated
+from tidegate.spark.session import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
 
 _IS_ROW = "__tidegate_is_row"
 

@@ -1,17 +1,22 @@
-"""The table that a strategy writes, and the two statements that all of them are made of."""
+"""The table that a strategy writes, the keys of a batch, and the part of the table that it replaces."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from tidegate.errors import RowsRefused
-from tidegate.spark.frames import quoted
-from tidegate.spark.own_session import check_text
+from tidegate.core.calendar import jump_around
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, renamed
+from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.spark.session import check_text, quoted
+from tidegate.specs.columns import Value, WatermarkMode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _SOURCE = "tidegate_rows"
 
@@ -66,3 +71,282 @@ class Target:
             f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
         )
         rows.sparkSession.sql(check_text(rows.sparkSession, "\n".join([statement, *clauses])))
+
+
+_PLACE = "__tidegate_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The columns that tell rows apart, and what decides between rows that have the same values in them.
+
+    ``order`` are the watermark columns: the row counts whose greatest value is the latest (as a ``tuple``: in their
+    order), then the one that is the greatest in ``tie_break``. ``owner`` is for messages.
+    """
+
+    names: tuple[str, ...]
+    owner: str
+    order: tuple[str, ...] = ()
+    mode: WatermarkMode = WatermarkMode.ANY
+    tie_break: tuple[str, ...] = ()
+
+    def check(self, rows: DataFrame) -> None:
+        """``SchemaMismatch`` where a key or a tie-breaker is no column of the rows."""
+        for role, names in (("merge key", self.names), ("tie_break", self.tie_break)):
+            for name in names:
+                if name not in rows.columns:
+                    raise SchemaMismatch(
+                        f"{self.owner}: {role} {name!r} is not a column of the rows",
+                        f"they have: {', '.join(rows.columns)}",
+                    )
+
+    def columns(self) -> list[Column]:
+        """As Spark takes them."""
+        return [column(name) for name in self.names]
+
+    def distinct(self, rows: DataFrame) -> DataFrame:
+        """Each key once."""
+        return rows.select(*self.columns()).distinct()
+
+    def survey(self, rows: DataFrame, window: str | None = None) -> Survey:
+        """What the keys of ``rows`` look like, and how many rows lie outside ``window``."""
+        from pyspark.sql import functions as f
+
+        outside = f.lit(0) if window is None else f.count_if(~f.coalesce(f.expr(window), f.lit(False)))
+        nulls = f.lit(False)
+        for each in self.columns():
+            nulls = nulls | each.isNull()
+        keys = rows.groupBy(*self.columns()).agg(f.count(f.lit(1)).alias("n"), outside.alias("o"))
+        found = keys.agg(f.sum("n"), f.max("n"), f.max(nulls), f.sum("o")).head()
+        assert found is not None
+        return Survey(found[0] or 0, found[1] or 0, bool(found[2]), found[3] or 0)
+
+    def latest(self, rows: DataFrame) -> DataFrame:
+        """One row for each key; ``RowsRefused`` where nothing decides between two that differ."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        by = Window.partitionBy(*self.columns()).orderBy(*self._order(rows))
+        best = rows.withColumn(_PLACE, f.rank().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
+        whole = f.to_json(f.struct(*map(column, rows.columns)), {"ignoreNullFields": "false"})
+        unclear = best.groupBy(*self.columns()).agg(f.count_distinct(whole).alias(_PLACE)).where(f.col(_PLACE) > 1)
+        found = unclear.drop(_PLACE).head()
+        if found is not None:
+            raise RowsRefused(
+                f"{self.owner}: several rows of the batch have the key {self.told(found)}, and nothing says which of "
+                "them is the latest",
+                f"nothing was committed; set sink.tie_break to a column that is greatest in the row that counts"
+                f"{self._given()}",
+            )
+        return rows.withColumn(_PLACE, f.row_number().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
+
+    def _order(self, rows: DataFrame) -> list[Column]:
+        from pyspark.sql import functions as f
+
+        watermarks = [column(name) for name in self.order if name in rows.columns]
+        if len(watermarks) > 1 and self.mode is WatermarkMode.ANY:
+            watermarks = [f.greatest(*watermarks)]
+        order = [each.desc_nulls_last() for each in (*watermarks, *map(column, self.tie_break))]
+        return order or [f.lit(0).asc()]
+
+    def told(self, found: Sequence[object]) -> str:
+        """The values of a key, for a message."""
+        return ", ".join(f"{name} = {value!r:.80}" for name, value in zip(self.names, found, strict=True))
+
+    def _given(self) -> str:
+        decided = (*self.order, *self.tie_break)
+        return f" (they are equal in {', '.join(decided)})" if decided else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``rows`` of a batch, the ``most`` that have one key, whether a key has a null in it, and rows ``outside``."""
+
+    rows: int
+    most: int
+    has_nulls: bool
+    outside: int
+
+
+def column(name: str) -> Column:
+    """A column by its name, whatever letters that has."""
+    from pyspark.sql.functions import col
+
+    return col(quoted(name))
+
+
+def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] | None = None) -> str:
+    """The condition that a row of the table has the key of a row of the batch; null is a key like any other.
+
+    ``called`` has the name in the batch where it is another one.
+    """
+    sign = "<=>" if nulls else "="
+    return " AND ".join(f"t.{quoted(name)} {sign} {_of_batch(name, called)}" for name in names)
+
+
+def inserted(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+    """The columns and values of an INSERT."""
+    return f"({', '.join(map(quoted, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
+
+
+def updated(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+    """The assignments of an UPDATE."""
+    return ", ".join(f"{quoted(name)} = {_of_batch(name, called)}" for name in columns)
+
+
+def _of_batch(name: str, called: Mapping[str, str] | None) -> str:
+    return f"s.{quoted((called or {}).get(name, name))}"
+
+
+_THERE = "__tidegate_there"
+
+
+@dataclass(frozen=True, slots=True)
+class TableWindow:
+    """Rows of the table that a read covers. ``names`` has the table's name of a column where it is another one.
+
+    ``zone`` is where times without a zone belong: they are compared with the moments that the table has.
+    """
+
+    rows: RowFilter
+    owner: str
+    names: Mapping[str, str]
+    zone: str = "UTC"
+
+    @classmethod
+    def of_bounds(cls, bounds: Mapping[str, tuple[Value, Value]], owner: str) -> TableWindow:
+        """From lower to upper, both inside."""
+        ranges = (
+            ColumnRange(name, Bound(lower, inclusive=True), Bound(upper, inclusive=True))
+            for name, (lower, upper) in bounds.items()
+        )
+        return cls(RowFilter(tuple(ranges)), owner, {})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its columns, by their names in the table."""
+        return tuple(self.names.get(name, name) for name in self.rows.columns)
+
+    def condition(self, columns: pa.Schema) -> str:
+        """The window in SQL over a table with these ``columns``; ``SchemaMismatch`` where one is missing."""
+        import pyarrow.types as kinds
+
+        rows = renamed(replace(self.rows, extra=None), self.names)
+        for name in rows.columns:
+            if name not in columns.names:
+                raise SchemaMismatch(
+                    f"{self.owner}: the window is one of column {name!r}, which the table does not have",
+                    "say with sink.window_columns how it is called there, or do not replace by watermark",
+                )
+        moments = {each.name for each in columns if kinds.is_timestamp(each.type) and each.type.tz is not None}
+        ranges = tuple(self._zoned(each) if each.column in moments else each for each in rows.ranges)
+        return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
+
+    def later(self, columns: pa.Schema) -> str | None:
+        """The rows above the window in SQL; None where the table does not have its columns."""
+        ranges = tuple(
+            ColumnRange(each.column, Bound(each.upper.value, inclusive=not each.upper.inclusive))
+            for each in self.rows.ranges
+            if each.upper is not None
+        )
+        is_known = bool(ranges) and all(name in columns.names for name in self.columns)
+        return replace(self, rows=RowFilter(ranges)).condition(columns) if is_known else None
+
+    def check(self, columns: tuple[str, ...]) -> None:
+        """``SchemaMismatch`` where the rows to write do not have the columns of the window."""
+        for each, name in zip(self.rows.columns, self.columns, strict=True):
+            if name not in columns:
+                raise SchemaMismatch(
+                    f"{self.owner}: the transform does not give {name!r}, the column of the window to replace",
+                    f"select it, or name what it became: sink.window_columns: {{{each}: …}}",
+                )
+
+    def _zoned(self, each: ColumnRange) -> ColumnRange:
+        return replace(each, lower=self._moment(each.lower), upper=self._moment(self._behind_jump(each.upper)))
+
+    def _behind_jump(self, bound: Bound | None) -> Bound | None:
+        """An upper bound that lies where clocks jump, behind that: rows below it in local time may be later moments."""
+        is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
+        jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
+        return bound if jump is None else Bound(jump.until)
+
+    def _moment(self, bound: Bound | None) -> Bound | None:
+        """The bound as a moment: a time without a zone, and the midnight that a day is, belong to the source's."""
+        if bound is None or not isinstance(bound.value, date):
+            return bound
+        value = bound.value if isinstance(bound.value, datetime) else datetime.combine(bound.value, time())
+        return replace(
+            bound, value=value if value.tzinfo else value.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What must not happen to a window without somebody's word.
+
+    It counts before the statement, in the table as it is then: what others commit between the two is not in the count.
+    """
+
+    owner: str
+    max_delete_fraction: float = 0.5
+    allow_empty_window: bool = False
+
+    def inside(self, outside: int, condition: str) -> None:
+        """``RowsRefused`` where rows to write are not in the window: they would be written again next time."""
+        if outside:
+            raise RowsRefused(
+                f"{self.owner}: {outside} rows lie outside the window that they are to replace ({condition})",
+                "nothing was committed; a transform must not change the watermark column of a window",
+            )
+
+    def check(self, rows: DataFrame, count: int, keys: Keys, target: Target, condition: str) -> None:
+        """``RowsRefused`` where more would be deleted than is allowed."""
+        if not count:
+            return self.check_empty(rows, target, condition)
+        there, gone = _fate(target.read(rows.sparkSession).where(condition), keys.distinct(rows), keys)
+        if there and gone / there > self.max_delete_fraction:
+            raise RowsRefused(
+                f"{self.owner}: {gone} of the table's {there} rows in the window ({condition}) did not come back from "
+                f"the source, more than max_delete_fraction ({self.max_delete_fraction:g}) allows",
+                "nothing was committed; if they were deleted at the source, raise sink.max_delete_fraction for one run",
+            )
+        return None
+
+    def check_empty(self, rows: DataFrame, target: Target, condition: str) -> None:
+        """``RowsRefused`` where nothing came and the table has rows in the window."""
+        if self.allow_empty_window:
+            return
+        there = target.read(rows.sparkSession).where(condition).count()
+        if there:
+            raise RowsRefused(
+                f"{self.owner}: the source has no row in the window ({condition}), and the table has {there}",
+                "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true",
+            )
+
+    def check_whole(self, rows: DataFrame, target: Target) -> None:
+        """``RowsRefused`` where nothing came, and all rows of the table would go."""
+        if self.allow_empty_window or not rows.isEmpty():
+            return
+        there = target.read(rows.sparkSession).count()
+        if there:
+            raise emptied(self.owner, f"{there:,} rows")
+
+
+def emptied(owner: str, there: str) -> RowsRefused:
+    """Why a source without a row does not take the place of what a destination has."""
+    return RowsRefused(
+        f"{owner}: there is no row to write, and the table has {there}, which an overwrite would delete",
+        "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one run",
+    )
+
+
+def _fate(window: DataFrame, keys: DataFrame, by: Keys) -> tuple[int, int]:
+    """How many rows of the table lie in the window, and how many of them have a key that did not come back."""
+    from pyspark.sql import functions as f
+
+    names = {name: f"__tidegate_{position}" for position, name in enumerate(by.names)}
+    came = keys.select(*(column(name).alias(other) for name, other in names.items()), f.lit(True).alias(_THERE))
+    same = [column(name).eqNullSafe(f.col(other)) for name, other in names.items()]
+    found = window.join(came, same, "left").agg(f.count(f.lit(1)), f.count_if(f.col(_THERE).isNull())).head()
+    assert found is not None
+    return int(found[0]), int(found[1])

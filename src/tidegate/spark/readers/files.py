@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidegate.column_specs import ColumnSource, TableFormat, TableRead
-from tidegate.planning.plan import FileSlice
-from tidegate.schema.infer import agreeing, look
+from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.files.plan import FileSlice
+from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
+from tidegate.formats.samples import SAMPLED_LINES, spread
+from tidegate.schema.inference import agreeing, look
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.sampling import SAMPLED_LINES, spread
-from tidegate.sink.scanning import FileScan, files_of, inferred, listed
-from tidegate.sink.workbooks import WorkbookScan, first_rows, workbooks_of
-from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import filtered, greatest_of, with_nulls
-from tidegate.spark.readers.rows import parallelism, unreadable, utc_session
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.sink.task import FileScan, files_of, inferred, listed
+from tidegate.sources.reader import GreatestValues
+from tidegate.spark.filters import filtered, fitted, greatest_of, with_nulls
+from tidegate.spark.rows import parallelism, unreadable, utc_session
+from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +45,7 @@ class FilesReader:
         self._files = (workbooks_of if self._is_excel else files_of)(source.name, read)
         self._schema = schema
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values, by a scan of every file."""
         wanted = self._fitted(rows)
         try:

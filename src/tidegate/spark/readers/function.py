@@ -5,19 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidegate.column_specs import ColumnSource, FunctionRead
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.errors import SourceError
-from tidegate.masking import Mask
-from tidegate.sources.function_request import FunctionRequest
-from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import filtered, greatest_of, with_nulls
-from tidegate.spark.functions import load_function
-from tidegate.spark.readers.rows import given, unreadable, utc_session
-from tidegate.specs import SchemaSpec
-from tidegate.watermarks.dialects import Dialect
-from tidegate.watermarks.predicate_text import predicate
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.sources.reader import FunctionRequest, GreatestValues
+from tidegate.spark.filters import filtered, fitted, greatest_of, with_nulls
+from tidegate.spark.rows import given, load_function, unreadable, utc_session
+from tidegate.specs.columns import ColumnSource, FunctionRead
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +35,7 @@ class FunctionReader:
         self._now = now
         self._mask = Mask.around(read)
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values of what the function returns for these rows."""
         try:
             return greatest_of(self._matching(with_nulls(rows)), rows.columns, rows.mode)
@@ -60,7 +55,7 @@ class FunctionReader:
 
         said = f"{self._source.name}: function {self._read.function}"
         function = load_function(self._read.function, said)
-        text = predicate(rows, Dialect.SPARK)
+        text = predicate(rows, SqlDialect.SPARK)
         request = FunctionRequest(rows.columns, rows, text, self._now, dict(self._read.options))
         try:
             returned = function(self._session, request)

@@ -16,19 +16,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
-from tidegate.column_specs import ColumnSource, Value
+from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
-from tidegate.masking import Mask
-from tidegate.sink.record_blocks import Columns, RecordBlocks
+from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
-from tidegate.sources.http.fetching import Block, Counts, Fetch, blocks
-from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import fitted
-from tidegate.spark.filters import filtered, greatest_of, with_nulls
-from tidegate.spark.packing import Packed
-from tidegate.spark.readers.rows import utc_session
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.row_filter import Bound, RowFilter
+from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
+from tidegate.sources.reader import GreatestValues
+from tidegate.spark.filters import filtered, fitted, greatest_of, with_nulls
+from tidegate.spark.rows import utc_session
+from tidegate.spark.tasks import Packed, cause
+from tidegate.specs.columns import ColumnSource, Value
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +66,7 @@ class HttpReader:
         """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
         return upper(self._source, self._schema, now)
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values of the batch that :meth:`read` gives for the same rows, fetched once for both."""
         batch = self._records(rows)
         return greatest_of(filtered(batch, with_nulls(self._fitted(rows, batch))), rows.columns, rows.mode)
@@ -108,7 +107,7 @@ class HttpReader:
 
         if self._schema.rescued is not None:
             fields = (*fields, FieldSpec(self._schema.rescued, "string"))
-        columns = Columns(fields, self._schema, fetch.parts, self._source.uri)
+        columns = RecordColumns(fields, self._schema, fetch.parts, self._source.uri)
         row = pa.struct(list(arrow_schema(fields)))
         wanted = from_arrow_schema(pa.schema([("told", pa.string()), ("row", row)]))
         kept = self._kept(frame.mapInArrow(Packed(_decode, origin, columns), wanted))
@@ -117,8 +116,6 @@ class HttpReader:
     def _kept(self, frame: DataFrame) -> DataFrame:
         """``frame``, carried out once; raises the error that a task told."""
         from pyspark import StorageLevel
-
-        from tidegate.spark.arrow_lane import cause
 
         try:
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
@@ -143,8 +140,7 @@ class HttpReader:
 
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
-        from tidegate.schema.infer import agreeing, look
-        from tidegate.spark.arrow_lane import cause
+        from tidegate.schema.inference import agreeing, look
 
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
@@ -172,7 +168,7 @@ class _Fetching:
 
     fetch: Fetch
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[Block]:
+    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[LineBlock]:
         for batch in batches:
             for slot in batch.column(0).to_pylist():
                 yield from blocks(self.fetch, slot, counts)
@@ -182,11 +178,11 @@ class _Fetching:
 class _Kept:
     """Blocks that were kept before."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[Block]:
+    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[LineBlock]:
         for batch in batches:
             for told, part, page, first, lines in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if told is None:
-                    yield Block(part, page, first, lines)
+                    yield LineBlock(part, page, first, lines)
 
 
 def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Iterator[pa.RecordBatch]:
@@ -206,7 +202,9 @@ def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Itera
     yield pa.RecordBatch.from_pylist([{"told": json.dumps(told)}], schema)
 
 
-def _decode(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept, columns: Columns) -> Iterator[pa.RecordBatch]:
+def _decode(
+    batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept, columns: RecordColumns
+) -> Iterator[pa.RecordBatch]:
     """Records as rows; the last row tells what was done, or the error."""
     import pyarrow as pa
 
@@ -227,7 +225,7 @@ def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The records that tell something about the columns which no other of the task does."""
     import pyarrow as pa
 
-    from tidegate.sources.http.shapes import Shapes
+    from tidegate.sources.http.answers import Shapes
 
     shapes = Shapes()
     for block in _Kept()(batches, Counts()):

@@ -12,36 +12,35 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tidegate.column_specs import Value
+from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import SourceError
-from tidegate.sources.jdbc_errors import REFUSED
-from tidegate.sources.jdbc_statements import Fetched
+from tidegate.sources.jdbc import REFUSED, FetchedColumns
 from tidegate.spark.filters import named
-from tidegate.watermarks.dialects import Dialect
+from tidegate.specs.columns import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
 TEXT = "STRING"
-_TEXT = {Dialect.POSTGRESQL: "CAST({} AS text)", Dialect.MYSQL: "CAST({} AS CHAR)"}
+_TEXT = {SqlDialect.POSTGRESQL: "CAST({} AS text)", SqlDialect.MYSQL: "CAST({} AS CHAR)"}
 _IN_UTC = "CAST({} AT TIME ZONE 'UTC' AS text)"
 _BITS = "CAST(CAST({} AS UNSIGNED) AS CHAR)"
 _TEMPLATES = {
-    Dialect.POSTGRESQL: {
+    SqlDialect.POSTGRESQL: {
         "timestamptz": _IN_UTC,
-        **dict.fromkeys(("timestamp", "date", "time", "timetz", "interval", "money"), _TEXT[Dialect.POSTGRESQL]),
+        **dict.fromkeys(("timestamp", "date", "time", "timetz", "interval", "money"), _TEXT[SqlDialect.POSTGRESQL]),
     },
-    Dialect.MYSQL: dict.fromkeys(("timestamp", "datetime", "date", "time", "char"), _TEXT[Dialect.MYSQL]),
+    SqlDialect.MYSQL: dict.fromkeys(("timestamp", "datetime", "date", "time", "char"), _TEXT[SqlDialect.MYSQL]),
 }
 """What the database writes as text, by the driver's name of the type. MySQL's sessions are in UTC."""
 
-_UNSORTED = {Dialect.POSTGRESQL: ("timetz", "interval", "money"), Dialect.MYSQL: ("time",)}
+_UNSORTED = {SqlDialect.POSTGRESQL: ("timetz", "interval", "money"), SqlDialect.MYSQL: ("time",)}
 """Of these, those whose text sorts otherwise; a ``time`` of MySQL may be negative, and have hundreds of hours."""
 
-_NUMBERS: dict[Dialect, dict[str, str]] = {
-    Dialect.POSTGRESQL: {},
-    Dialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
+_NUMBERS: dict[SqlDialect, dict[str, str]] = {
+    SqlDialect.POSTGRESQL: {},
+    SqlDialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
 }
 """MySQL shows no more than six digits of a ``float``."""
 
@@ -77,7 +76,7 @@ class _Way:
 class JdbcColumns:
     """The columns of one table or query, as ``dialect`` is best asked for them; ``schema`` is for their bounds."""
 
-    def __init__(self, schema: StructType, dialect: Dialect) -> None:
+    def __init__(self, schema: StructType, dialect: SqlDialect) -> None:
         from pyspark.sql.types import StructField, StructType
 
         self._ways = {field.name: _way(field, dialect) for field in schema}
@@ -85,12 +84,14 @@ class JdbcColumns:
             [StructField(each.field.name, each.compared, each.field.nullable) for each in self._ways.values()]
         )
 
-    def selected(self) -> tuple[Fetched, ...]:
+    def selected(self) -> tuple[FetchedColumns, ...]:
         """Every column as it is to be selected."""
         from pyspark.sql.types import StringType
 
         return tuple(
-            Fetched(name, way.template, isinstance(way.compared, StringType) and not way.field.metadata.get("rowid"))
+            FetchedColumns(
+                name, way.template, isinstance(way.compared, StringType) and not way.field.metadata.get("rowid")
+            )
             for name, way in self._ways.items()
         )
 
@@ -139,7 +140,7 @@ class JdbcColumns:
             ) from None
 
 
-def _way(field: StructField, dialect: Dialect) -> _Way:
+def _way(field: StructField, dialect: SqlDialect) -> _Way:
     from pyspark.sql.types import ArrayType, BooleanType, DecimalType, IntegerType, LongType, StringType
 
     kind = StringType() if _is_clock(field) else field.dataType
@@ -152,7 +153,7 @@ def _way(field: StructField, dialect: Dialect) -> _Way:
     if isinstance(kind, DecimalType) and called in ("numeric", "decimal", "decimal unsigned"):
         return _decimal(field, kind, dialect)
     if called in ("bit", "varbit") and not isinstance(kind, BooleanType):
-        return _Way(field, _BITS, LongType(), is_text=True) if dialect is Dialect.MYSQL else in_words
+        return _Way(field, _BITS, LongType(), is_text=True) if dialect is SqlDialect.MYSQL else in_words
     if called == "year":
         return _Way(field, "CAST({} AS SIGNED)", IntegerType())
     if called in _NUMBERS[dialect]:
@@ -162,12 +163,12 @@ def _way(field: StructField, dialect: Dialect) -> _Way:
     return _Way(field, "{}", kind)
 
 
-def _decimal(field: StructField, kind: DecimalType, dialect: Dialect) -> _Way:
+def _decimal(field: StructField, kind: DecimalType, dialect: SqlDialect) -> _Way:
     """As a decimal where Delta has one so wide; else as text."""
     from pyspark.sql.types import StringType
 
     scale = field.metadata.get("scale", kind.scale)
-    unbounded = dialect is Dialect.POSTGRESQL and scale == 0 and (kind.precision, kind.scale) == _UNBOUNDED
+    unbounded = dialect is SqlDialect.POSTGRESQL and scale == 0 and (kind.precision, kind.scale) == _UNBOUNDED
     fits = scale == kind.scale or unbounded
     return _Way(field, _TEXT[dialect], kind if fits else StringType(), is_text=True)
 

@@ -10,20 +10,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidegate.column_specs import ColumnSource, TableFormat, TableRead
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, quoted
+from tidegate.core.reasons import Reason
 from tidegate.errors import SourceError
-from tidegate.planning.reasons import Reason
-from tidegate.sources.files.everything import refuse_left_out
-from tidegate.sources.reading import Seen
-from tidegate.spark.bounds import fitted, kinds_of_times
-from tidegate.spark.filters import filtered, greatest_of, with_nulls
-from tidegate.spark.readers.paths import spark_path
-from tidegate.spark.readers.rows import given, unreadable, utc_session
-from tidegate.specs import SchemaSpec
-from tidegate.storage.opening import open_store, split_uri
-from tidegate.storage.scope import Scope
-from tidegate.watermarks.dialects import Dialect, quoted
-from tidegate.watermarks.row_filter import RowFilter
+from tidegate.sources.file_discovery import refuse_left_out
+from tidegate.sources.reader import GreatestValues
+from tidegate.spark.filters import filtered, fitted, greatest_of, kinds_of_times, with_nulls
+from tidegate.spark.rows import given, unreadable, utc_session
+from tidegate.spark.s3a import spark_path
+from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
+from tidegate.specs.project import SchemaSpec
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.options import split_uri
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,14 +41,14 @@ class TableReader:
         self._read = read
         self._schema = schema
 
-    def greatest(self, rows: RowFilter) -> Seen:
+    def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values of the pinned state; rows with null in every column are counted besides."""
         wanted = with_nulls(self._fitted(rows))
         try:
             seen = greatest_of(filtered(self._holding(wanted), wanted), wanted.columns, wanted.mode)
         except Exception as error:
             raise unreadable(self._source.name, error, _REMEDY) from error
-        return Seen(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
+        return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Which columns hold times."""
@@ -96,6 +95,6 @@ class TableReader:
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
-        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path, Dialect.SPARK)} LIMIT 1")
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path, SqlDialect.SPARK)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)

@@ -11,15 +11,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.column_specs import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
+from support.long_runs import examples
 from tidegate.config import load
 from tidegate.config.importing import import_file, import_text
 from tidegate.config.importing.names import NAMES, PREFIXES, Fate, becoming
 from tidegate.config.importing.parameters import strftime
 from tidegate.errors import ConfigError
-from tidegate.import_reports import PropertiesImport
-from tidegate.specs import FieldSpec, PipelineSpec
-from tidegate.unit_specs import (
+from tidegate.reports.staging import PropertiesImport
+from tidegate.specs.columns import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
+from tidegate.specs.project import FieldSpec, PipelineSpec
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     FileRead,
@@ -402,7 +403,7 @@ VALUES: Any = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from([*NAMES, "x.y"]), VALUES, min_size=1, max_size=6))
 def test_odd_values_are_told_and_never_stop_an_import(values: dict[str, Any]) -> None:
     lines = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()]

@@ -12,14 +12,13 @@ import pytest
 
 from servers.api import Api, between
 from support.http_reads import fetched, read_of
-from tidegate.column_specs import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import Part, described, parts, upper
-from tidegate.sources.http.fetching import Counts, Fetch, blocks
+from tidegate.sources.http.read import Counts, Fetch, blocks
 from tidegate.sources.http.requests import body_of, request_of
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.watermarks.predicate_text import matches
-from tidegate.watermarks.row_filter import Bound, ColumnRange, RowFilter
+from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 NOW = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
 STORED = datetime(2026, 4, 2, 7, tzinfo=UTC)
@@ -113,6 +112,7 @@ def test_days_are_capped_by_the_last_whole_one_and_text_is_not() -> None:
     assert upper(source("at", mapping={"at": "since"}), DECLARED, NOW) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inclusive", [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("format", ["timestamp", "timestamp_ms"])
 def test_until_now_loses_and_doubles_nothing(api: Api, inclusive: tuple[bool, bool], format: str) -> None:

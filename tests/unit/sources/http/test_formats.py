@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.sources.http.formats import rounded_down, rounded_up, written
+from tidegate.sources.http.bounds import rounded_down, rounded_up, written
 
 MOMENT = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
 

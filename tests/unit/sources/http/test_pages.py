@@ -9,10 +9,10 @@ import pytest
 
 from servers.api import Answer, Api, whole
 from support.http_reads import ROWS, fetched, read_of
-from tidegate.column_specs import Pagination, PaginationKind
 from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.fetching import Counts, Fetch, blocks
+from tidegate.sources.http.read import Counts, Fetch, blocks
+from tidegate.specs.columns import Pagination, PaginationKind
 
 
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/xml"])

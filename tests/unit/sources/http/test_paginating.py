@@ -8,8 +8,8 @@ import pytest
 
 from servers.api import Answer, Api, Asked, by_cursor, by_link, by_offset, by_page, whole
 from support.http_reads import ROWS, fetched, read_of
-from tidegate.column_specs import Pagination, PaginationKind, WatermarkParams
 from tidegate.errors import ConfigError, SourceError
+from tidegate.specs.columns import Pagination, PaginationKind, WatermarkParams
 
 OFFSET = Pagination(PaginationKind.OFFSET, "offset", "limit", 10)
 PAGE = Pagination(PaginationKind.PAGE, "page", "limit", 10)

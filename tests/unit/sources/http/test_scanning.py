@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.sources.http.scanning import CutOff, NotAnswer, Scanner
+from support.long_runs import examples
+from tidegate.sources.http.answers import CutOff, NotAnswer, Scanner
 
 TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],: \n\t\u00e9\u4e2d'), max_size=8)
 VALUES = st.recursive(
@@ -18,7 +19,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 SIZES = st.sampled_from([1, 2, 7, 60])
-FEW = settings(deadline=None, max_examples=30)
+FEW = settings(deadline=None, max_examples=examples(30))
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=4)
 
 

@@ -15,14 +15,13 @@ import pytest
 
 from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
 from support.http_reads import ROWS, fetched, read_of
-from tidegate.column_specs import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
 from tidegate.errors import ConfigError, SourceError
-from tidegate.locations import Options, Secret
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.fetching import Counts
-from tidegate.sources.http.pacing import Pace, slot_count
+from tidegate.sources.http.read import Counts
 from tidegate.sources.http.requests import request_of
-from tidegate.sources.http.sending import Sender
+from tidegate.sources.http.sender import RequestPace, Sender, slot_count
+from tidegate.specs.columns import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
+from tidegate.specs.locations import Options, Secret
 
 BUSY = Answer({"message": "busy"}, 503)
 BEARER = HttpAuth(AuthKind.BEARER, token=Secret("canary"))
@@ -349,7 +348,7 @@ def test_no_window_has_more_requests_than_the_limit() -> None:
         begun: list[float] = []
         for slot in range(slots):
             clock = [slot * 0.013]
-            pace = Pace(
+            pace = RequestPace(
                 limit, slots, clock=lambda clock=clock: clock[0], sleep=lambda s, c=clock: c.__setitem__(0, c[0] + s)
             )
             for _ in range(2 * requests):
@@ -360,7 +359,7 @@ def test_no_window_has_more_requests_than_the_limit() -> None:
         assert begun[0] > 0
 
 
-class CountingPace(Pace):
+class CountingPace(RequestPace):
     """Tells how often it was asked."""
 
     asked = 0

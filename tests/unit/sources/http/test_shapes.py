@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.schema.infer import look
-from tidegate.sources.http.shapes import Shapes
+from support.long_runs import examples
+from tidegate.schema.inference import look
+from tidegate.sources.http.answers import Shapes
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-5, 5) | st.sampled_from(["a", ""]),
@@ -35,7 +36,7 @@ def without_nothing(value: Any) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(RECORDS)
 def test_the_telling_records_give_the_columns_of_all(records: list[Any]) -> None:
     everything = look([[json.dumps(without_nothing(record)).encode() for record in records]], rescued=False)

@@ -11,11 +11,11 @@ from servers.api import Api
 from servers.surveys import keep_files, keep_surveys
 from support.unit_waves import failure, rows
 from tidegate.config import load
-from tidegate.locations import Location
-from tidegate.planning.unit_planner import plan_units
-from tidegate.sink.unit_tasks import carry_out_here
+from tidegate.core.units.planner import plan_units
+from tidegate.sink.unit_task import carry_out_here
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
+from tidegate.specs.locations import Location
 
 NOW = datetime(2026, 2, 4, 0, 0, tzinfo=UTC)
 

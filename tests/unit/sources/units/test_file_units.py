@@ -17,18 +17,14 @@ from servers.s3 import Server
 from servers.surveys import keep_files, keep_surveys
 from support.format_files import ENDINGS, written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
-from tidegate.column_specs import AuthKind, HttpAuth, HttpRead, Retries
-from tidegate.csv_options import CsvOptions
 from tidegate.errors import SourceMissing
-from tidegate.locations import Location, Secret
-from tidegate.sink.unit_tasks import carry_out_here, fetch, fetch_task, plan_write, write
-from tidegate.sources.units.fetched import Fetched
-from tidegate.sources.units.listing import address_of, listed
-from tidegate.sources.units.variables import Variables
-from tidegate.sources.units.work import UnitFailure, UnitWritten
-from tidegate.specs import FieldSpec, SchemaSpec
-from tidegate.storage.opening import open_store
-from tidegate.unit_specs import (
+from tidegate.sink.unit_task import carry_out_here, fetch, fetch_task, plan_write, write
+from tidegate.sources.units.fetch import address_of, listed
+from tidegate.sources.units.work import Fetched, UnitFailure, UnitWritten, Variables
+from tidegate.specs.columns import AuthKind, CsvOptions, HttpAuth, HttpRead, Retries
+from tidegate.specs.locations import Location, Secret
+from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.units import (
     Bounding,
     FileFormat,
     FileRead,
@@ -38,6 +34,7 @@ from tidegate.unit_specs import (
     UnitSource,
     WorkUnits,
 )
+from tidegate.storage.stores import open_store
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
 SCHEMA = SchemaSpec(FIELDS)
@@ -202,6 +199,7 @@ def test_a_csv_file_may_be_written_in_any_way(api: Api, tmp_path: Path) -> None:
     assert [(row["id"], row["k"]) for each in results for row in rows(tmp_path, each)] == [(1, "a"), (2, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["ndjson", "csv"])
 def test_files_that_tell_nothing_tell_little_and_fail(tmp_path: Path, format: str) -> None:
     (tmp_path / "in").mkdir()
@@ -217,7 +215,7 @@ def test_files_that_tell_nothing_tell_little_and_fail(tmp_path: Path, format: st
 
 
 def test_a_record_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.sink.lines.LONGEST_LINE", 1024 * 1024)
+    monkeypatch.setattr("tidegate.formats.json.LONGEST_LINE", 1024 * 1024)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b'{"id": 1, "k": "' + b"x" * 9 * 1024 * 1024)
     of = from_folder(f"{(tmp_path / 'in').as_uri()}/a")

@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.column_specs import HttpRead
 from tidegate.errors import SourceError
-from tidegate.locations import Secret
-from tidegate.sources.units.variables import Variables, names_in, range_text, sent, variables_of
-from tidegate.sources.units.work import UnitWork
-from tidegate.unit_specs import Bounding, RangeParam, UnitSource, UnitWatermark
+from tidegate.sources.units.work import UnitWork, Variables, names_in, range_text, sent, variables_of
+from tidegate.specs.columns import HttpRead
+from tidegate.specs.locations import Secret
+from tidegate.specs.units import Bounding, RangeParam, UnitSource, UnitWatermark
 
 READ = HttpRead("https://a.example")
 LOW = int(datetime(2026, 2, 21, 10, 37, 42, 123000, tzinfo=UTC).timestamp() * 1000)

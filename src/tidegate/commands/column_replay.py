@@ -1,0 +1,582 @@
+"""Replay of a column source: a range of values is read again, in chunks, and replaces what the table has of it.
+
+A replay is a source of its own beside the production one: its position in the table's log is the record of finished
+chunks. So a crash repeats no chunk and forgets none, also not an empty one, whatever the production watermark is. That
+one moves only when asked to, with the chunk that allows it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+from tidegate.core.columns.look_back import as_moment
+from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.replay import (
+    Chunk,
+    ReplayConfig,
+    check_handover,
+    check_past,
+    check_reached,
+    chunk_columns,
+    chunk_zone,
+    doubled_by_production,
+    fitted_bounds,
+    is_number,
+)
+from tidegate.core.columns.state import ColumnState, text_of
+from tidegate.core.columns.values import are_comparable, described, is_above
+from tidegate.errors import (
+    ConfigError,
+    RowsRefused,
+    RunStopped,
+    StorageError,
+    TableError,
+    TidegateError,
+    WatermarkError,
+)
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.protocol.change import Change
+from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.position import Position
+from tidegate.protocol.staging import COMMITTER
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
+from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
+from tidegate.runs.bound_source import Clock, ColumnPlace, utc_now
+from tidegate.runs.engine import ColumnLane
+from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
+from tidegate.sources.reader import Reader, Typed, explained
+from tidegate.specs.columns import LoadType, Watermark
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, every_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.protocol.table import CommitNote
+    from tidegate.runs.engine import WaitingFrame
+    from tidegate.sink.row_task import Batch, RowsWritten
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayChecks:
+    """A replay as it is asked for, and the production watermark before it; ``elsewhere``: into another table."""
+
+    place: ColumnPlace
+    config: ReplayConfig
+    state: ColumnState | None
+    elsewhere: bool = False
+    skip_gap: bool = False
+    allow_overlap: bool = False
+
+    @property
+    def _name(self) -> str:
+        return str(self.place.key)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return chunk_columns(self.place.source, self.config.chunk_column)
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether all rows of the table in the range give way, whoever brought them."""
+        return self.place.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether chunks are committed one after the other, and none after one that failed.
+
+        Versions follow each other in time. And what was appended above the saved watermark, a run would append again.
+        """
+        load = self.place.pipeline.sink.load.type
+        return load is LoadType.SCD2 or (load is LoadType.APPEND and self.config.save_watermark)
+
+    @property
+    def asks_source(self) -> bool:
+        """Whether only the source can tell that no row lies below the range: nothing was read before."""
+        values = {} if self.state is None else self.state.values
+        unknown = all(values.get(each) is None for each in self._columns)
+        return self.config.save_watermark and not self.skip_gap and unknown
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether the source is asked anything before the first chunk is read."""
+        return self.asks_source or (self.config.save_watermark and is_number(self.config.end))
+
+    def plan(self, now: datetime) -> ColumnPlan:
+        """The whole range as one chunk; refuses bounds that do not fit the watermark."""
+        load = self.place.pipeline.sink.load
+        if load.type.reads_everything:
+            raise ConfigError(
+                (f"{self._name}: load_type {load.type} replaces the whole table; a replay of a part would empty it",)
+            )
+        self._check_alone()
+        return plan_columns(
+            self.place.pipeline.name,
+            self.place.source,
+            load,
+            self.state,
+            0,
+            now,
+            chunk=Chunk(self.config.start, self.config.end),
+            chunk_column=self.config.chunk_column,
+        )
+
+    def _check_alone(self) -> None:
+        pipeline = self.place.pipeline
+        others = [each.name for each in every_source(pipeline) if each.name != self.place.source.name]
+        if others and self._replaces and not self.elsewhere:
+            raise ConfigError(
+                (
+                    f"{self._name}: the table has rows of {', '.join(others)}, too, and a chunk would take their "
+                    "place; replay into another table",
+                )
+            )
+
+    def check(self, now: datetime) -> None:
+        """Refuse an end after which production would leave rows out or read them twice."""
+        if not self.config.save_watermark:
+            self._check_overlap()
+            return
+        if self.elsewhere:
+            raise ConfigError(
+                (f"{self._name}: the rows go into another table, so the watermark is not moved; leave it out",)
+            )
+        check_past(self._name, self.place.source, self.config, now)
+        self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
+        if self.place.pipeline.sink.load.type is LoadType.APPEND:
+            self._check_edges()
+
+    @property
+    def _doubled(self) -> tuple[str, ...]:
+        """The columns by which the next run would append rows of the range again."""
+        if self.elsewhere:
+            return ()
+        source, load = self.place.source, self.place.pipeline.sink.load
+        return doubled_by_production(source, load, self.state, self.config)
+
+    def _check_overlap(self) -> None:
+        """Refuse to append what the next run would append again."""
+        if not self._doubled or self.allow_overlap:
+            return
+        named = ", ".join(self._doubled)
+        where = (
+            "above the watermark of " + named
+            if self.state is not None
+            else "in a table of which nothing was read before"
+        )
+        raise WatermarkError(
+            f"{self._name}: the range ends at {text_of(self.config.end)}, {where}: the next run would append those"
+            " rows again",
+            "save the end (--save-watermark), or end at the watermark; or, if no run follows, use --allow-overlap",
+        )
+
+    def check_chunk(self, greatest: Watermark) -> None:
+        """Refuse a chunk by another column that holds rows which the next run appends; they were never read."""
+        source, load = self.place.source, self.place.pipeline.sink.load
+        if self.allow_overlap or self.elsewhere or load.type is not LoadType.APPEND or self.state is None:
+            return
+        if set(self._columns) & set(source.watermark_columns):
+            return
+        for column in source.watermark_columns:
+            value, stored = greatest.get(column), self.state.values.get(column)
+            if value is not None and (
+                stored is None or is_above(value, as_moment(stored, value, source.source_timezone))
+            ):
+                raise WatermarkError(
+                    f"{self._name}: {column}={text_of(value)} lies above the watermark: the next run would append that "
+                    "row again",
+                    "run the pipeline first, then the same replay; or, if no run follows, use --allow-overlap",
+                )
+
+    def check_alone(self, record: PositionStore) -> None:
+        """Refuse to replace a range of a table that others write, too: their rows in it would go.
+
+        ``record`` is the position of the replay in the table that is written.
+        """
+        site, load = record.site, self.place.pipeline.sink.load.type
+        others = sources_of(site.store) - {COMMITTER, self.place.key, site.key}
+        if others and self._replaces:
+            named = ", ".join(sorted(map(str, others)))
+            raise TableError(
+                f"{self._name}: a replay by {load} takes the place of all rows in its range, and {site.uri} also has "
+                f"those of {named}, which would be deleted",
+                "replay into another table (--into) and take the rows from there",
+            )
+
+    def check_source(self, reader: Reader) -> None:
+        """Refuse to jump over rows below the range, and to save an end that the source has not reached."""
+        if reader.fixed_first and self.config.save_watermark and is_number(self.config.end):
+            everything = RowFilter(tuple(map(ColumnRange, self._columns)), extra=self.place.source.filter_expression)
+            check_reached(self._name, self.config, reader.greatest(everything).values)
+        if self.asks_source:
+            self._check_below(reader)
+
+    def _check_below(self, reader: Reader) -> None:
+        """Refuse to jump over rows below the range; where the source cannot be asked, it may have some."""
+        if reader.fixed_first:
+            upper = Bound(self.config.start)
+            ranges = tuple(ColumnRange(each, upper=upper) for each in self._columns)
+            seen = reader.greatest(RowFilter(ranges, extra=self.place.source.filter_expression))
+            if all(value is None for value in seen.values.values()):
+                return
+        self._check_handover(self.config, skip_gap=False)
+
+    def _check_edges(self) -> None:
+        """All watermarks pass an edge together, or a run between two chunks would append rows of the first again."""
+        for chunk in self.config.chunks(chunk_zone(self.place.source, self.config))[:-1]:
+            try:
+                part = replace(self.config, end=chunk.high, chunk_interval=None)
+                self._check_handover(part, skip_gap=True)
+            except WatermarkError as error:
+                raise WatermarkError(
+                    f"{self._name}: the chunk that ends at {text_of(chunk.high)} ends between the watermarks of "
+                    f"{', '.join(self._columns)}: a run after it would append its rows again",
+                    "use longer chunks, or none",
+                ) from error
+
+    def _check_handover(self, config: ReplayConfig, *, skip_gap: bool) -> None:
+        source, load = self.place.source, self.place.pipeline.sink.load
+        check_handover(self._name, source, load, self.state, config, skip_gap=skip_gap)
+
+    def warnings(self) -> Iterator[str]:
+        """What would go wrong later, and is the user's to decide."""
+        pipeline, source = self.place.pipeline, self.place.source
+        if self.elsewhere or pipeline.sink.load.type is not LoadType.APPEND:
+            return
+        if self._doubled:
+            yield (
+                f"the range ends above the watermark of {', '.join(self._doubled)}: the next run appends those rows "
+                "again; end at the watermark, or save it"
+            )
+        elif self.config.chunk_column is not None and self._columns != source.watermark_columns:
+            yield (
+                f"the range is one of {self.config.chunk_column}: a chunk with rows that are new by the watermark,"
+                " which the next run would append again, fails; run the pipeline first"
+            )
+
+    def notes(self) -> Iterator[str]:
+        """What it means."""
+        if self._replaces:
+            yield "the rows of each chunk take the place of those that the table has in its range"
+        if self.in_order:
+            yield "chunks are loaded one after the other, and none after one that failed"
+        if self.asks_source:
+            yield "nothing was read before: the source is asked first whether it has rows below the range"
+
+
+Confirm = Callable[[ColumnReplayReport], bool]
+
+_DECLARED = {"timestamp": "datetime", "date": "date"}
+"""The kinds of times by declared types, for sources of which the rows tell the watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """The rows of a chunk, read once, in a work area.
+
+    ``since`` is where production was then; None where what it does later has nothing to do with the chunk.
+    """
+
+    batch: Batch
+    bounds: ReadBounds
+    area: WorkArea
+    since: int | None
+
+
+class _Outdated(RowsRefused):
+    """Production committed after the rows of a chunk were read: they could take the place of later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CurrentFrame:
+    """A frame that is written only as long as its rows are current."""
+
+    frame: WaitingFrame
+    check: Callable[[], None]
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        return self.frame.columns(table)
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        self.check()
+        self.frame.write(note, table, new_columns=new_columns)
+
+
+class ColumnReplay:
+    """One replay of one source; ``into`` is another table than the pipeline's."""
+
+    def __init__(
+        self,
+        place: ColumnPlace,
+        lane: ColumnLane,
+        config: ReplayConfig,
+        *,
+        into: Location | None = None,
+        skip_gap: bool = False,
+        allow_overlap: bool = False,
+        fresh: bool = False,
+        max_workers: int = 1,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._place = place
+        self._lane = lane
+        self._config = config
+        self._fresh = fresh
+        self._max_workers = max_workers
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._names = (place.pipeline.name, place.source.name)
+        self._pipeline = place.pipeline if into is None else _into(place.pipeline, into)
+        self._elsewhere = into is not None
+        self._skip_gap = skip_gap
+        self._allow_overlap = allow_overlap
+        self._is_fitted = False
+        self._fates: dict[int, ChunkReport] = {}
+        self._waiting: deque[int] = deque()
+        self._outdated: Counter[int] = Counter()
+
+    def run(self, confirm: Confirm = lambda planned: True) -> ColumnReplayReport:
+        """Carry out what is left if ``confirm`` agrees; a chunk that fails is in the report.
+
+        Up to then nothing is written and Spark is not asked for.
+        """
+        started = time.monotonic()
+        production = self._place.state_of(self._place.open(read_only=True))
+        record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+        if not self._fresh and self._fit(record.recorded_kind()):
+            record = ReplayRecord(self._place, self._pipeline, self._config, self._clock)
+        checks = self._checks(production)
+        predicate = explained(self._place.source, checks.plan(self._clock()).reads)
+        checks.check(self._clock())
+        checks.check_alone(record.positions)
+        resumed, given_up = record.resume(fresh=self._fresh)
+        warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
+        about = ColumnReplayReport(
+            *self._names,
+            self._pipeline.sink.table.uri,
+            record.state.column,
+            (),
+            predicate,
+            resumed=resumed,
+            notes=(*checks.notes(), *warnings),
+        )
+        planned = self._report(about, record)
+        if not confirm(planned):
+            return planned
+        if self._is_kind_unknown(production) and self._fit(self._kind_at_source()):
+            self._is_fitted = True
+            return self.run()
+        for warning in warnings:
+            self._emit(events.Notice(*self._names, warning))
+        if checks.needs_source:
+            checks.check_source(self._lane.reader(self._place.source, self._pipeline.schema, self._clock()))
+        with suppress(StorageError):
+            clean_old(record.positions.site.store, record.positions.site.key, self._clock())
+        record.hand_over()
+        self._carry_out(record, in_order=checks.in_order)
+        return replace(self._report(about, record), applied=True, seconds=time.monotonic() - started)
+
+    def _is_kind_unknown(self, production: ColumnState | None) -> bool:
+        """Whether only the source can tell what kind of times the bounds are among: none of their columns is stored."""
+        stored = {} if production is None else production.values
+        is_stored = any(
+            stored.get(each) is not None for each in chunk_columns(self._place.source, self._config.chunk_column)
+        )
+        return not self._is_fitted and not is_stored and isinstance(self._config.start, date)
+
+    def _kind_at_source(self) -> str | None:
+        """The kind of times that the columns of the replay have; None where the source cannot tell."""
+        columns = chunk_columns(self._place.source, self._config.chunk_column)
+        reader = self._lane.reader(self._place.source, self._pipeline.schema, self._clock())
+        if isinstance(reader, Typed):
+            found = {reader.kinds(columns).get(each) for each in columns}
+        else:
+            declared = {each.name: _DECLARED.get(each.type) for each in self._pipeline.schema.fields}
+            found = {declared.get(each) for each in columns}
+        return found.pop() if len(found) == 1 else None
+
+    def _fit(self, kind: str | None) -> bool:
+        """Give the bounds the kind that the columns have; whether that changes them."""
+        if kind is None:
+            return False
+        before, zone = self._config, self._place.source.source_timezone
+        self._config = fitted_bounds(before, kind, zone)
+        return self._config is not before
+
+    def _checks(self, production: ColumnState | None) -> ReplayChecks:
+        return ReplayChecks(self._place, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
+
+    def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
+        """Read chunks, as many at once as there are workers, and commit them one after the other."""
+        self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
+        workers = 1 if in_order else max(1, self._max_workers)
+        reading: dict[Future[_Gathered], int] = {}
+        self._lane.prepare()
+        with ThreadPoolExecutor(workers) as pool:
+            while True:
+                while len(reading) < workers and self._goes_on(in_order) and self._waiting:
+                    number = self._waiting.popleft()
+                    reading[pool.submit(self._gathered, record, number)] = number
+                if not reading:
+                    break
+                for done in wait(reading, return_when=FIRST_COMPLETED).done:
+                    self._settle(record, reading.pop(done), done)
+        if self._stop.is_set():
+            raise RunStopped("stopped; the same replay goes on where it is now")
+
+    def _goes_on(self, in_order: bool) -> bool:
+        failed = any(each.fate == "failed" for each in self._fates.values())
+        return not self._stop.is_set() and not (in_order and failed)
+
+    def _settle(self, record: ReplayRecord, number: int, done: Future[_Gathered]) -> None:
+        try:
+            rows = self._committed(record, number, done.result())
+        except RunStopped:
+            return
+        except TidegateError as error:
+            self._outdated[number] += 1
+            if isinstance(error, _Outdated) and self._outdated[number] < TRIES_AGAINST_OTHERS:
+                self._waiting.appendleft(number)
+            else:
+                self._tell(record, number, "failed", 0, str(error))
+        else:
+            self._tell(record, number, "done", rows)
+
+    def _tell(self, record: ReplayRecord, number: int, fate: Fate, rows: int, error: str | None = None) -> None:
+        chunk = _reported(record.chunks[number], fate, rows, error)
+        self._fates[number] = chunk
+        failed = sum(each.fate == "failed" for each in self._fates.values())
+        dealt = len(record.state.finished) + failed
+        self._emit(events.ChunkFinished(*self._names, chunk.low, chunk.high, rows, dealt, len(record.chunks), error))
+
+    def _gathered(self, record: ReplayRecord, number: int) -> _Gathered:
+        """The rows of one chunk, read into a work area of its own."""
+        from tidegate.sink.row_task import Batch, row_task
+
+        source, now, chunk = self._place.source, self._clock(), record.chunks[number]
+        load, column = self._pipeline.sink.load, self._config.chunk_column
+        plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
+        bounds = fixed(plan, None, {})
+        since = self._since(chunk)
+        reader = self._lane.reader(source, self._pipeline.schema, now)
+        frame = reader.read(bounds.rows)
+        area = new_work_area(record.positions.site.key, self._pipeline.sink.table)
+        with _removed_on_failure(record, area):
+            task = row_task(self._pipeline, source, self._lane.columns(frame), work=area.location)
+            written = self._lane.write_rows(frame, task)
+            self._check_kind(bounds.rows, reader, written)
+            self._check_overlap(written)
+            failpoint("runs.read")
+        return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area, since)
+
+    def _check_overlap(self, written: RowsWritten) -> None:
+        """A chunk by another column than the watermark's must hold no row that production has not read yet."""
+        if self._config.chunk_column is not None and not self._elsewhere:
+            production = self._place.state_of(self._place.positions.open(read_only=True))
+            self._checks(production).check_chunk(written.greatest)
+
+    def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
+        """A bound that is saved must be one that the column's values can be compared with: no date among times.
+
+        A source that knows its greatest values tells them as production will see them: rows have every time as a
+        moment, also where the column has no zone.
+        """
+        if not self._config.save_watermark or not written.rows:
+            return
+        seen = reader.greatest(rows).values if reader.fixed_first else written.greatest
+        for column in rows.columns:
+            value = seen.get(column)
+            if value is not None and not are_comparable(value, self._config.end):
+                raise WatermarkError(
+                    f"{'/'.join(self._names)}: the replay ends at {described(self._config.end)}, and {column!r} has "
+                    f"values such as {described(value)}",
+                    "give bounds of that kind; times as 2026-04-03T09:15:00+00:00",
+                )
+
+    def _committed(self, record: ReplayRecord, number: int, gathered: _Gathered) -> int:
+        """Commit the rows of a chunk with the record that has it finished; how many rows."""
+        batch = gathered.batch
+
+        def check() -> None:
+            if gathered.since is not None and record.has_production_moved(gathered.since):
+                raise _Outdated(
+                    f"{'/'.join(self._names)}: production committed while the chunk was read, whose rows may be older",
+                    "replay it again, in shorter chunks or while production rests",
+                )
+
+        def change(opened: Position) -> Change:
+            check()
+            frame = _CurrentFrame(self._lane.load(batch, gathered.bounds.window, chunk=True), check)
+            return Change(
+                state={},
+                embedded={},
+                rows=batch.rows,
+                rows_known=True,
+                frame=frame,
+                schema=frame.columns(opened.schema()),
+                partition_columns=batch.partitioned_by if opened.table_id is None else opened.partition_columns,
+                debts=(gathered.area.debt(),),
+            )
+
+        with _removed_on_failure(record, gathered.area):
+            if record.commit(number, change):
+                return batch.rows
+        remove_work(record.positions.site.store, gathered.area.directory)
+        return 0
+
+    def _since(self, chunk: Chunk) -> int | None:
+        """Where production is, unless it never writes in the chunk again; versions find their own place anyway."""
+        load, source = self._pipeline.sink.load.type, self._place.source
+        if self._elsewhere or load is LoadType.SCD2:
+            return None
+        opened = self._place.positions.open(read_only=True)
+        state = self._place.state_of(opened) or ColumnState()
+        columns = chunk_columns(source, None)
+        by_watermark = chunk_columns(source, self._config.chunk_column) == columns
+        only_grows = load is LoadType.APPEND and source.look_back.is_off and by_watermark
+        passed = (state.values.get(each) for each in columns)
+        is_closed = only_grows and all(value is not None and not is_above(chunk.high, value) for value in passed)
+        return None if is_closed else opened.version
+
+    def _report(self, about: ColumnReplayReport, record: ReplayRecord) -> ColumnReplayReport:
+        chunks = tuple(self._chunk_report(record, number) for number in range(len(record.chunks)))
+        ok = all(each.fate in ("done", "skipped") for each in chunks)
+        return replace(about, chunks=chunks, saved=record.saved, ok=ok)
+
+    def _chunk_report(self, record: ReplayRecord, number: int) -> ChunkReport:
+        if number in self._fates:
+            return self._fates[number]
+        return _reported(record.chunks[number], "skipped" if number in record.state.finished else "planned")
+
+
+@contextmanager
+def _removed_on_failure(record: ReplayRecord, area: WorkArea) -> Iterator[None]:
+    """Nobody comes back to the rows of a chunk that failed: it is read again."""
+    try:
+        yield
+    except TidegateError:
+        with suppress(StorageError):
+            remove_work(record.positions.site.store, area.directory)
+        raise
+
+
+def _reported(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:
+    return ChunkReport(text_of(chunk.low), text_of(chunk.high), fate, rows, error)
+
+
+def _into(pipeline: PipelineSpec, table: Location) -> PipelineSpec:
+    return replace(pipeline, sink=replace(pipeline.sink, table=table))

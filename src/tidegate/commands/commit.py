@@ -1,0 +1,302 @@
+"""Commits what writers staged below the tables: once, or again and again; and adopts files by a list.
+
+Nothing is ever adopted by itself. Files that Tidegate wrote and did not commit are refused: their records are read
+again, and would be in the table twice.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from tidegate.errors import CommitLost, ObjectChanged, StateError, TableError, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.observe.events import Emit, ignore
+from tidegate.protocol.change import Change
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log_contents import References
+from tidegate.protocol.position import Pace, Position
+from tidegate.protocol.staging import COMMITTER, staged_files
+from tidegate.protocol.table_checks import MAX_FILES
+from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
+from tidegate.runs.bound_source import Clock, Place, open_place, utc_now
+from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
+from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
+from tidegate.runs.orphans import is_ours
+from tidegate.runs.staged_units import Examined, TableColumns, check_path, examine
+from tidegate.sink.partitions import path_values
+from tidegate.specs.project import Delivery, Maintenance, PipelineSpec, ProjectSpec, StagingSpec
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import ObjectInfo
+
+Confirm = Callable[[FileAdoption], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What lies below a prefix: the files to add, those that cannot be, and how many are in the log."""
+
+    foreign: ForeignFiles
+    told: FileAdoption
+
+
+class FileAdopting:
+    """Adds the foreign files below a prefix of one table."""
+
+    def __init__(self, places: Sequence[Place], emit: Emit = ignore) -> None:
+        self._committer = TableCommitter(places, emit=emit)
+        self._place = places[0]
+        self._store = places[0].table_store
+
+    def run(self, prefix: str, confirm: Confirm) -> FileAdoption:
+        """What is there and, if ``confirm`` agrees to exactly that, what was added; raises what stopped it."""
+        agreed: dict[str, tuple[int, str | None]] | None = None
+        for attempt in range(TRIES_AGAINST_OTHERS):
+            opened = self._committer.open()
+            columns = TableColumns(opened)
+            found = self._look(prefix.strip("/"), columns, opened)
+            if agreed is None:
+                if not found.foreign.files or not confirm(found.told):
+                    return found.told
+                agreed = _listed(found.told)
+            self._check_agreed(found.told, agreed)
+            try:
+                return self._add(opened, columns, found)
+            except CommitLost:
+                if attempt + 1 == TRIES_AGAINST_OTHERS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _look(self, prefix: str, columns: TableColumns, opened: Position) -> _Found:
+        if not columns.known:
+            self._committer.declare(columns, opened)
+        if not columns.known:
+            raise TableError(
+                f"there is no table at {self._store.location.uri}, and no pipeline declares its columns",
+                "declare schema.fields, or run the pipeline first",
+            )
+        listed = list(self._files(prefix))
+        named = {*References(self._store).paths(), *staged_files(self._store)}
+        new = [info for info in listed if info.path not in named]
+        if len(new) > MAX_FILES:
+            raise TableError(f"{len(new)} files below {prefix!r}, at most {MAX_FILES} at once", "name a part of it")
+        foreign, shown = ForeignFiles(), []
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footer") as pool:
+            for info, examined in zip(new, pool.map(lambda info: self._examined(info, columns), new), strict=True):
+                shown.append(self._fitted(info, examined, columns, foreign))
+        told = FileAdoption(self._store.location.uri, prefix, tuple(shown), known=len(listed) - len(new))
+        return _Found(foreign, told)
+
+    def _files(self, prefix: str) -> Iterator[ObjectInfo]:
+        """The Parquet files below ``prefix`` that could be data."""
+        for info in self._store.list(prefix, scope=Scope()):
+            if "_delta_log/" in info.path and not info.path.startswith("_delta_log/"):
+                raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a part without it")
+            try:
+                check_path(info.path)
+            except StateError:
+                continue
+            yield info
+
+    def _examined(self, info: ObjectInfo, columns: TableColumns) -> Examined | StateError:
+        if is_ours(info.path):
+            return StateError("Tidegate wrote it and did not commit it: its records are read again", "")
+        given = path_values(info.path)
+        values = {key: given[key] for key in columns.partition_columns if key in given}
+        try:
+            return examine(self._store, info.path, values, info.size, None)
+        except StateError as error:
+            return error
+
+    def _fitted(
+        self, info: ObjectInfo, examined: Examined | StateError, columns: TableColumns, foreign: ForeignFiles
+    ) -> AdoptedFile:
+        told = AdoptedFile(info.path, info.size, info.etag)
+        try:
+            if isinstance(examined, StateError):
+                raise examined
+            schema = schema_in(examined, columns, self._place.pipeline.schema.evolution)
+        except (StateError, TableError) as error:
+            return replace(told, refused=error.problem)
+        foreign.files.append((examined.file, schema))
+        return replace(told, rows=examined.file.record_count)
+
+    def _check_agreed(self, told: FileAdoption, agreed: dict[str, tuple[int, str | None]]) -> None:
+        """Exactly what was agreed to: the same files with the same content."""
+        now = _listed(told)
+        heads = {path: self._store.head(path) for path in now}
+        different = now != agreed or any((heads[path].size, heads[path].etag) != now[path] for path in now)
+        if different:
+            raise ObjectChanged(
+                f"the files below {told.prefix!r} are not those that were shown any more", "look at them again"
+            )
+
+    def _add(self, opened: Position, columns: TableColumns, found: _Found) -> FileAdoption:
+        files = found.foreign.data_files
+        state = next_state(opened, recorded_positions(opened), files)
+        rows = sum(file.record_count for file in files)
+        change = Change(
+            state=state,
+            embedded={name: value for name, value in state.items() if name != "foreign"},
+            data_files=files,
+            rows=rows,
+            groups=(
+                *self._committer.first_columns(columns, opened),
+                *found.foreign.written(columns.partition_columns),
+            ),
+            action="commit",
+        )
+        failpoint("staging.commit.before")
+        after = self._committer.positions.commit(opened, change)
+        return replace(found.told, adopted=len(files), rows=rows, table_version=after.table_version)
+
+
+def _listed(told: FileAdoption) -> dict[str, tuple[int, str | None]]:
+    return {file.path: (file.size, file.etag) for file in told.files if file.refused is None}
+
+
+JITTER = 0.2
+"""A committer waits up to this share longer, so that several of them do not look at the same moment."""
+
+
+def poll_interval(project: ProjectSpec, uri: str) -> int:
+    """Seconds between two looks at a table: what its staged pipelines want, the most impatient one."""
+    staged = [each for each in project.pipelines if each.sink.table.uri == uri and each.delivery is Delivery.STAGED]
+    return min((each.staging.poll_interval_secs for each in staged), default=StagingSpec().poll_interval_secs)
+
+
+@dataclass(slots=True)
+class Committing:
+    """The tables of a project and their committers; ``clock`` and ``pace`` are as in a run."""
+
+    project: ProjectSpec
+    emit: events.Emit = events.ignore
+    stop: threading.Event = field(default_factory=threading.Event)
+    clock: Clock = utc_now
+    pace: Pace | None = None
+    _committers: dict[str, TableCommitter] = field(default_factory=dict)
+    _errors: dict[str, TidegateError] = field(default_factory=dict)
+
+    def once(self, pipelines: Sequence[PipelineSpec]) -> CommitReport:
+        """Commit what waits below every table of these pipelines; one that fails keeps no other waiting."""
+        started = time.monotonic()
+        tables = self._tables(pipelines)
+        for uri in tables:
+            if not self.stop.is_set():
+                self._commit(uri)
+        return self._report(tables, started)
+
+    def continuously(
+        self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random
+    ) -> CommitReport:
+        """The same for each table at its interval, until ``stop`` is set; the report adds up."""
+        started = time.monotonic()
+        tables = self._tables(pipelines)
+        due = dict.fromkeys(tables, 0.0)
+        while not self.stop.is_set():
+            uri = min(tables, key=lambda each: due[each])
+            if self.stop.wait(max(0.0, due[uri] - time.monotonic())):
+                break
+            self._commit(uri)
+            due[uri] = time.monotonic() + poll_interval(self.project, uri) * (1 + JITTER * jitter())
+        return self._report(tables, started)
+
+    def _tables(self, pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:
+        """The tables of these pipelines."""
+        return tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
+
+    def _committer(self, uri: str) -> TableCommitter:
+        """The committer of a table, for everyone of the project who writes into it."""
+        if uri not in self._committers:
+            self._committers[uri] = TableCommitter(self._places(uri), emit=self.emit, stop=self.stop, clock=self.clock)
+        return self._committers[uri]
+
+    def _places(self, uri: str) -> tuple[Place, ...]:
+        return tuple(
+            open_place(self.project, pipeline, source, 1, self.emit, self.pace)
+            for pipeline in self.project.pipelines
+            if pipeline.sink.table.uri == uri
+            for source in pipeline.sources
+        )
+
+    def _commit(self, uri: str) -> None:
+        self._errors.pop(uri, None)
+        try:
+            committer = self._committer(uri)
+            before = committer.tally.commits
+            committer.run()
+            self._care(uri, committer.position, committer.tally.commits - before)
+        except TidegateError as error:
+            self._errors[uri] = error
+            self.emit(events.SourceFailed(COMMITTER.pipeline, COMMITTER.source, f"{uri}: {error}"))
+        for pipeline in self.project.pipelines:
+            if pipeline.sink.table.uri == uri:
+                for source in pipeline.sources:
+                    self._tell_look(uri, SourceKey(pipeline.name, source.name))
+
+    def _tell_look(self, uri: str, key: SourceKey) -> None:
+        """How a source is after a look at its table."""
+        tally = self._tally(uri)
+        error = self._errors.get(uri) or tally.errors.get(key)
+        told = None if error is None else str(error)
+        position, left = tally.positions.get(key, 0), tally.left.get(key, 0)
+        self.emit(events.CommitterLooked(key.pipeline, key.source, position, left, told))
+
+    def _tally(self, uri: str) -> CommitterCounts:
+        return self._committers[uri].tally if uri in self._committers else CommitterCounts(self.emit)
+
+    def _care(self, uri: str, position: int, commits: int) -> None:
+        """What the table is due after so many commits, as the pipelines want it whose runs make none themselves."""
+        for pipeline in self.project.pipelines:
+            staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
+            if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
+                continue
+            from tidegate.runs.maintenance import care_after
+
+            care_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
+
+    def _report(self, uris: Sequence[str], started: float) -> CommitReport:
+        tables = tuple(self._told(uri) for uri in uris)
+        well = all(
+            each.error is None and not each.rejected and not any(source.error for source in each.sources)
+            for each in tables
+        )
+        return CommitReport(tables, well, time.monotonic() - started)
+
+    def _told(self, uri: str) -> TableCommit:
+        tally, error = self._tally(uri), self._errors.get(uri)
+        failed = [error] if error else list(tally.errors.values())
+        return TableCommit(
+            table_uri=uri,
+            table_version=tally.table_version,
+            commits=tally.commits,
+            units=sum(tally.units.values()),
+            files=tally.files,
+            rows=tally.rows,
+            foreign=tally.foreign,
+            duplicates=tally.duplicates,
+            dropped=tally.dropped,
+            waiting=tally.waiting,
+            unknown=tally.unknown,
+            aging=tally.aging,
+            rejected=tuple(RejectedUnit(each.path, each.reason) for each in tally.rejected),
+            sources=tuple(
+                StagedSource(
+                    key.pipeline,
+                    key.source,
+                    tally.positions.get(key, 0),
+                    tally.units.get(key, 0),
+                    tally.source_rows.get(key, 0),
+                    tally.left.get(key, 0),
+                    str(tally.errors[key]) if key in tally.errors else None,
+                )
+                for key in sorted({*tally.positions, *tally.errors}, key=str)
+            ),
+            error=None if error is None else str(error),
+            exit_code=failed[0].exit_code if failed else 0,
+        )

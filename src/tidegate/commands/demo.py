@@ -1,0 +1,236 @@
+"""The demo: generated files arrive, late and new ones follow, and the table proves that none is missing or doubled.
+
+Everything happens in one folder with an ordinary configuration file in it, so that every command works on it
+afterwards.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tidegate.errors import TidegateError
+from tidegate.protocol.table_rows import query
+from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute
+
+EVENTS = ("view", "search", "basket", "purchase", "return")
+COUNTRIES = ("JP", "SG", "IN", "VN", "KR")
+NAMES = ("Aiko", "Bao", "Chitra", "Dewi", "Eun")
+TAGS = ("mobile", "desktop", "campaign", "repeat", "gift")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A file that arrived: where, and how many records it holds."""
+
+    path: Path
+    records: int
+
+
+def record(number: int, moment: datetime, chance: random.Random) -> dict[str, object]:
+    """One event with nested fields."""
+    return {
+        "id": number,
+        "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "event": chance.choice(EVENTS),
+        "price": round(chance.random() * 500, 2),
+        "user": {"name": chance.choice(NAMES), "country": chance.choice(COUNTRIES)},
+        "tags": chance.sample(TAGS, chance.randrange(3)),
+    }
+
+
+def write_file(root: Path, moment: datetime, first_id: int, records: int, *, seed: int = 7) -> Arrival:
+    """One gzip file in ``date=…/hour=…`` of ``moment``, named by its Unix second so that names sort in time."""
+    chance = random.Random(f"{seed}-{first_id}")
+    folder = root / moment.strftime("date=%Y-%m-%d/hour=%H")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{int(moment.timestamp())}-{first_id:08d}.ndjson.gz"
+    step = timedelta(seconds=60 / max(records, 1))
+    lines = (
+        json.dumps(record(first_id + index, moment + index * step, chance), separators=(",", ":")) + "\n"
+        for index in range(records)
+    )
+    part = path.with_name(f".{path.name}.part")
+    with gzip.GzipFile(part, "wb", compresslevel=3, mtime=0) as out:
+        out.write("".join(lines).encode())
+    part.rename(path)
+    return Arrival(path, records)
+
+
+def write_hours(
+    root: Path, start: datetime, hours: int, files_per_hour: int, records: int, *, first_id: int = 0
+) -> tuple[Arrival, ...]:
+    """``files_per_hour`` files in each of ``hours`` partitions from ``start`` on, ids counted up from ``first_id``."""
+    arrivals = []
+    for hour in range(hours):
+        for number in range(files_per_hour):
+            moment = start + timedelta(hours=hour, minutes=60 * number / files_per_hour)
+            arrivals.append(write_file(root, moment.astimezone(UTC), first_id, records))
+            first_id += records
+    return tuple(arrivals)
+
+
+MARKER = ".tidegate-demo"
+START = datetime(2026, 1, 28, 12, tzinfo=UTC)
+HOURS = 3
+FILES_PER_HOUR = 8
+RECORDS = 1000
+
+CONFIG = """\
+# Two regions write NDJSON files into hourly folders; one table takes both.
+pipelines:
+  events:
+    sources:
+      asia:
+        source_uri: data/asia/
+        use_watermark: true
+      europe:
+        source_uri: data/europe/
+        use_watermark: true
+    schema:
+      fields:
+        - {name: id, type: int64, nullable: false}
+        - {name: ts, type: timestamp}
+        - {name: event, type: string}
+        - {name: price, type: "decimal(10,2)"}
+        - {name: user, type: struct, fields: [{name: name, type: string}, {name: country, type: string}]}
+        - {name: tags, type: list, items: string}
+    sink:
+      table_uri: lake/events
+      partition_by: {prefix_template: "date=%Y-%m-%d", column: ts}
+"""
+
+
+class Demo:
+    """Plays the demo in ``folder``; ``show`` gets each step when it is done."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Callable[[Path], RunReport],
+        status: Callable[[Path], tuple[SourceStatus, ...]],
+        show: Callable[[DemoStep], None],
+    ) -> None:
+        self._folder = folder
+        self._config = folder / "tidegate.yml"
+        self._run = run
+        self._status = status
+        self._show = show
+        self._steps: list[DemoStep] = []
+        self._arrived: list[Arrival] = []
+
+    def play(self) -> DemoReport:
+        """All steps; ``ok`` when the table holds every record exactly once."""
+        started = time.monotonic()
+        self._prepare()
+        self._arrive()
+        self._ingest(
+            "Ingest what is there",
+            "Both sources are new: every file is read. Rows and watermark are one commit.",
+        )
+        self._more_arrives()
+        self._ingest("Ingest again", "Only the new files and the late one are read.")
+        self._ingest("Nothing new", "A third run finds nothing; the sources are idle, and Spark is not asked.")
+        self._show_status()
+        ok = self._prove()
+        commands = tuple(f"tidegate {name} {self._config}" for name in ("plan", "status", "run", "doctor"))
+        seconds = time.monotonic() - started
+        return DemoReport(str(self._folder), str(self._config), tuple(self._steps), ok, seconds, commands)
+
+    def _tell(self, step: DemoStep) -> None:
+        self._steps.append(step)
+        self._show(step)
+
+    def _prepare(self) -> None:
+        if self._folder.exists() and any(self._folder.iterdir()):
+            if not (self._folder / MARKER).exists():
+                raise TidegateError(f"{self._folder} is not empty and not a demo's folder", "name another folder")
+            shutil.rmtree(self._folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / MARKER).touch()
+        self._config.write_text(CONFIG)
+
+    def _arrive(self) -> None:
+        for number, region in enumerate(("asia", "europe")):
+            first = number * 1_000_000
+            root = self._folder / "data" / region
+            self._arrived += write_hours(root, START, HOURS, FILES_PER_HOUR, RECORDS, first_id=first)
+        self._tell(_arrivals("Files arrive", "NDJSON, gzip, in hourly folders, named by time.", self._arrived))
+
+    def _more_arrives(self) -> None:
+        root = self._folder / "data" / "asia"
+        new = list(write_hours(root, START + timedelta(hours=HOURS), 1, FILES_PER_HOUR, RECORDS, first_id=500_000))
+        late_moment = START + timedelta(hours=HOURS - 1, minutes=3)
+        late = write_file(root, late_moment, 600_000, RECORDS)
+        self._arrived += [*new, late]
+        text = (
+            "A new hour begins in asia, and one file arrives late: its name sorts below the watermark of its "
+            f"folder ({late.path.parent.name}/{late.path.name})."
+        )
+        self._tell(_arrivals("More files arrive, one of them late", text, [*new, late]))
+
+    def _ingest(self, title: str, text: str) -> None:
+        report = self._run(self._config)
+        rows = tuple(
+            (
+                f"{each.pipeline}/{each.source}",
+                each.state,
+                f"{each.files:,}",
+                f"{each.rows:,}",
+                f"{each.commits}",
+                each.watermark or "-",
+            )
+            for each in report.sources
+        )
+        failed = [each.error for each in report.sources if each.error]
+        if failed:
+            raise TidegateError(failed[0])
+        columns = ("source", "state", "files", "rows", "commits", "watermark")
+        self._tell(DemoStep(title, text, f"tidegate run {self._config}", columns, rows))
+
+    def _show_status(self) -> None:
+        rows = tuple(
+            (
+                f"{each.pipeline}/{each.source}",
+                each.state,
+                f"{each.version}",
+                f"{each.backlog_files}",
+                f"{each.open_partitions}",
+            )
+            for each in self._status(self._config)
+        )
+        columns = ("source", "state", "position", "backlog", "open partitions")
+        self._tell(DemoStep("Status", "", f"tidegate status {self._config}", columns, rows))
+
+    def _prove(self) -> bool:
+        table = Location(absolute("lake/events", self._folder.resolve()))
+        found = query(table, "select date, count(*) as n, count(distinct id) as ids from t group by date order by date")
+        expected = sum(each.records for each in self._arrived)
+        total, distinct = sum(row["n"] for row in found), sum(row["ids"] for row in found)
+        rows = tuple((f"date={row['date']}", f"{row['n']:,}", f"{row['ids']:,}") for row in found)
+        ok = bool(expected == total == distinct)
+        verdict = "every record exactly once" if ok else "records are missing or doubled"
+        text = (
+            f"{expected:,} records arrived; the table holds {total:,} rows with {distinct:,} distinct ids: {verdict}."
+        )
+        self._tell(DemoStep("The table", text, "", ("partition", "rows", "distinct ids"), rows))
+        return ok
+
+
+def _arrivals(title: str, text: str, arrived: Sequence[Arrival]) -> DemoStep:
+    folders: dict[str, list[Arrival]] = {}
+    for each in arrived:
+        folders.setdefault("/".join(each.path.parent.parts[-3:]), []).append(each)
+    rows = tuple(
+        (folder, f"{len(files)}", f"{sum(each.records for each in files):,}") for folder, files in folders.items()
+    )
+    return DemoStep(title, text, "", ("folder", "files", "records"), rows)

@@ -1,0 +1,286 @@
+"""Files, history and ledger: which files were ingested when, and by which commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.core.globs import matches_path
+from tidegate.errors import StateError, TableError, TidegateError
+from tidegate.protocol import ledger, ledger_blocks
+from tidegate.protocol.change import Coverage
+from tidegate.protocol.documents import Parent
+from tidegate.protocol.ledger import entries, newest_first, record_batches
+from tidegate.protocol.ledger_blocks import LedgerEntry
+from tidegate.protocol.position import Position
+from tidegate.reports.ledger import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+    PositionView,
+    WatermarkHistory,
+)
+from tidegate.runs.bound_source import Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.runs.bound_source import ColumnPlace, UnitPlace
+
+
+@dataclass(frozen=True, slots=True)
+class FilesQuery:
+    """Which files are asked for: a pattern of paths, committed since a moment, at one position."""
+
+    match: str | None = None
+    since: datetime | None = None
+    position: int | None = None
+
+    def takes(self, file: str) -> bool:
+        """Whether the path fits; a pattern without ``/`` is about the file's name alone."""
+        return self.match is None or matches_path(self.match, file)
+
+
+def moment_of(entry: LedgerEntry) -> datetime | None:
+    """When the entry was written, None for a gap."""
+    return datetime.fromisoformat(entry.written_at) if entry.written_at else None
+
+
+@dataclass(slots=True)
+class _Line:
+    file: str
+    size: int
+    etag: str | None
+    given_up: bool
+    ranges: list[FileRange] = field(default_factory=list)
+
+    def goes_on_from(self, item: Coverage) -> bool:
+        """Whether an older range of the file ends where this line begins."""
+        return self.ranges[-1].start == item.end
+
+
+class FileLines:
+    """Collects the lines of one source, at most ``limit`` of them, 0 for all.
+
+    A reading begins at record 0: an older range that ends where the line begins belongs to it, and any other range
+    of the same file is an earlier reading, with a line of its own.
+    """
+
+    def __init__(self, pipeline: str, source: str, wanted: FilesQuery, limit: int) -> None:
+        self._names = (pipeline, source)
+        self._wanted = wanted
+        self._limit = limit
+        self._lines: list[_Line] = []
+        self._begun: dict[str, _Line] = {}
+        self.complete = True
+
+    def add(self, entry: LedgerEntry) -> bool:
+        """Take the ranges of the next older position; True when nothing older is of interest any more."""
+        for item in reversed(entry.coverage):
+            if self._wanted.takes(item.file):
+                self._take(entry, item)
+        return not self.complete and not self._begun
+
+    def _take(self, entry: LedgerEntry, item: Coverage) -> None:
+        line = self._begun.pop(item.file, None)
+        if line is None or not line.goes_on_from(item):
+            if self._limit and len(self._lines) == self._limit:
+                self.complete = False
+                return
+            line = _Line(item.file, item.size, item.etag, item.given_up)
+            self._lines.append(line)
+        line.ranges.append(
+            FileRange(
+                position=entry.version,
+                table_version=entry.table_version,
+                action=entry.action,
+                committed_at=moment_of(entry),
+                start=item.start,
+                end=item.end,
+                eof=item.eof,
+                rows=item.rows,
+                bad=item.bad,
+            )
+        )
+        if item.start > 0:
+            self._begun[item.file] = line
+
+    def shown(self) -> tuple[IngestedFile, ...]:
+        """The lines so far, newest first."""
+        return tuple(self._shown(line) for line in self._lines)
+
+    def _shown(self, line: _Line) -> IngestedFile:
+        newest, oldest = line.ranges[0], line.ranges[-1]
+        return IngestedFile(
+            *self._names,
+            file=line.file,
+            size=line.size,
+            etag=line.etag,
+            finished=newest.eof and oldest.start == 0 and not line.given_up,
+            records=newest.end - oldest.start,
+            rows=sum(each.rows for each in line.ranges),
+            bad=sum(each.bad for each in line.ranges),
+            position=newest.position,
+            table_version=newest.table_version,
+            action=newest.action,
+            committed_at=newest.committed_at,
+            ranges=tuple(reversed(line.ranges)),
+            given_up=line.given_up,
+        )
+
+
+_CLOCKS_APART = 256
+"""So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
+
+
+def files_of(places: Sequence[Place], wanted: FilesQuery, limit: int) -> FilesReport:
+    """The ingested files of these sources, newest first; ``limit`` 0 means all."""
+    found = [_files_of(place, wanted, limit) for place in places]
+    lines = sorted((line for lines, *_ in found for line in lines), key=_newest, reverse=True)
+    shown = tuple(lines[:limit] if limit else lines)
+    return FilesReport(
+        files=shown,
+        totals=_totals(shown),
+        complete=all(complete for _, complete, *_ in found) and len(shown) == len(lines),
+        gaps=tuple(gap for _, _, gaps, _ in found for gap in gaps),
+        notes=tuple(note for *_, notes in found for note in notes),
+    )
+
+
+def _newest(line: IngestedFile) -> tuple[float, int]:
+    return (line.committed_at.timestamp() if line.committed_at else 0.0, line.position)
+
+
+def _totals(lines: Sequence[IngestedFile]) -> FileTotals:
+    commits = {(line.pipeline, line.source, each.position) for line in lines for each in line.ranges}
+    return FileTotals(
+        files=len(lines),
+        bytes=sum(line.size for line in lines),
+        records=sum(line.records for line in lines),
+        rows=sum(line.rows for line in lines),
+        bad=sum(line.bad for line in lines),
+        commits=len(commits),
+    )
+
+
+def _files_of(
+    place: Place, wanted: FilesQuery, limit: int
+) -> tuple[tuple[IngestedFile, ...], bool, tuple[LedgerGap, ...], tuple[str, ...]]:
+    newest, notes = _newest_position(place)
+    lines = FileLines(place.pipeline.name, place.source.name, wanted, limit)
+    gaps: list[LedgerGap] = []
+    for entry in _looked_at(place, wanted, newest):
+        if entry.gap is not None:
+            _add_gap(gaps, place, entry)
+        elif lines.add(entry):
+            return lines.shown(), False, tuple(gaps), notes
+    return lines.shown(), lines.complete, tuple(gaps), notes
+
+
+def _newest_position(place: Place | ColumnPlace | UnitPlace) -> tuple[Parent | None, tuple[str, ...]]:
+    """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
+    try:
+        return place.positions.open(read_only=True).parent, ()
+    except (StateError, TableError) as error:
+        return None, (f"{place.key}: the newest position may be missing, since the table cannot be opened: {error}",)
+
+
+def _looked_at(place: Place, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
+    if wanted.position is not None:
+        for entry in entries(place.table_store, place.key, start=wanted.position, newest=newest):
+            if entry.version == wanted.position:
+                yield entry
+            return
+        return
+    older = 0
+    for entry in newest_first(place.table_store, place.key, newest):
+        moment = moment_of(entry)
+        if wanted.since is None or moment is None or moment >= wanted.since:
+            older = 0
+            yield entry
+        elif (older := older + 1) >= _CLOCKS_APART:
+            return
+
+
+def _add_gap(gaps: list[LedgerGap], place: Place, entry: LedgerEntry) -> None:
+    """Gaps are met newest first; neighbours with one reason are one."""
+    reason = entry.gap or ""
+    if gaps and gaps[-1].first == entry.version + 1 and gaps[-1].reason == reason:
+        gaps[-1] = replace(gaps[-1], first=entry.version)
+    else:
+        gaps.append(LedgerGap(place.pipeline.name, place.source.name, entry.version, entry.version, reason))
+
+
+def history_of(place: Place | ColumnPlace | UnitPlace, limit: int) -> WatermarkHistory:
+    """The positions of a source, newest first; ``limit`` 0 means all."""
+    newest, notes = _newest_position(place)
+    views: list[PositionView] = []
+    complete = True
+    for entry in newest_first(place.table_store, place.key, newest):
+        if limit and len(views) == limit:
+            complete = False
+            break
+        views.append(_view(entry))
+    return WatermarkHistory(place.pipeline.name, place.source.name, tuple(views), complete, notes)
+
+
+def _view(entry: LedgerEntry) -> PositionView:
+    return PositionView(
+        position=entry.version,
+        committed_at=moment_of(entry),
+        action=entry.action,
+        files=len({item.file for item in entry.coverage}),
+        records=sum(item.end - item.start for item in entry.coverage),
+        rows=entry.rows,
+        bad=sum(item.bad for item in entry.coverage),
+        data_files=len(entry.data_files),
+        table_version=entry.table_version,
+        state=entry.watermark_state,
+        watermark=entry.watermark,
+        gap=entry.gap,
+    )
+
+
+def export(places: Sequence[Place], target: Path) -> LedgerExport:
+    """The complete ledger of these sources as one Parquet file, which appears when it is whole."""
+    import pyarrow as pa
+
+    text = pa.string()
+    columns = pa.schema([("pipeline", text), ("source", text), *ledger_blocks.schema()])
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as sink:
+            rows = ledger_blocks.write(sink, (batch for place in places for batch in _named(place, columns)), columns)
+        part.replace(target)
+    except OSError as error:
+        raise TidegateError(f"{target} cannot be written ({error})", "name a file in a folder that exists") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return LedgerExport(str(target), len(places), rows)
+
+
+def _named(place: Place, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one source, with the names that blocks leave to their path."""
+    import pyarrow as pa
+
+    newest, _ = _newest_position(place)
+    for batch in record_batches(place.table_store, place.key, newest):
+        names = [pa.repeat(pa.scalar(name), batch.num_rows) for name in (place.key.pipeline, place.key.source)]
+        yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=columns)
+
+
+def compact_place(place: Place) -> LedgerCompaction:
+    """Gathers every block that is due; stops where OPEN would."""
+    opened: Position = place.positions.open(read_only=True)
+    done = ledger.Compacted()
+    if opened.parent is not None:
+        done = ledger.compact(place.table_store, place.key, opened.parent)
+    return LedgerCompaction(place.pipeline.name, place.source.name, done.blocks, done.removed)

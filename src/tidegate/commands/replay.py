@@ -1,0 +1,419 @@
+"""Replay of files: chosen source files are read again, and their rows replace the old ones in one commit.
+
+A replay that misses old rows doubles them. So it refuses tables that do not record the file, rows that say nothing
+although they may be meant, and rows that lie there under another location of the same source.
+
+The files are read by the ordinary tasks into a work area below the table that no commit refers to. From there the
+rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. A file
+that cannot be read refuses the whole replay, and nothing changes. Bad lines become dead letters as in a run, and the
+letters that the files had before are answered.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tidegate.commands.dead_letters import DeadLetterSelection as LetterChoice
+from tidegate.commands.dead_letters import answered, chosen
+from tidegate.core.files.discovery import accepts, is_behind
+from tidegate.core.files.edit import Selection
+from tidegate.core.files.paths import SourceFile, sort_key
+from tidegate.core.files.plan import FileGroup, FileSlice, Plan
+from tidegate.core.files.planner import Sizing, grouped
+from tidegate.core.files.state import Changed, FileOutcome, Refused
+from tidegate.core.reasons import EXAMPLES, Skipped
+from tidegate.errors import CommitLost, ObjectChanged, RunStopped, SourceError, StorageError, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Change, Coverage, Replacement
+from tidegate.protocol.position import Position
+from tidegate.protocol.table_rows import literal, rows_by_value
+from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
+from tidegate.reports.correction import FileSet, ReplayReport
+from tidegate.runs.bound_source import UNIT_BYTES, Clock, Place, utc_now
+from tidegate.runs.engine import Lane, deal, raise_failures, refuse_frames
+from tidegate.runs.file_pass import SLOTS_PER_CORE, TRIES_AGAINST_OTHERS, coverage_of, left_of
+from tidegate.runs.source_report import DeadLetters
+from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
+from tidegate.runs.tracker import SourceState
+from tidegate.schema.dead_letter import REPLAYED
+from tidegate.sink.parquet_file import uuid7
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.row_task import FILE_BYTES, rows_of
+from tidegate.sources.file_discovery import scope_of
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ProjectSpec
+from tidegate.storage.stores import open_store
+
+FILE_COLUMN = "_source_file"
+MOST_FILES = 10_000
+"""The names go into the predicate, and that into the log: as many take less than a second and a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySelection:
+    """Files to read again, files that are ``due`` anyway, and names in the table that the source has no more.
+
+    ``dropped`` are those of the ``missing`` whose rows go; ``rows`` counts what leaves the table. ``unseen`` are names
+    in the table that the source may still have, behind a link or a name that its listing leaves out: their rows stay.
+    """
+
+    base: str
+    files: tuple[SourceFile, ...]
+    due: tuple[SourceFile, ...]
+    missing: tuple[str, ...]
+    dropped: tuple[str, ...]
+    rows: int
+    blank: int
+    left_out: tuple[Skipped, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to replace."""
+        return not self.files and not self.dropped
+
+    @property
+    def predicate(self) -> str:
+        """The rows that leave, in SQL."""
+        paths = [*(file.path for file in self.files), *self.dropped]
+        return f"{FILE_COLUMN} IN ({', '.join(literal(self.base + path) for path in paths)})"
+
+    def notes(self) -> Iterator[str]:
+        """What somebody should know before it is done."""
+        yield from map(str, self.left_out)
+        if self.blank:
+            yield f"without a row in the table now: {count(self.blank, 'file')}; their rows are only added"
+        if self.due:
+            yield f"not finished yet: {count(len(self.due), 'file')}, left to the next run"
+        if self.unseen:
+            yield f"behind what is left out: {count(len(self.unseen), 'file')}, e.g. {self.unseen[0]}; their rows stay"
+        if self.missing:
+            fate = "are removed" if self.dropped else "stay (--drop-missing removes them)"
+            yield f"gone from the source: {count(len(self.missing), 'file')}; their rows {fate}"
+
+
+def file_set(files: Sequence[SourceFile]) -> FileSet:
+    """As it is reported."""
+    return FileSet(len(files), sum(file.size for file in files), tuple(file.path for file in files[:EXAMPLES]))
+
+
+def other_locations(project: ProjectSpec, place: Place) -> tuple[str, ...]:
+    """Where the other sources lie that are read into the same table."""
+    return tuple(
+        source.location.uri
+        for pipeline in project.pipelines
+        if pipeline.sink.table.uri == place.pipeline.sink.table.uri
+        for source in pipeline.sources
+        if (pipeline.name, source.name) != (place.pipeline.name, place.source.name)
+    )
+
+
+def check_rows_are_told_apart(place: Place, opened: Position, others: Sequence[str]) -> None:
+    """Refuse a table in which the rows of a file cannot be found."""
+    sink, base = place.pipeline.sink, f"{place.source.location.uri}/"
+    if opened.first_run or opened.table_version < 0:
+        raise TidegateError(f"{place.key}: nothing was ingested yet", "run the pipeline first")
+    schema = opened.schema()
+    if FILE_COLUMN not in sink.metadata_columns or schema is None or FILE_COLUMN not in schema.names:
+        raise TidegateError(
+            f"{place.key}: which rows came from which file is not recorded in {sink.table.uri}",
+            f"a replay needs {FILE_COLUMN!r} in sink.metadata_columns from the first run on; without it, delete the "
+            "rows yourself and then move the watermark back (`tidegate watermark set`)",
+        )
+    for uri in others:
+        if f"{uri}/".startswith(base) or base.startswith(f"{uri}/"):
+            raise TidegateError(
+                f"{place.key}: another source reads {uri} into the same table, and shares files with "
+                f"{place.source.location.uri}; whose rows are whose cannot be told",
+                "give the sources locations, or tables, of their own",
+            )
+
+
+def choose(
+    place: Place,
+    others: Sequence[str],
+    selection: Selection,
+    state: SourceState,
+    now: datetime,
+    *,
+    drop_missing: bool = False,
+) -> ReplaySelection:
+    """The files that are meant, after looking into source and table."""
+    source, base = place.source, f"{place.source.location.uri}/"
+    scope = scope_of(source)
+    listed = place.source_store.list(selection.prefix, scope=scope)
+    there = {info.path: info for info in listed if selection.takes(info.path)}
+    files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
+    by_state = place.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
+    rows = {
+        value.removeprefix(base): number
+        for value, number in rows_by_value(place.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
+    }
+    not_there = [path for path in sorted(rows) if path not in there and selection.takes(path)]
+    behind = scope.unseen
+    unseen = tuple(path for path in not_there if is_behind(path, behind))
+    missing = tuple(path for path in not_there if not is_behind(path, behind))
+    dropped = missing if drop_missing else ()
+    _check_number(place, len(by_state.finished) + len(dropped))
+    blank = {file.path for file in by_state.finished if file.path not in rows}
+    if blank:
+        _check_elsewhere(place, others, blank)
+    leaving = [*(file.path for file in by_state.finished), *dropped]
+    counted = sum(rows.get(path, 0) for path in leaving)
+    left_out = scope.left_out
+    return ReplaySelection(
+        base, by_state.finished, by_state.due, missing, dropped, counted, len(blank), left_out, unseen
+    )
+
+
+def _check_number(place: Place, number: int) -> None:
+    if number > MOST_FILES:
+        raise TidegateError(
+            f"{place.key}: {number:,} files are selected, and one replay takes at most {MOST_FILES:,}",
+            "narrow the pattern, or replay one partition after the other",
+        )
+
+
+def _check_elsewhere(place: Place, others: Sequence[str], paths: set[str]) -> None:
+    """Refuse files whose old rows may be there without a name, or under that of another location."""
+    table, base = place.pipeline.sink.table, f"{place.source.location.uri}/"
+    known = tuple(f"{uri}/" for uri in others)
+    for value, rows in rows_by_value(table, FILE_COLUMN, base, outside=True):
+        if not value:
+            raise TidegateError(
+                f"{place.key}: {rows:,} rows of {table.uri} do not say which file they came from, and {len(paths):,} "
+                f"selected files (e.g. {min(paths)}) have no row under their name: their old rows cannot be found",
+                f"select files that were ingested since {FILE_COLUMN!r} is recorded",
+            )
+        same = None if value.startswith(known) else _end_in(value, paths)
+        if same is not None:
+            raise TidegateError(
+                f"{place.key}: {same} has no row in {table.uri} under {base}, but {value} has {rows:,}: the source was "
+                "moved, and a replay would double these rows",
+                f"set {FILE_COLUMN!r} of the old rows to the new location first (UPDATE with Spark)",
+            )
+
+
+def _end_in(value: str, paths: set[str]) -> str | None:
+    """The path that ``value`` ends with, after a slash."""
+    levels = value.split("/")
+    ends = ("/".join(levels[start:]) for start in range(len(levels)))
+    return next((end for end in ends if end in paths), None)
+
+
+Confirm = Callable[[ReplayReport], bool]
+
+
+class Replay:
+    """One replay of one source; ``others`` are the locations of the table's other sources."""
+
+    def __init__(
+        self,
+        place: Place,
+        lane: Lane,
+        *,
+        others: Sequence[str] = (),
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._place = place
+        self._lane = lane
+        self._others = tuple(others)
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._names = (place.pipeline.name, place.source.name)
+        self._run = uuid7()
+
+    def run(self, selection: Selection, confirm: Confirm, *, drop_missing: bool = False) -> ReplayReport:
+        """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
+        started = time.monotonic()
+        opened = self._opened()
+        state = self._place.opened_state(opened)
+        choice = choose(self._place, self._others, selection, state, self._clock(), drop_missing=drop_missing)
+        if not (choice.files or choice.due or choice.missing or choice.unseen):
+            raise TidegateError(
+                f"{self._place.key}: there is no file that is meant by {selection}",
+                "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",
+            )
+        report = self._report(selection, choice, opened, drop_missing=drop_missing)
+        if choice.is_empty or not confirm(report):
+            return report
+        with self._work_area() as work:
+            columns, results = self._read(opened, choice.files, work)
+            done = self._commit(choice, columns, results, work)
+        return replace(
+            report,
+            rows_written=sum(result.rows for result in results),
+            version=done.version,
+            table_version=done.table_version,
+            applied=True,
+            seconds=time.monotonic() - started,
+        )
+
+    def _opened(self) -> Position:
+        opened = self._place.positions.open()
+        refuse_frames(self._place, opened, "rows of it cannot be replaced by `tidegate replay`")
+        check_rows_are_told_apart(self._place, opened, self._others)
+        return opened
+
+    def _read(
+        self, opened: Position, files: Sequence[SourceFile], work: Location
+    ) -> tuple[TableColumnsPlan, tuple[GroupResult, ...]]:
+        """Every file, whole, by the ordinary tasks; or an error."""
+        units = self._units(files)
+        plan = Plan(*self._names, version=opened.version, now=self._clock(), units=units)
+        columns = resolve_columns(self._place, opened, plan, self._emit)
+        task = self._task(columns, work)
+        results: list[GroupResult] = []
+        left = units
+        while left:
+            if self._stop.is_set():
+                raise RunStopped("stopped while files were read again; nothing was changed")
+            wave = self._wave(task, left)
+            raise_failures(wave)
+            results.extend(wave)
+            outcomes = [outcome for result in wave for outcome in result.outcomes]
+            _check(outcomes)
+            before, left = left, left_of(left, outcomes)
+            if left == before:
+                raise TidegateError(f"{self._place.key}: nothing was read of {len(left)} units", "see the tasks' log")
+        failpoint("runs.read")
+        return columns, tuple(results)
+
+    def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
+        slices = [FileSlice(file.path, file.size, file.etag) for file in files]
+        return grouped(slices, Sizing(UNIT_BYTES, self._place.source.interval_files, self._place.parallelism))
+
+    def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
+        """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
+        task = columns.task(self._place.pipeline, self._place.source, None, self._run)
+        writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
+        return replace(task, table=work, writer=writer, whole_files=True)
+
+    def _wave(self, task: ReadTask, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
+        self._lane.prepare()
+        slots = deal(units, self._place.parallelism * SLOTS_PER_CORE)
+        files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
+        self._emit(events.WaveStarted(*self._names, len(slots), files, size))
+        return self._lane.execute(
+            task, slots, lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))
+        )
+
+    def _commit(
+        self, choice: ReplaySelection, columns: TableColumnsPlan, results: Sequence[GroupResult], work: Location
+    ) -> Position:
+        """Replace the rows; when another run of the source was first, once more on top of that.
+
+        What was read stays right: the rows of a finished file do not depend on the position.
+        """
+        store = open_store(work)
+        files = [file for result in results for file in result.data_files]
+        change = Change(
+            state={},
+            embedded={},
+            coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
+            rows=sum(result.rows for result in results),
+            schema=columns.table,
+            partition_columns=columns.partition_columns,
+            action="replay",
+            replacement=Replacement(choice.predicate, lambda schema: rows_of(store, files, schema)),
+        )
+        tries = 0
+        while True:
+            opened = self._opened()
+            state = self._still_finished(self._place.opened_state(opened), choice)
+            embedded = self._place.tracker.embedded(state)
+            whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
+            tries += 1
+            try:
+                failpoint("runs.commit.before")
+                done = self._place.positions.commit(opened, whole)
+                failpoint("runs.commit.after")
+                return done
+            except CommitLost:
+                if tries == TRIES_AGAINST_OTHERS or self._stop.is_set():
+                    raise
+
+    def _with_letters(
+        self, opened: Position, change: Change, choice: ReplaySelection, results: Sequence[GroupResult]
+    ) -> Change:
+        """The change with the letters that the files bring now, and answers to those they brought before."""
+        new = DeadLetters.of(results)
+        paths = {*(file.path for file in choice.files), *choice.dropped}
+        before = [letter for letter in chosen(self._place, LetterChoice()) if letter.file in paths]
+        answers = answered(self._place, before, REPLAYED, self._run)
+        together = DeadLetters((*new.files, *answers.files), new.count)
+        return replace(
+            change,
+            dead_letter_files=together.files,
+            debts=together.debts(self._place, opened),
+            letters=new.count - len(before),
+        )
+
+    def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:
+        """The state as it is now, unless it says by now that one of the files is to be read."""
+        now = self._clock()
+        due = self._place.tracker.sorted(state, choice.files, now).due
+        if due:
+            raise TidegateError(
+                f"{self._place.key}: {due[0].path} was finished when the replay began, and now waits to be read: the "
+                "watermark was moved meanwhile",
+                "nothing was replaced; replay again",
+            )
+        return self._place.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
+
+    @contextmanager
+    def _work_area(self) -> Iterator[Location]:
+        """A place below the table for one replay; removed at its end, like those that were left a day ago."""
+        place = self._place
+        clean_old(place.table_store, place.key, self._clock())
+        work = new_work_area(place.key, place.pipeline.sink.table)
+        try:
+            yield work.location
+        finally:
+            with suppress(StorageError):
+                remove_work(place.table_store, work.directory)
+
+    def _report(
+        self, selection: Selection, choice: ReplaySelection, opened: Position, *, drop_missing: bool
+    ) -> ReplayReport:
+        return ReplayReport(
+            pipeline=self._place.pipeline.name,
+            source=self._place.source.name,
+            table_uri=self._place.pipeline.sink.table.uri,
+            selected=str(selection),
+            replayed=file_set(choice.files),
+            left_to_run=file_set(choice.due),
+            missing=FileSet(len(choice.missing), 0, choice.missing[:EXAMPLES]),
+            drop_missing=drop_missing,
+            rows_removed=choice.rows,
+            rows_written=None,
+            notes=(*opened.warnings, *choice.notes()),
+            version=opened.version,
+            table_version=opened.table_version,
+        )
+
+
+def _check(outcomes: Sequence[FileOutcome]) -> None:
+    """Give the replay up if a file could not be read; nothing was changed."""
+    for outcome in outcomes:
+        match outcome:
+            case Changed(path=path):
+                raise ObjectChanged(f"{path} changed while it was read again", "nothing was replaced; replay again")
+            case Refused(path=path, reason=reason):
+                raise SourceError(
+                    f"{path} cannot be read again: {reason}",
+                    "nothing was replaced: correct the file and replay again, or leave it out",
+                )
+            case _:
+                pass

@@ -1,0 +1,474 @@
+"""The columns of a pipeline: inferred, shown, compared, widened, replaced.
+
+Both are one Delta commit, and the positions of all sources stay. Widening keeps every row and needs no position of
+its own: done twice, it is done. Replacing takes rows away, so it goes by the commit protocol like a replay.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import (
+    ConfigError,
+    ReplacesTable,
+    SchemaMismatch,
+    SourceError,
+    StateError,
+    StorageUnavailable,
+    TableError,
+    TidegateError,
+)
+from tidegate.formats.samples import spread
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Change, Replacement
+from tidegate.protocol.notes import InferredSchema
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.table import CommitNote, Snapshot, no_rows
+from tidegate.protocol.table import arrow_schema as arrow_schema_table
+from tidegate.protocol.table_checks import check_partitioning, check_replaceable, check_table, costs_rows
+from tidegate.reports.schema import (
+    ColumnSeen,
+    SchemaChange,
+    SchemaColumn,
+    SchemaDiff,
+    SchemaInference,
+    SchemaView,
+    TableRewrite,
+)
+from tidegate.runs.bound_source import FILES_PER_PLAN, Place
+from tidegate.runs.table_columns import (
+    fields_of_table,
+    known_fields,
+    read_remembered,
+    sample,
+    whole_columns,
+    with_rescued,
+)
+from tidegate.schema.evolution import Difference, Kind, differences, widened
+from tidegate.schema.inference import FieldReport, Inference, agreeing
+from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of, field_to_json
+from tidegate.schema.types import arrow_schema, merged_fields, paths_of, scalar_type, type_name
+from tidegate.specs.project import Evolution, FieldSpec, PipelineSpec
+from tidegate.storage.durability import alone
+
+ConfirmInference = Callable[[SchemaInference], bool]
+
+EFFECTS = {
+    Kind.NEW: "added to the table, null in the rows that are there",
+    Kind.MISSING: "null in new rows",
+    Kind.NARROWER_FILE: "written with the table's type",
+}
+"""What a run does about a difference that does not stop it."""
+
+_TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
+
+
+def inferred(place: Place, now: datetime, lines: int) -> SchemaInference:
+    """What the first ``lines`` of each of some files say, old files and new ones alike."""
+    return _reported(place, _looked(place, now, lines), read_remembered(place))
+
+
+def updated(place: Place, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
+    """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees.
+
+    Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
+    """
+    if place.pipeline.schema.fields:
+        raise TidegateError(
+            f"{place.pipeline.name}: schema.fields are declared, so no inferred schema is used",
+            "change the declared fields in the configuration",
+        )
+    memory = InferredSchema(place.table_store, place.pipeline.name)
+    found, files = _looked(place, now, lines)
+    before = _kept(place, memory)
+    report = _reported(place, (found, files), before)
+    if not report.new and before is not None:
+        return report
+    agreeing(found)
+    whole_columns(place.pipeline, with_rescued(place.pipeline, found.fields))
+    if not confirm(report):
+        return report
+    if before is None:
+        memory.replace(found)
+    else:
+        memory.replace(replace(before, fields=merged_fields(before.fields, found.fields), report=found.report))
+    return replace(report, applied=True)
+
+
+def _kept(place: Place, memory: InferredSchema) -> Inference | None:
+    """The columns that new ones are added to: those remembered or, where these are lost, the table's."""
+    table = place.positions.table_schema()
+    if table is None:
+        return None
+    try:
+        remembered = memory.read()
+    except StateError:
+        remembered = None
+    if remembered is not None or place.pipeline.transform is not None:
+        return remembered
+    return Inference(fields_of_table(place.pipeline, table), (), 0)
+
+
+def _looked(place: Place, now: datetime, lines: int) -> tuple[Inference, int]:
+    listing = place.discover(place.state_of(None), now, polls=0, limit=FILES_PER_PLAN)
+    files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
+    if not files:
+        raise SourceError(f"{place.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
+    chosen = spread(files)
+    return sample(place, chosen, lines), len(chosen)
+
+
+def _reported(place: Place, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
+    found, files = looked
+    known = {} if remembered is None else dict(paths_of(arrow_schema(remembered.fields)))
+    ours = dict(paths_of(arrow_schema(found.fields)))
+    return SchemaInference(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        files=files,
+        records=found.records,
+        unreadable=found.unreadable,
+        columns=tuple(_seen(each) for each in found.report),
+        problems=found.problems,
+        yaml=yaml_of(found.fields, found.report),
+        new=tuple(path for path in ours if path not in known) if remembered is not None else (),
+    )
+
+
+def _seen(report: FieldReport) -> ColumnSeen:
+    return ColumnSeen(
+        path=report.path,
+        type=report.type,
+        records=report.records,
+        seen=report.seen,
+        nulls=report.nulls,
+        absent=report.absent,
+        confidence=report.confidence,
+        kinds=dict(report.kinds),
+        examples=dict(report.examples),
+        note=report.note,
+    )
+
+
+def yaml_of(fields: tuple[FieldSpec, ...], report: tuple[FieldReport, ...] = ()) -> str:
+    """Declared columns as they stand in a configuration; what is unsure has its reason behind it.
+
+    >>> print(yaml_of((FieldSpec("id", "int64"),)))
+    schema:
+      fields:
+        - {name: id, type: int64}
+    """
+    told = {each.path: each for each in report}
+    lines = [f"    - {_flow(_short(field))}{_remark(told.get(field.name))}" for field in fields]
+    return "\n".join(["schema:", "  fields:", *lines])
+
+
+def _remark(report: FieldReport | None) -> str:
+    if report is None or report.confidence == "high":
+        return ""
+    return f"  # {report.note or 'only ' + count(report.seen, 'value')}"
+
+
+def _short(field: FieldSpec, *, named: bool = True) -> Any:
+    """A column without what is the default; a bare type where that is all."""
+    data = field_to_json(field)
+    shorter: dict[str, Any] = {"name": field.name} if named else {}
+    shorter["type"] = field.type
+    if not data["nullable"]:
+        shorter["nullable"] = False
+    if field.fields:
+        shorter["fields"] = [_short(child) for child in field.fields]
+    for key in ("items", "keys", "values"):
+        child = getattr(field, key)
+        if child is not None:
+            shorter[key] = _short(child, named=False)
+    return field.type if shorter.keys() == {"type"} else shorter
+
+
+def _flow(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case str() if value.isidentifier() and value.lower() not in _YAML_WORDS:
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+_YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
+def shown(place: Place) -> SchemaView:
+    """The declared, the remembered and the table's columns, side by side."""
+    pipeline = place.pipeline
+    remembered = read_remembered(place)
+    opened = place.positions.site.delta.snapshot()
+    table = place.positions.table_schema()
+    sides = [
+        {} if fields is None else dict(paths_of(fields))
+        for fields in (
+            arrow_schema(pipeline.schema.fields) if pipeline.schema.fields else None,
+            None if remembered is None else arrow_schema(remembered.fields),
+            table,
+        )
+    ]
+    paths = dict.fromkeys(path for side in reversed(sides) for path in side)
+    return SchemaView(
+        pipeline=pipeline.name,
+        table_uri=pipeline.sink.table.uri,
+        table_version=None if opened is None else opened.facts.version,
+        evolution=pipeline.schema.evolution.value,
+        columns=tuple(SchemaColumn(path, *(side.get(path) for side in sides)) for path in paths),
+        notes=tuple(_notes(place, remembered)),
+    )
+
+
+def _notes(place: Place, remembered: Inference | None) -> Iterator[str]:
+    if place.pipeline.transform is not None:
+        yield _TRANSFORMED
+    if place.pipeline.schema.fields:
+        if remembered is not None:
+            yield "schema.fields are declared: the remembered schema is not used"
+    elif remembered is None:
+        yield "nothing is declared or remembered: the next run goes by the table, or by a sample of its files"
+
+
+def compared(place: Place) -> SchemaDiff:
+    """What the next run would do about the columns of its table."""
+    pipeline = place.pipeline
+    opened = place.positions.open(read_only=True)
+    if pipeline.transform is not None:
+        evolution = pipeline.schema.evolution.value
+        return SchemaDiff(pipeline.name, pipeline.sink.table.uri, evolution, (), ok=True, notes=(_TRANSFORMED,))
+    table = opened.schema()
+    known = known_fields(place, table)
+    fields = None if known is None else with_rescued(pipeline, known)
+    notes: tuple[str, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
+    if fields is None:
+        notes = ("nothing is known about the columns yet: the next run looks at its files (`tidegate schema infer`)",)
+    elif table is None:
+        notes = ("there is no table yet: the next run creates it",)
+        whole, _ = whole_columns(pipeline, fields)
+        changes = tuple(SchemaChange(path, Kind.NEW.value, None, kind, "created") for path, kind in paths_of(whole))
+    else:
+        changes = tuple(_changes(place, table, opened.partition_columns, fields))
+    ok = all(change.error is None for change in changes)
+    return SchemaDiff(pipeline.name, pipeline.sink.table.uri, pipeline.schema.evolution.value, changes, ok, notes)
+
+
+def _changes(
+    place: Place, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
+) -> Iterator[SchemaChange]:
+    whole, keys = whole_columns(place.pipeline, fields)
+    if keys != partition_columns:
+        text = f"the table is partitioned by {list(partition_columns)}, the pipeline by {list(keys)}"
+        yield SchemaChange("sink.partition_by", "partitioning", str(list(partition_columns)), str(list(keys)), "", text)
+        return
+    mode = place.pipeline.schema.evolution
+    for each in differences(table, whole, mode, partition_columns=keys, file_name="the pipeline"):
+        yield change_of(place, each)
+
+
+def change_of(place: Place, each: Difference) -> SchemaChange:
+    """A difference, with what the next run does about it."""
+    effect, error = EFFECTS.get(each.kind, ""), None if each.error is None else str(each.error)
+    if isinstance(each.error, ReplacesTable):
+        if place.positions.has_rows():
+            effect, error = "replaces the table: see `tidegate schema replace`", str(costs_rows(each.error))
+        else:
+            effect, error = "replaces the columns of the table, which has no rows", None
+    return SchemaChange(each.path, each.kind.value, each.table, each.file, effect, error)
+
+
+ConfirmRewrite = Callable[[TableRewrite], bool]
+
+
+class RewrittenTable(Protocol):
+    """A source of any kind with its ports opened, as far as its table is concerned."""
+
+    @property
+    def pipeline(self) -> PipelineSpec:
+        """The pipeline that writes the table."""
+
+    @property
+    def positions(self) -> PositionStore:
+        """Where positions are kept: in the log of the table."""
+
+
+TRIES = 20
+
+_FEED = "every row is removed and added again: readers of a change data feed or of a stream over the table see that"
+_SLOW = "a commit of somebody else in between costs another attempt: stop the pipelines of a large table meanwhile"
+
+
+def widen(place: RewrittenTable, column: str, type_name_: str, confirm: ConfirmRewrite) -> TableRewrite:
+    """Rewrite the table with the wider type of one column, if ``confirm`` agrees; what was done, or would have been."""
+    started = time.monotonic()
+    widening = _Widening(place, column, _type(type_name_))
+    report = widening.report()
+    if not report.changes or not confirm(report):
+        return report
+    version = widening.carry_out()
+    return replace(report, table_version=version, applied=True, seconds=time.monotonic() - started)
+
+
+def _type(name: str) -> pa.DataType:
+    if name in CONTAINERS:
+        raise ConfigError((f"{name!r} cannot be widened to; name the field inside: --column user.age",))
+    if name not in SCALARS and decimal_of(name) is None:
+        raise ConfigError((f"{name!r} is not a type; allowed: {', '.join(SCALARS)}, decimal(p,s)",))
+    return scalar_type(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Widening:
+    place: RewrittenTable
+    column: str
+    kind: pa.DataType
+
+    @property
+    def _uri(self) -> str:
+        return self.place.pipeline.sink.table.uri
+
+    def snapshot(self) -> Snapshot:
+        """The table as it is now, if it may be rewritten."""
+        found = self.place.positions.site.delta.snapshot()
+        if found is None:
+            raise TableError(f"there is no table at {self._uri}", "run the pipeline first")
+        check_table(found.facts, self._uri)
+        check_replaceable(found.facts, self._uri)
+        if self.column in found.facts.partition_columns:
+            raise TableError(f"{self.column!r} is a partition column", "write into another table")
+        return found
+
+    def target(self, snapshot: Snapshot) -> pa.Schema:
+        """The columns that the table gets."""
+        return widened(arrow_schema_table(snapshot.facts.schema_json), self.column, self.kind)
+
+    def report(self) -> TableRewrite:
+        """What there is to do."""
+        snapshot = self.snapshot()
+        table = arrow_schema_table(snapshot.facts.schema_json)
+        effect = f"every row is written again with {type_name(self.kind)}"
+        changes = tuple(
+            SchemaChange(each.path, each.kind.value, each.table, each.file, effect)
+            for each in differences(table, self.target(snapshot), Evolution.MERGE)
+        )
+        notes = (_FEED, _SLOW) if changes else ("the column has this type already",)
+        return _report(self.place, snapshot, "table widen", changes, notes)
+
+    def carry_out(self) -> int:
+        """Rewrite until the table has the type; the version that has it. An exception decides nothing."""
+        problem: TidegateError | None = None
+        for _ in range(TRIES):
+            snapshot = self.snapshot()
+            target = self.target(snapshot)
+            if target == arrow_schema_table(snapshot.facts.schema_json):
+                return snapshot.facts.version
+            try:
+                self._rewrite(snapshot, target)
+            except TidegateError as error:
+                problem = error
+        raise StorageUnavailable(
+            f"table {self._uri} could not be rewritten in {TRIES} attempts (last problem: {problem})",
+            "nothing was changed: stop whoever commits to it, and try again",
+        ) from problem
+
+    def _rewrite(self, snapshot: Snapshot, target: pa.Schema) -> None:
+        delta = self.place.positions.site.delta
+        now = self.place.positions.site.pace.now_ms()
+        note = CommitNote({}, now, f"tidegate: {self.column} widened to {type_name(self.kind)}")
+        with ExitStack() as stack:
+            stack.enter_context(alone(self.place.pipeline.sink.table, always=False))
+            batches = stack.enter_context(delta.all_rows(snapshot))
+            rows = pa.RecordBatchReader.from_batches(target, _cast(batches, target))
+            delta.overwrite(snapshot, rows, note)
+
+
+def _cast(batches: Iterator[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        arrays = [batch.column(field.name).cast(field.type) for field in target]
+        yield pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def replace_columns(place: Place, confirm: ConfirmRewrite) -> TableRewrite:
+    """Give the table exactly the columns of the pipeline, without a row, if ``confirm`` agrees.
+
+    The position stays: what was read is not read again by itself.
+    """
+    started = time.monotonic()
+    pipeline = place.pipeline
+    if pipeline.schema.evolution is not Evolution.OVERWRITE:
+        mode = pipeline.schema.evolution.value
+        text = f"schema_evolution is `{mode}`, so its table is never replaced; set `schema_evolution: overwrite` first"
+        raise ConfigError((f"{pipeline.name}: {text}",))
+    if pipeline.transform is not None:
+        text = "the columns of its table are those of a transform, which only a run knows; write into another table"
+        raise ConfigError((f"{pipeline.name}: {text}",))
+    opened = place.positions.open()
+    snapshot = place.positions.site.delta.snapshot()
+    fields = known_fields(place, None)
+    if snapshot is None or opened.state is None:
+        raise TableError(f"{place.key}: there is no table to replace the columns of", "run the pipeline first")
+    if fields is None:
+        raise SchemaMismatch(f"{place.key}: no columns are declared", "declare schema.fields")
+    columns, keys = whole_columns(pipeline, with_rescued(pipeline, fields))
+    check_partitioning(snapshot.facts.partition_columns, keys)
+    check_replaceable(snapshot.facts, pipeline.sink.table.uri)
+    report = _replacement(place, snapshot, columns, keys)
+    if not report.changes or not confirm(report):
+        return report
+    replacement = Replacement("true", no_rows, columns)
+    state = place.tracker.encode(place.opened_state(opened))
+    change = Change(
+        state=state,
+        embedded=place.tracker.embedded(state),
+        schema=columns,
+        partition_columns=keys,
+        action="schema replace",
+        replacement=replacement,
+    )
+    done = place.positions.commit(opened, change)
+    seconds = time.monotonic() - started
+    return replace(report, table_version=done.table_version, applied=True, seconds=seconds)
+
+
+def _replacement(place: Place, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
+    table = arrow_schema_table(snapshot.facts.schema_json)
+    found = differences(table, columns, Evolution.OVERWRITE, partition_columns=keys, file_name="the pipeline")
+    changes = tuple(replace(change_of(place, each), effect="replaced", error=None) for each in found)
+    version = snapshot.facts.version
+    notes = (
+        f"the rows stay readable as version {version} of the table until VACUUM removes their files",
+        "files that were read are not read again by themselves: `tidegate watermark reset --all` does that",
+    )
+    return _report(place, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",))
+
+
+def _report(
+    place: RewrittenTable, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
+) -> TableRewrite:
+    size = snapshot.size()
+    return TableRewrite(
+        pipeline=place.pipeline.name,
+        table_uri=place.pipeline.sink.table.uri,
+        action=action,
+        changes=changes,
+        rows=size.rows,
+        data_files=size.files,
+        bytes=size.bytes,
+        table_version=snapshot.facts.version,
+        notes=notes,
+    )

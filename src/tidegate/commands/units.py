@@ -1,0 +1,319 @@
+"""Work units: listed, looked at, tried again, forgotten.
+
+The new state is committed by the ordinary protocol, alone: no row is touched. What is read again afterwards takes the
+place of the rows that are in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tidegate.commands.unit_status import OPEN_REASONS, Looked, look, maybe_utc, spans, starting_at, utc
+from tidegate.config.problems import nearest
+from tidegate.core.units.partitions import cut
+from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
+from tidegate.core.units.planner import failure_start
+from tidegate.core.units.state import Failure, UnitEntry, UnitState, high_of, within
+from tidegate.errors import TidegateError
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Change
+from tidegate.protocol.position import Position
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.runs.bound_source import UnitPlace, encoded_units
+from tidegate.specs.units import Replace
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsQuery:
+    """Which units are asked for: some by name, those of one partition, those that failed; ``limit`` 0 means all."""
+
+    units: Collection[str] = ()
+    partition: str | None = None
+    failed: bool = False
+    limit: int = 50
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The work units of one unit, by what has become of them."""
+
+    done: int = 0
+    open: int = 0
+    eligible: list[int] = field(default_factory=list)
+
+
+def listed(place: UnitPlace, now: datetime, wanted: UnitsQuery) -> UnitList:
+    """The units of a source, those that need somebody first."""
+    looked = look(place, now)
+    plan, state = looked.plan, looked.state or UnitState()
+    check_known(place, looked, wanted.units)
+    one = starting_at(plan.partitions, wanted.partition, plan.zone) if wanted.partition is not None else None
+    lines = [each for each in _lines(plan, state, one) if _is_wanted(each, wanted)]
+    lines.sort(key=lambda each: _ORDER.index(each.state))
+    shown = lines[: wanted.limit] if wanted.limit else lines
+    return UnitList(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        position=looked.opened.version,
+        zone=plan.zone,
+        grid=plan.grid,
+        partitions=1 if one else len(plan.partitions),
+        total=len(lines),
+        units=tuple(shown),
+        input_version=plan.input_version,
+        notes=(*looked.opened.warnings, *plan.notes),
+    )
+
+
+_ORDER = ("failed", "retired", "open", "done", "stale")
+
+
+def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
+    named = not wanted.units or line.unit in wanted.units
+    return named and (not wanted.failed or line.state in ("failed", "retired"))
+
+
+def check_known(place: UnitPlace, looked: Looked, units: Collection[str]) -> None:
+    """Raise where a unit is named that neither the plan nor the state has."""
+    known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
+    for unit in units:
+        if unit not in known:
+            hint = nearest(unit, list(known)) if len(known) < _COMPARED else ""
+            raise TidegateError(
+                f"{place.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows those that there are"
+            )
+
+
+_COMPARED = 10_000
+
+
+def retired_of(state: UnitState | None) -> Collection[str]:
+    """The units that a server does not know."""
+    return () if state is None else state.retired
+
+
+def _lines(plan: UnitPlan, state: UnitState, one: TimePartition | None) -> Iterator[UnitLine]:
+    numbers = _numbers(plan, one)
+    failures: dict[str, list[Failure]] = {}
+    for (unit, start), failure in state.failures.items():
+        if one is None or start == failure_start(one.start, one.nominal_end):
+            failures.setdefault(unit, []).append(failure)
+    for unit in (*plan.units, *plan.stale):
+        found, failed = numbers.get(unit, _Numbers()), failures.get(unit, [])
+        retired = state.retired.get(unit)
+        yield UnitLine(
+            unit=unit,
+            state=_state(unit in numbers, found, failed, retired),
+            done=found.done,
+            open=found.open,
+            failed=len(failed),
+            read_up_to=_read_up_to(state.entries.get(unit), one),
+            next_eligible=utc(min(found.eligible)) if found.eligible and not found.open else None,
+            reason=retired or (failed[-1].reason if failed else ""),
+        )
+
+
+def _state(is_there: bool, found: _Numbers, failed: Sequence[Failure], retired: str | None) -> str:
+    if not is_there:
+        return "stale"
+    if retired is not None:
+        return "retired"
+    return "failed" if failed else "open" if found.open else "done"
+
+
+def _numbers(plan: UnitPlan, one: TimePartition | None) -> dict[str, _Numbers]:
+    """What the plan says about each unit, in all partitions or in one."""
+    found = {unit: _Numbers() for unit in plan.units}
+    for group in plan.runs:
+        if one is None or group.pattern.start == one.start:
+            for unit in group.units:
+                found[unit].open += 1
+    for each in plan.skipped:
+        amount = each.partitions if one is None else int(each.first <= one.start <= each.last)
+        if not amount or each.why is WhySkipped.RETIRED:
+            continue
+        for unit in each.units:
+            if each.why in OPEN_REASONS:
+                found[unit].open += amount
+            elif each.why is not WhySkipped.GRACE_OVER:
+                found[unit].done += amount
+            if each.eligible is not None:
+                found[unit].eligible.append(each.eligible)
+    return found
+
+
+def _read_up_to(entry: UnitEntry | None, one: TimePartition | None) -> str | None:
+    if entry is None or not entry.coverage:
+        return None
+    return maybe_utc(entry.coverage[-1][1] if one is None else high_of(entry.coverage, one.start, one.nominal_end))
+
+
+def viewed(place: UnitPlace, now: datetime, unit: str) -> UnitView:
+    """One unit, partition by partition."""
+    looked = look(place, now)
+    check_known(place, looked, (unit,))
+    plan, state = looked.plan, looked.state or UnitState()
+    entry = state.entries.get(unit, UnitEntry())
+    line = next(each for each in _lines(plan, state, None) if each.unit == unit)
+    return UnitView(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        unit=unit,
+        state=line.state,
+        position=looked.opened.version,
+        zone=plan.zone,
+        grid=plan.grid,
+        coverage=spans(entry.coverage),
+        left=spans(entry.left),
+        work_units=tuple(_work_units(plan, state, entry, unit)),
+        variables=dict(looked.units.variables.get(unit, {})),
+        retired=state.retired.get(unit),
+        notes=looked.opened.warnings,
+    )
+
+
+def _work_units(plan: UnitPlan, state: UnitState, entry: UnitEntry, unit: str) -> Iterator[WorkUnitLine]:
+    running: dict[int, WorkUnit] = {group.pattern.start: group.pattern for group in plan.runs if unit in group.units}
+    skipped = [each for each in plan.skipped if unit in each.units]
+    for partition in plan.partitions if unit in plan.units else ():
+        work = running.get(partition.start)
+        skip = next((each for each in skipped if each.first <= partition.start <= each.last), None)
+        failure = state.failures.get((unit, failure_start(partition.start, partition.nominal_end)))
+        yield WorkUnitLine(
+            start=utc(partition.start),
+            end=utc(partition.end),
+            nominal_end=maybe_utc(partition.nominal_end),
+            why=work.why.value if work else skip.why.value if skip else "",
+            low=maybe_utc(work.low if work else None),
+            high=maybe_utc(work.high if work else None),
+            high_watermark=maybe_utc(high_of(entry.coverage, partition.start, partition.nominal_end)),
+            eligible=maybe_utc(skip.eligible if skip else None),
+            failures=0 if failure is None else failure.count,
+            reason="" if failure is None else failure.reason,
+        )
+
+
+Confirm = Callable[[UnitsMove], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which work units are meant: those of some units, or of all (None), in one partition or in all."""
+
+    units: frozenset[str] | None = None
+    partition: TimePartition | None = None
+
+    def has(self, unit: str) -> bool:
+        """Whether work units of ``unit`` are meant."""
+        return self.units is None or unit in self.units
+
+    def has_failure(self, key: tuple[str, int]) -> bool:
+        """Whether a failure is one of a work unit that is meant."""
+        one = self.partition
+        return self.has(key[0]) and (one is None or key[1] == failure_start(one.start, one.nominal_end))
+
+
+def retry_units(
+    place: UnitPlace, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+) -> UnitsMove:
+    """Forget failures, so that no work unit waits, and that units are retired; without ``units`` of all."""
+    opened, before = _opened(place)
+    chosen = _chosen(place, before, units, partition, now)
+    if chosen.partition is None:
+        after = before.retried(chosen.units)
+    else:
+        after = replace(
+            before, failures={key: each for key, each in before.failures.items() if not chosen.has_failure(key)}
+        )
+    return _moved(place, opened, before, after, chosen, "units retry", confirm)
+
+
+def reset_units(
+    place: UnitPlace, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+) -> UnitsMove:
+    """Forget what was read, so that it is read again and takes the place of its rows; without ``units`` of all."""
+    opened, before = _opened(place)
+    chosen = _chosen(place, before, units, partition, now)
+    one = chosen.partition
+    low, high = (None, None) if one is None else (one.start, one.nominal_end)
+    return _moved(place, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
+
+
+def _opened(place: UnitPlace) -> tuple[Position, UnitState]:
+    opened = place.open()
+    state = place.state_of(opened)
+    if opened.table_version < 0 or state is None:
+        raise TidegateError(
+            f"{place.key}: nothing was read yet, so there is nothing to change", "run the pipeline first"
+        )
+    return opened, state
+
+
+def _chosen(place: UnitPlace, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
+    known = {*state.entries, *state.retired, *(unit for unit, _ in state.failures)}
+    for unit in units:
+        if unit not in known:
+            raise TidegateError(
+                f"{place.key}: nothing is recorded of a unit {unit!r}",
+                nearest(unit, list(known)) or "`tidegate units list` shows those that there are",
+            )
+    one = None
+    if partition is not None:
+        one = starting_at(cut(place.source, now).partitions, partition, place.source.timezone)
+    return Chosen(frozenset(units) if units else None, one)
+
+
+def _moved(
+    place: UnitPlace,
+    opened: Position,
+    before: UnitState,
+    after: UnitState,
+    chosen: Chosen,
+    action: str,
+    confirm: Confirm,
+) -> UnitsMove:
+    failures = before.failures.keys() - after.failures.keys()
+    retired = before.retired.keys() - after.retired.keys()
+    read = {unit: entry for unit, entry in before.entries.items() if entry != after.entries[unit]}
+    touched = {*(unit for unit, _ in failures), *retired, *read}
+    move = UnitsMove(
+        pipeline=place.pipeline.name,
+        source=place.source.name,
+        action=action,
+        partition=None if chosen.partition is None else utc(chosen.partition.start),
+        units=tuple(sorted(touched)),
+        failures=len(failures),
+        retired=len(retired),
+        ranges=sum(len(_forgotten(before, unit, chosen)) for unit in read),
+        notes=(*opened.warnings, *_remarks(place, before, after, touched, action)),
+        version=opened.version,
+        table_version=opened.table_version,
+    )
+    if not touched or not confirm(move):
+        return move
+    state = encoded_units(after)
+    done = place.positions.commit(opened, Change(state=state, embedded=state, action=action))
+    return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def _forgotten(state: UnitState, unit: str, chosen: Chosen) -> tuple[tuple[int, int], ...]:
+    coverage, one = state.entries[unit].coverage, chosen.partition
+    return coverage if one is None else within(coverage, one.start, one.nominal_end)
+
+
+def _remarks(
+    place: UnitPlace, before: UnitState, after: UnitState, touched: Collection[str], action: str
+) -> Iterator[str]:
+    if not touched:
+        yield "nothing changes: there is nothing of these work units to forget"
+        return
+    if action == "units reset":
+        how = "by their keys" if place.source.replace is Replace.MERGE_KEYS else "and only those"
+        yield f"what was read of them is read again; until then their rows stay, then they are replaced, {how}"
+        kept = sum(1 for unit in touched if unit in after.retired)
+        if kept:
+            yield f"{count(kept, 'unit')} stay retired: `tidegate units retry` brings them back"
+    else:
+        yield "the next run tries them again; what was read of them stays as it is"

@@ -1,0 +1,168 @@
+"""The seeds' Python names, thin: dataflows with their window, replays of several, ``MergeOverwriteStrategy``.
+
+Pipelines write by the same statement, with their position in it. Nothing heavy is loaded before it writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.api.opening import Config, agreed, load, pipelines_of
+from tidegate.api.replaying import replay_range
+from tidegate.core.columns.predicates import SourceRuntime, window_of
+from tidegate.core.columns.replay import ReplayConfig
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, ignore
+from tidegate.reports.correction import ColumnReplayReport
+from tidegate.specs.columns import ColumnSource, Value, Watermark
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.loading.strategies import KeyOverwrite
+
+_OWNER = "MergeOverwriteStrategy"
+
+
+class MergeOverwriteStrategy:
+    """Replaces all rows of a table whose key occurs in the rows to write.
+
+    With ``replace_by_watermark`` and a ``watermark_window`` (``dataflow.watermark_window``: column → lower and upper
+    bound, both inside) it also replaces all rows that lie in the window.
+    """
+
+    def __init__(
+        self,
+        merge_keys: Sequence[str],
+        watermark_window: Mapping[str, tuple[Value, Value]] | None = None,
+        *,
+        replace_by_watermark: bool = False,
+        max_delete_fraction: float = 0.5,
+        allow_empty_window: bool = False,
+    ) -> None:
+        self._keys = tuple(merge_keys)
+        self._window = watermark_window if replace_by_watermark else None
+        self._max_delete_fraction = max_delete_fraction
+        self._allow_empty_window = allow_empty_window
+
+    def write(self, frame: DataFrame, path: str) -> None:
+        """Write ``frame`` into the Delta table at ``path`` in one commit; the table must be there.
+
+        ``RowsRefused`` where more of the window would be deleted than is allowed.
+        """
+        from tidegate.spark.frames import columns_of, fitted
+        from tidegate.spark.loading.target import Target
+
+        kept = frame.localCheckpoint()
+        table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
+        strategy = self._strategy(kept.columns)
+        strategy.check(kept)
+        strategy.save(fitted(kept, table), Target(path, table))
+
+    def _strategy(self, columns: Sequence[str]) -> KeyOverwrite:
+        from tidegate.schema.names import spelled
+        from tidegate.spark.loading.strategies import KeyOverwrite
+        from tidegate.spark.loading.target import Guard, Keys, TableWindow
+
+        bounds = {spelled(name, columns): each for name, each in (self._window or {}).items()}
+        window = TableWindow.of_bounds(bounds, _OWNER) if bounds else None
+        guard = Guard(_OWNER, self._max_delete_fraction, self._allow_empty_window)
+        return KeyOverwrite(Keys(tuple(spelled(name, columns) for name in self._keys), _OWNER), window, guard)
+
+
+Window = dict[str, tuple[Value, Value]]
+
+
+class Runtime(Protocol):
+    """What a read leaves: the stored watermark, the one after look-back, and the one after the read."""
+
+    @property
+    def watermark_before(self) -> Watermark | None: ...
+    @property
+    def watermark_effective(self) -> Watermark | None: ...
+    @property
+    def watermark_after(self) -> Watermark | None: ...
+
+
+class DataFlow:
+    """One column source of a pipeline; ``dataflow_id`` is ``{pipeline}/{source}``.
+
+    ``watermark_window`` is what :meth:`apply_watermark_window` computed last: per column where the window begins and
+    ends, None where nothing is replaced.
+    """
+
+    def __init__(self, config: Config, pipeline: str, source: str | None = None) -> None:
+        self.project: ProjectSpec = load(config, pipeline=pipeline)
+        self.pipeline: PipelineSpec = pipelines_of(self.project, pipeline)[0]
+        self.source: ColumnSource = _named(self.pipeline, source)
+        self.watermark_window: Window | None = None
+
+    @property
+    def dataflow_id(self) -> str:
+        """How providers call it."""
+        return f"{self.pipeline.name}/{self.source.name}"
+
+    def apply_watermark_window(self, source_runtime: Runtime) -> Window | None:
+        """The window of a read, kept as ``watermark_window``: only with replace_by_watermark, and both bounds known."""
+        runtime = SourceRuntime(
+            source_runtime.watermark_before,
+            source_runtime.watermark_effective,
+            source_runtime.watermark_after,
+        )
+        replaces = self.pipeline.sink.load.replace_by_watermark
+        self.watermark_window = window_of(runtime, replace_by_watermark=replaces)
+        return self.watermark_window
+
+    def __repr__(self) -> str:
+        return f"DataFlow({self.dataflow_id!r})"
+
+
+def run_replay(
+    dataflows: DataFlow | Iterable[DataFlow],
+    config: ReplayConfig,
+    *,
+    skip_gap: bool = False,
+    allow_overlap: bool = False,
+    into: str | None = None,
+    max_workers: int = 1,
+    fresh: bool = False,
+    confirm: Callable[[ColumnReplayReport], bool] = agreed,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> tuple[ColumnReplayReport, ...]:
+    """Replay the same range of each dataflow, one after the other, as ``replay_range`` does."""
+    chosen = (dataflows,) if isinstance(dataflows, DataFlow) else tuple(dataflows)
+    if into is not None and len(chosen) > 1:
+        raise ConfigError(("replay: into one table goes one dataflow; each would take the place of the one before",))
+    return tuple(
+        replay_range(
+            each.project,
+            each.pipeline.name,
+            each.source.name,
+            start=config.start,
+            end=config.end,
+            chunk=config.chunk_interval,
+            chunk_column=config.chunk_column,
+            save_watermark=config.save_watermark,
+            skip_gap=skip_gap,
+            allow_overlap=allow_overlap,
+            into=into,
+            max_workers=max_workers,
+            fresh=fresh,
+            confirm=confirm,
+            emit=emit,
+            stop=stop,
+        )
+        for each in chosen
+    )
+
+
+def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
+    found = [each for each in pipeline.column_sources if source in (None, each.name)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(each.name for each in pipeline.column_sources) or "none"
+    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its sources that are followed by columns: {known}",))

@@ -1,0 +1,253 @@
+"""Calendar arithmetic: zones, periods, and local times that a change of clocks skips or repeats.
+
+A local time that a clock change leaves out means the moment as much later; one that it repeats means the first.
+
+In Berlin clocks jump from 02:00 to 03:00 on 29 March 2026. A row that says 02:30 all the same is taken as 03:30: both
+are 01:30 in UTC. So no boundary may lie between the two: what lies below it in local time would not as a moment.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tidegate.errors import WatermarkError
+from tidegate.specs.units import PartitionKind, Rounding, Span
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The time zone of that name; ``WatermarkError`` where there is none."""
+    try:
+        return check_zone(name)
+    except ValueError as error:
+        raise WatermarkError(str(error), "correct timezone") from None
+
+
+def milliseconds(moment: datetime) -> int:
+    """A moment with its zone as milliseconds since 1970; what is finer is cut off."""
+    return (moment - EPOCH) // MILLISECOND
+
+
+def moment_at(local: datetime, zone: ZoneInfo) -> int:
+    """The moment at which clocks of ``zone`` show ``local``."""
+    return milliseconds(local.replace(tzinfo=zone, fold=0))
+
+
+def local_time(moment: int, zone: ZoneInfo) -> datetime:
+    """What clocks of ``zone`` show at ``moment``."""
+    try:
+        return (EPOCH + timedelta(milliseconds=moment)).astimezone(zone).replace(tzinfo=None)
+    except OverflowError:
+        raise _beyond() from None
+
+
+def iso(moment: int, zone: ZoneInfo) -> str:
+    """``moment`` as people read it: the date alone where it is a midnight, without seconds where there are none."""
+    local = local_time(moment, zone)
+    if not (local.hour or local.minute or local.second or local.microsecond):
+        return local.date().isoformat()
+    if not (local.second or local.microsecond):
+        return local.isoformat(" ", "minutes")
+    return local.isoformat(" ", "milliseconds" if local.microsecond else "seconds")
+
+
+def shifted(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Span | None = None) -> int:
+    """``moment`` moved by the difference of both: so many days at the same local time, then so much elapsed time.
+
+    More to add never gives an earlier moment, more to take away never a later one.
+    """
+    plus, minus = later or Span(), earlier or Span()
+    days = plus.days - minus.days
+    if days:
+        try:
+            moment = moment_at(local_time(moment, zone) + timedelta(days=days), zone)
+        except OverflowError:
+            raise _beyond() from None
+    return moment + (plus.elapsed - minus.elapsed) // MILLISECOND
+
+
+def rounded(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
+    """The last moment that is not after ``moment`` and begins a day, an hour or a minute in ``zone``."""
+    if rounding is Rounding.NONE:
+        return moment
+    local = local_time(moment, zone)
+    match rounding:
+        case Rounding.DAY:
+            return moment_at(_midnight(local), zone)
+        case Rounding.HOUR:
+            begin = local.replace(minute=0, second=0, microsecond=0)
+        case Rounding.MINUTE:
+            begin = local.replace(second=0, microsecond=0)
+    return moment - (local - begin) // MILLISECOND
+
+
+def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
+    """The first rounded moment after ``moment``."""
+    match rounding:
+        case Rounding.NONE:
+            return moment + 1
+        case Rounding.DAY:
+            return moment_at(_midnight(local_time(moment, zone)) + timedelta(days=1), zone)
+        case Rounding.HOUR:
+            return rounded(moment, rounding, zone) + HOUR
+        case Rounding.MINUTE:
+            return rounded(moment, rounding, zone) + HOUR // 60
+
+
+def floored(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
+    """The beginning of the calendar's own hour, day, week (Monday), month or year that has ``moment`` in it."""
+    if kind is PartitionKind.NONE:
+        return moment
+    if kind is PartitionKind.HOURLY:
+        return rounded(moment, Rounding.HOUR, zone)
+    day = _midnight(local_time(moment, zone))
+    match kind:
+        case PartitionKind.WEEKLY:
+            day -= timedelta(days=day.weekday())
+        case PartitionKind.MONTHLY:
+            day = day.replace(day=1)
+        case PartitionKind.YEARLY:
+            day = day.replace(month=1, day=1)
+    return moment_at(day, zone)
+
+
+def months_later(anchor: datetime, months: int) -> datetime:
+    """``anchor`` so many months later, on its day or, in shorter months, on their last: 01-31, 02-28, 03-31."""
+    year, month = divmod(anchor.year * 12 + anchor.month - 1 + months, 12)
+    if year > 9999:
+        raise _beyond()
+    return anchor.replace(year=year, month=month + 1, day=min(anchor.day, monthrange(year, month + 1)[1]))
+
+
+def _midnight(local: datetime) -> datetime:
+    return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _beyond() -> WatermarkError:
+    return WatermarkError(
+        "a time lies beyond what a calendar holds (years 1 to 9999)", "correct the range or the period"
+    )
+
+
+def check_zone(name: str) -> ZoneInfo:
+    """The time zone of that name; ``ValueError`` where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"unknown time zone {name!r}; use a name such as Europe/Berlin or UTC") from None
+
+
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+class Period(StrEnum):
+    """A calendar unit, coarsest first."""
+
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    HOUR = "hour"
+
+    def floor(self, moment: datetime) -> datetime:
+        """The start of the period that holds ``moment``, in UTC."""
+        start = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        match self:
+            case Period.YEAR:
+                return start.replace(month=1, day=1, hour=0)
+            case Period.MONTH:
+                return start.replace(day=1, hour=0)
+            case Period.DAY:
+                return start.replace(hour=0)
+            case Period.HOUR:
+                return start
+
+    def shifted(self, start: datetime, count: int) -> datetime:
+        """The start of the period ``count`` periods after the one that begins at ``start``."""
+        match self:
+            case Period.YEAR:
+                return _month(start, 12 * count)
+            case Period.MONTH:
+                return _month(start, count)
+            case Period.DAY:
+                return earlier(start, timedelta(days=-count))
+            case Period.HOUR:
+                return earlier(start, timedelta(hours=-count))
+
+
+def earlier(moment: datetime, duration: timedelta) -> datetime:
+    """``moment - duration``, or the end of the calendar that lies in that direction."""
+    try:
+        return moment - duration
+    except OverflowError:
+        return EARLIEST if duration > timedelta() else LATEST
+
+
+def _month(start: datetime, count: int) -> datetime:
+    year, month = divmod(start.year * 12 + start.month - 1 + count, 12)
+    if year < 1:
+        return EARLIEST
+    return LATEST if year > 9999 else start.replace(year=year, month=month + 1)
+
+
+_STEP = timedelta(hours=12)
+_YEARS = range(2, 9998)
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Clocks jump from ``low`` to ``high``; up to ``until`` local times share their moments with those between both."""
+
+    low: datetime
+    high: datetime
+
+    @property
+    def until(self) -> datetime:
+        """The first local time behind the jump that is one moment alone."""
+        return self.high + (self.high - self.low)
+
+
+def jump_around(value: datetime, zone: str) -> Jump | None:
+    """The jump in which ``value``, a time of ``zone`` without one, is no boundary; None where it is one."""
+    for year in sorted({value.year, (value - timedelta(days=3)).year} if value.year in _YEARS else ()):
+        for jump in jumps(zone, year):
+            if jump.low < value < jump.until:
+                return jump
+    return None
+
+
+@lru_cache(maxsize=1024)
+def jumps(zone: str, year: int) -> tuple[Jump, ...]:
+    """The jumps of a year, in order; a zone that never changes its clocks has none."""
+    known = ZoneInfo(zone)
+    found = []
+    moment, end = datetime(year, 1, 1, tzinfo=UTC) - _STEP, datetime(year + 1, 1, 1, tzinfo=UTC)
+    while moment < end:
+        before, after = (_offset(each, known) for each in (moment, moment + _STEP))
+        if after > before:
+            at = _moment_of_change(moment, moment + _STEP, known).replace(tzinfo=None)
+            found.append(Jump(at + before, at + after))
+        moment += _STEP
+    return tuple(found)
+
+
+def _moment_of_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+    """The first moment after ``low`` that has the offset of ``high``, by bisection to the second."""
+    wanted = _offset(high, zone)
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
+        low, high = (low, middle) if _offset(middle, zone) == wanted else (middle, high)
+    return high
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()

@@ -1,0 +1,1 @@
+"""Column sources: state, look-back, predicates, planner, replay."""

@@ -1,0 +1,187 @@
+"""Look-back: how far below the stored watermark a read begins, for sources that correct old rows."""
+
+from __future__ import annotations
+
+import math
+import sys
+from calendar import monthrange
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import MINYEAR, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from tidegate.core.calendar import check_zone
+from tidegate.core.columns.values import NUMBERS, TEMPORAL, described, kind_of
+from tidegate.errors import WatermarkError
+from tidegate.specs.columns import LookBack, Value
+
+EXACT = Context(prec=1000)
+"""Arithmetic of decimals that does not round."""
+
+_NESTED = "backward"
+_COUNTS = ("days", "hours", "months", "years")
+_KEYS = (*_COUNTS, "closing_day", "value")
+
+
+def look_back_of(
+    configure: Mapping[str, object], *, above: Mapping[str, object] | None = None, timezone: str = "UTC"
+) -> LookBack:
+    """The look-back that ``configure`` asks for; where it says nothing, the one of the connection ``above``.
+
+    ``backward: {days: 7}`` wins over ``backward_days: 3``, key by key. ``ValueError`` says what is wrong.
+    """
+    check_zone(timezone)
+    found = _asked(configure)
+    if found is None:
+        found = _asked(above or {}) or {}
+    counts = {key: _count(key, found.get(key)) for key in _COUNTS}
+    return LookBack(
+        **counts,
+        closing_day=_closing_day(found.get("closing_day")),
+        value=_number(found.get("value")),
+        timezone=timezone,
+    )
+
+
+def lowered(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
+    """Where the read begins: ``stored`` less the look-back, of the same type, with or without a zone as it is.
+
+    ``now`` has a zone. ``WatermarkError`` where the look-back is one for values of another kind.
+    """
+    if look_back.is_off:
+        return stored
+    kind = kind_of(stored)
+    has_times = any((look_back.days, look_back.hours, look_back.months, look_back.years, look_back.closing_day))
+    if kind in NUMBERS and look_back.value and isinstance(stored, int | float | Decimal):
+        return _less(stored, look_back.value)
+    if kind in TEMPORAL and has_times and isinstance(stored, date):
+        return _closing(stored, look_back, now, source_timezone) if look_back.closing_day else _ago(stored, look_back)
+    wanted = "days, hours, months, years or closing_day" if kind in TEMPORAL else "value"
+    remedy = f"use `backward: {{{wanted}: …}}`" if kind in NUMBERS | TEMPORAL else "look-back is for numbers and times"
+    raise WatermarkError(f"the configured look-back does not fit the stored watermark {described(stored)}", remedy)
+
+
+def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
+    """The moment as a value of the same kind; None for kinds that are no points in time."""
+    kind = kind_of(value)
+    if kind not in TEMPORAL:
+        return None
+    if kind == "datetime":
+        return moment
+    local = moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None)
+    return local if kind == "datetime_naive" else local.date()
+
+
+def as_moment(value: Value, like: Value, source_timezone: str) -> Value:
+    """A time without a zone as the moment that it is, where ``like`` is one; every other value as it is."""
+    if kind_of(value) == "datetime_naive" and kind_of(like) == "datetime" and isinstance(value, datetime):
+        return value.replace(tzinfo=check_zone(source_timezone))
+    return value
+
+
+def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
+    """What stands there about look-back; None if nothing does."""
+    flat = {key.removeprefix("backward_"): value for key, value in configure.items() if key.startswith("backward_")}
+    nested = configure.get(_NESTED, {})
+    if nested is None:
+        nested = {}
+    if not isinstance(nested, Mapping):
+        raise ValueError(f"backward must be a mapping such as {{days: 7}}, not {nested!r}")
+    unknown = [f"backward_{key}" for key in flat if key not in _KEYS]
+    unknown += [f"backward.{key}" for key in nested if key not in _KEYS]
+    if unknown:
+        raise ValueError(f"unknown look-back {', '.join(map(str, unknown))}; there are {', '.join(_KEYS)}")
+    return {**flat, **nested} if flat or _NESTED in configure else None
+
+
+def _count(key: str, value: object) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"backward {key} must be a whole number, 0 or more, not {value!r}")
+    return value
+
+
+def _closing_day(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 31:
+        raise ValueError(f"backward closing_day must be a day of the month, 1 to 31, not {value!r}")
+    return value
+
+
+def _number(value: object) -> int | Decimal:
+    if value is None:
+        return 0
+    number = Decimal(str(value)) if isinstance(value, float) and math.isfinite(value) else value
+    if not isinstance(number, int | Decimal) or isinstance(number, bool) or not number >= 0:
+        raise ValueError(f"backward value must be a number, 0 or more, not {value!r}")
+    return number
+
+
+def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
+    """The difference in the type of ``stored``, rounded down: rather read a row again than not at all."""
+    if isinstance(stored, Decimal):
+        return EXACT.subtract(stored, Decimal(value))
+    exact = Fraction(stored) - Fraction(value)
+    if isinstance(stored, int):
+        return math.floor(exact)
+    lower = near if (near := float(exact)) <= exact else math.nextafter(near, -math.inf)
+    return max(lower, -sys.float_info.max)
+
+
+def _ago(stored: date, look_back: LookBack) -> Value:
+    """Days and hours first, then months and years, of which the last day is the last of a shorter month."""
+    moment = stored if isinstance(stored, datetime) else datetime.combine(stored, time())
+    earliest = datetime.min.replace(tzinfo=moment.tzinfo)
+    try:
+        moment = moment - timedelta(days=look_back.days, hours=look_back.hours)
+    except OverflowError:
+        moment = earliest
+    moment = _months_before(moment, look_back.months + 12 * look_back.years) or earliest
+    return moment if isinstance(stored, datetime) else moment.date()
+
+
+def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: str) -> Value:
+    """The first day of the oldest month that is still open, or ``stored`` if that is earlier."""
+    zone = check_zone(look_back.timezone)
+    today = now.astimezone(zone)
+    is_previous_open = today.day <= (look_back.closing_day or 0)
+    first = datetime(today.year, today.month, 1)
+    months = look_back.months + 12 * look_back.years + is_previous_open
+    opened = _months_before(first, months) or datetime.min
+    if not isinstance(stored, datetime):
+        return min(stored, opened.date())
+    if opened == datetime.min:
+        return opened.replace(tzinfo=stored.tzinfo)
+    moment = opened.replace(tzinfo=zone)
+    if stored.utcoffset() is None:
+        return min(stored, moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None))
+    return min(stored, moment.astimezone(stored.tzinfo))
+
+
+def _months_before(moment: datetime, months: int) -> datetime | None:
+    """The same day so many months earlier; None before the first year."""
+    year, month = divmod(moment.year * 12 + moment.month - 1 - months, 12)
+    if year < MINYEAR:
+        return None
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A named connection; ``configure`` is its block of that name in a configuration file.
+
+    >>> Connection("shop", {"backward_days": 7, "backward": {"closing_day": 25}}).date_backward.closing_day
+    25
+    """
+
+    name: str
+    configure: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def date_backward(self) -> LookBack:
+        """How far below the stored watermark reads begin; ``ValueError`` where ``configure`` cannot be understood."""
+        zone = self.configure.get("timezone") or "UTC"
+        return look_back_of(self.configure, timezone=str(zone))

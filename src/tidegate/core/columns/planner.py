@@ -1,0 +1,489 @@
+"""Planning a column source: where the read begins and, once the source was asked, where it ends.
+
+Up to the horizon (now and ``future_tolerance``) a time is taken for what it is. Rows above it are left out of the read
+and counted; they are read, once, when their time has come.
+
+The end is fixed before anything is read. So what is written is what the watermark covers, even if the source moves
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from tidegate.core.calendar import check_zone, jump_around
+from tidegate.core.columns.look_back import lowered, moment_like
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SourceRuntime, untested
+from tidegate.core.columns.replay import Chunk, chunk_columns
+from tidegate.core.columns.state import ColumnState
+from tidegate.core.columns.values import (
+    TEMPORAL,
+    are_comparable,
+    described,
+    is_above,
+    is_finite,
+    is_watermark_empty,
+    kind_of,
+)
+from tidegate.errors import WatermarkError
+from tidegate.specs.columns import (
+    ColumnSource,
+    JdbcRead,
+    Load,
+    LoadType,
+    NullWatermark,
+    Value,
+    Watermark,
+    WatermarkMode,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """What to read of one source at ``position``: a pure value, equal arguments give equal plans.
+
+    ``stored`` is the watermark of the source's columns, ``effective`` where the read begins after look-back. ``reads``
+    has no caps yet except those of ``safety_lag``, which are also in ``lag_caps``. ``full``: everything is read.
+    ``window``: rows of the table that lie in the range are replaced. ``lag_until`` is the moment that safety_lag
+    allows, for columns whose kind is not known before the source was asked; ``horizon`` is the one up to which times
+    are taken for what they are (``future_tolerance``), None where nothing limits them or ``lag_until`` does.
+    """
+
+    pipeline: str
+    source: str
+    position: int
+    now: datetime
+    stored: Watermark = field(default_factory=dict)
+    effective: Watermark = field(default_factory=dict)
+    reads: RowFilter = field(default_factory=RowFilter)
+    full: bool = False
+    lag_caps: Mapping[str, Value] = field(default_factory=dict)
+    window: bool = False
+    chunk: Chunk | None = None
+    notes: tuple[str, ...] = ()
+    lag_until: datetime | None = None
+    source_timezone: str = "UTC"
+    horizon: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBounds:
+    """A read whose end is fixed: the rows, and the state that covers exactly them.
+
+    ``window`` says which rows of the table are replaced, by the columns' names in the source. ``nothing``: no row can
+    be there, so that neither read nor commit is due.
+    """
+
+    rows: RowFilter
+    state: ColumnState
+    runtime: SourceRuntime
+    window: RowFilter | None = None
+    nothing: bool = False
+
+
+AHEAD_REMEDY = (
+    "set it to the last value that is right: `tidegate watermark set`; if times ahead are right here, set "
+    "future_tolerance: none, or a longer one"
+)
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|$)", re.ASCII)
+
+
+def horizon_of(source: ColumnSource, now: datetime) -> datetime | None:
+    """Up to when a time is taken for what it is; None where every time is."""
+    return None if source.future_tolerance is None else now.astimezone(UTC) + source.future_tolerance
+
+
+def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iterator[str]:
+    """What is wrong with stored values that lie beyond the horizon, one sentence for each column."""
+    horizon = horizon_of(source, now)
+    for column in source.watermark_columns if horizon is not None else ():
+        value = stored.get(column)
+        if value is not None and _is_ahead(value, horizon, source.source_timezone):
+            yield (
+                f"the watermark of {column} is {value}, which is further ahead than future_tolerance allows: whatever "
+                "comes before it is passed over"
+            )
+
+
+def ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
+    """The latest value that is taken, of columns whose greatest lies beyond the horizon; nothing where none does."""
+    columns = plan.reads.columns[:1] if plan.reads.mode is WatermarkMode.TUPLE else plan.reads.columns
+    found: dict[str, Value] = {}
+    if plan.horizon is None:
+        return found
+    for column in columns:
+        value = seen.get(column)
+        cap = None if value is None else moment_like(value, plan.horizon, plan.source_timezone)
+        if value is not None and cap is not None and is_above(value, cap):
+            found[column] = cap
+    return found
+
+
+def waiting(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
+    """The rows above these caps: the plan reads each of them, as they lie above every watermark, too."""
+    ranges = tuple(ColumnRange(column, Bound(cap)) for column, cap in caps.items())
+    return RowFilter(ranges, extra=plan.reads.extra)
+
+
+def up_to(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
+    """The plan without the rows above these caps."""
+    upper = {column: Bound(cap, inclusive=True) for column, cap in caps.items()}
+    return replace(plan, reads=plan.reads.capped(upper))
+
+
+def check_text(plan: ColumnPlan, column: str, value: str) -> None:
+    """``WatermarkError`` for a text that is a time beyond the horizon: a read by texts cannot end at a time."""
+    if plan.horizon is None or not _is_ahead(value, plan.horizon, plan.source_timezone):
+        return
+    raise WatermarkError(
+        f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is the text {value!r}, a"
+        f" time further ahead than future_tolerance allows ({plan.horizon.isoformat()}): as the watermark it would hide"
+        " every row before it",
+        "declare the column as a timestamp or a date, so that such rows wait; or leave them out with"
+        " filter_expression; or set future_tolerance: none",
+    )
+
+
+def _is_ahead(value: Value, horizon: datetime | None, zone: str) -> bool:
+    moment = _read_as_time(value, zone) if isinstance(value, str) else value
+    latest = None if moment is None or horizon is None else moment_like(moment, horizon, zone)
+    return moment is not None and latest is not None and is_above(moment, latest)
+
+
+def _read_as_time(text: str, zone: str) -> datetime | None:
+    """The time that a text is in ISO 8601; None for other texts."""
+    if not _ISO.match(text):
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=check_zone(zone))
+
+
+LAG_REMEDY = (
+    "follow a column of dates or times; or read numbers again from some way below: `backward: {value: …}`, with a load "
+    "that merges; or leave safety_lag out"
+)
+
+
+def plan_columns(
+    pipeline: str,
+    source: ColumnSource,
+    load: Load,
+    state: ColumnState | None,
+    position: int,
+    now: datetime,
+    *,
+    chunk: Chunk | None = None,
+    chunk_column: str | None = None,
+) -> ColumnPlan:
+    """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
+    planning = _Planning(f"{pipeline}/{source.name}", source, load, _spelled(state, source.watermark_columns), now)
+    plan = ColumnPlan(
+        pipeline,
+        source.name,
+        position,
+        now,
+        stored=planning.stored,
+        reads=planning.unbounded(),
+        source_timezone=source.source_timezone,
+    )
+    if chunk is not None:
+        reads = planning.chunk(chunk, chunk_column)
+        return replace(plan, reads=reads, chunk=chunk, effective=dict.fromkeys(reads.columns, chunk.low))
+    notes = (*first_notes(source.read, position), *planning.notes())
+    if planning.is_full:
+        return replace(plan, full=True, notes=notes)
+    planning.check_lag()
+    planning.check_stored()
+    caps = planning.lag_caps()
+    return replace(
+        plan,
+        effective=planning.effective(),
+        reads=planning.reads().capped({each: Bound(value, inclusive=True) for each, value in caps.items()}),
+        lag_caps=caps,
+        lag_until=planning.lag_until,
+        horizon=planning.horizon if planning.lag_until is None else None,
+        window=planning.is_window,
+        notes=notes,
+    )
+
+
+def first_notes(read: object, position: int) -> Iterator[str]:
+    """What a person should know before the first rows of a source: that no test of ours runs on such a database."""
+    told = untested(read.url) if isinstance(read, JdbcRead) and not position else None
+    if told is not None:
+        yield told
+
+
+def _spelled(state: ColumnState | None, columns: Sequence[str]) -> ColumnState:
+    return (state or ColumnState()).spelled(columns)
+
+
+def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
+    """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
+    if plan.chunk is not None:
+        before = state or ColumnState()
+        runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
+        return ReadBounds(plan.reads, before, runtime, replace(plan.reads, extra=None))
+    columns = plan.reads.columns
+    before = _spelled(state, columns).only(columns)
+    is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
+    reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
+    leading = columns[:1] if is_cursor else columns
+    if plan.lag_until is not None:
+        check_lag(f"{plan.pipeline}/{plan.source}", {each: reached[each] for each in leading})
+    for each in leading:
+        reached[each] = _within_lag(plan, reached[each])
+    try:
+        after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
+    except WatermarkError as error:
+        raise WatermarkError(f"{plan.pipeline}/{plan.source}, {error.problem}", error.remedy) from None
+    rows = _capped(plan.reads, after)
+    is_empty = bool(columns) and all(value is None for value in reached.values())
+    return ReadBounds(
+        rows,
+        after,
+        SourceRuntime(
+            plan.stored if before.values else None, plan.effective, {each: after.values.get(each) for each in columns}
+        ),
+        replace(rows, extra=None) if plan.window else None,
+        nothing=is_empty and not plan.window and plan.reads.nulls is not NullWatermark.INCLUDE,
+    )
+
+
+def check_lag(name: str, values: Watermark) -> None:
+    """``WatermarkError`` where each of these columns has a value that is no point in time: nothing tells its age."""
+    if not values or any(value is None or kind_of(value) in TEMPORAL for value in values.values()):
+        return
+    found = ", ".join(f"{column}, such as {described(value)}" for column, value in values.items() if value is not None)
+    raise WatermarkError(f"{name}: safety_lag has no effect on {found}", LAG_REMEDY)
+
+
+class _Planning:
+    """The decisions about one source."""
+
+    def __init__(self, name: str, source: ColumnSource, load: Load, state: ColumnState, now: datetime) -> None:
+        self._name = name
+        self._source = source
+        self._load = load
+        self._state = state
+        self._now = now
+        self._columns = source.watermark_columns
+        self._is_cursor = source.mode is WatermarkMode.TUPLE
+        self.stored: dict[str, Value | None] = {
+            each: state.values[each] for each in self._columns if each in state.values
+        }
+        self.is_full = not self._columns or load.type.reads_everything
+        self._is_first = is_watermark_empty(self.stored)
+        self.lag_until = None if source.safety_lag is None else now.astimezone(UTC) - source.safety_lag
+        self.horizon = horizon_of(source, now)
+
+    @property
+    def is_window(self) -> bool:
+        """Whether both ends of the range are known, so that what lies in it can be replaced."""
+        known = not self._is_first and all(each in self.stored for each in self._columns)
+        return self._load.replace_by_watermark and known and not self._is_cursor
+
+    def unbounded(self) -> RowFilter:
+        """Every row, as the first read has it."""
+        source = self._source
+        nulls = source.null_watermark
+        if self.is_full and nulls is NullWatermark.EXCLUDE:
+            nulls = NullWatermark.INCLUDE
+        return RowFilter(tuple(map(ColumnRange, self._columns)), source.mode, nulls, source.filter_expression)
+
+    def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
+        """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
+        if self._load.type.reads_everything:
+            raise WatermarkError(
+                f"{self._name}: {self._load.type} replaces the whole table, also by a chunk",
+                "run the pipeline instead: it reads everything",
+            )
+        columns = chunk_columns(self._source, column)
+        if not columns:
+            raise WatermarkError(
+                f"{self._name}: a replay needs a column that its bounds belong to", "name chunk_column"
+            )
+        for each in columns:
+            self._check_chunk(each, chunk)
+        low, high = Bound(chunk.low, inclusive=True), Bound(chunk.high)
+        return RowFilter(tuple(ColumnRange(each, low, high) for each in columns), extra=self._source.filter_expression)
+
+    def reads(self) -> RowFilter:
+        """What is new; the state says so."""
+        rows = self.unbounded()
+        if self._is_first:
+            return rows
+        self._check_later_columns()
+        ranges = self._cursor_ranges() if self._is_cursor else tuple(map(self._range, self._columns))
+        return replace(rows, ranges=ranges)
+
+    def effective(self) -> dict[str, Value | None]:
+        """Where the read begins, by column."""
+        if not self._is_cursor:
+            return {each: self._lowered(each, value) for each, value in self.stored.items()}
+        bounds = {each.column: each.lower for each in self._cursor_ranges()}
+        return {each: bound.value for each, bound in bounds.items() if bound is not None}
+
+    @property
+    def _leading(self) -> tuple[str, ...]:
+        """The columns that tell how young a row is: in a cursor the first."""
+        return self._columns[:1] if self._is_cursor else self._columns
+
+    def check_lag(self) -> None:
+        """Refuse a safety lag where what is stored says that no column holds times."""
+        if self.lag_until is not None:
+            check_lag(self._name, {each: self.stored.get(each) for each in self._leading})
+
+    def check_stored(self) -> None:
+        """Refuse a watermark that lies ahead: what comes until then would be passed over, run by run."""
+        for told in stored_ahead(self._source, self.stored, self._now):
+            raise WatermarkError(f"{self._name}: {told}", AHEAD_REMEDY)
+
+    def lag_caps(self) -> dict[str, Value]:
+        """The latest value that is read, for columns known to hold times; never below what was read already."""
+        if self.lag_until is None:
+            return {}
+        caps = {}
+        for column in self._leading:
+            value = self.stored.get(column)
+            cap = None if value is None else moment_like(value, self.lag_until, self._source.source_timezone)
+            if value is not None and cap is not None:
+                caps[column] = cap if is_above(cap, value) else value
+        return caps
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know about this read."""
+        look_back = self._source.look_back
+        if self.is_full:
+            if self._columns:
+                yield f"{self._load.type} reads everything each time; the watermark is kept for show"
+            if self.lag_until is not None:
+                yield "safety_lag means nothing where everything is read"
+            return
+        if look_back.closing_day and (look_back.days or look_back.hours):
+            yield "days and hours of the look-back have no effect beside closing_day"
+        if not self._is_first:
+            for column in self._later_columns():
+                yield f"{column} is new among the watermark columns: every row with a value in it is read again"
+        gone = sorted(set(self._state.values) - set(self._columns))
+        if gone:
+            yield f"the watermark of {', '.join(gone)} is forgotten with the next rows: not among watermark_columns"
+        if self.lag_until is not None:
+            yield self._lag_note(self.lag_until)
+
+    def _lag_note(self, until: datetime) -> str:
+        """What the safety lag does, as far as it is known which columns hold times."""
+        held = [each for each in self._leading if each in self.lag_caps()]
+        if held:
+            return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"
+        named = " or ".join(self._leading)
+        return (
+            f"rows later than {until.isoformat()} wait for a later run (safety_lag), if {named} holds dates or times; "
+            "the run stops where it does not"
+        )
+
+    def _cursor_ranges(self) -> tuple[ColumnRange, ...]:
+        """The stored cursor; with look-back its first column alone."""
+        cursor = self._state.cursor(self._columns)
+        ranges = {each: ColumnRange(each) for each in self._columns}
+        first = self._columns[0]
+        if not self._source.look_back.is_off and cursor:
+            low = self._lowered(first, cursor[0])
+            ranges[first] = ColumnRange(first, None if low is None else Bound(low, inclusive=True))
+            return tuple(ranges.values())
+        for number, (column, value) in enumerate(zip(self._columns, cursor, strict=False), start=1):
+            is_last_known = number == len(cursor) and (number < len(self._columns) or column in self._state.inclusive)
+            ranges[column] = ColumnRange(column, Bound(value, inclusive=is_last_known))
+        return tuple(ranges.values())
+
+    def _range(self, column: str) -> ColumnRange:
+        low = self._lowered(column, self.stored.get(column))
+        if low is None:
+            return ColumnRange(column, any_value=True)
+        inclusive = column in self._state.inclusive or not self._source.look_back.is_off
+        return ColumnRange(column, Bound(low, inclusive))
+
+    def _lowered(self, column: str, value: Value | None) -> Value | None:
+        if value is None:
+            return None
+        zone = self._source.source_timezone
+        try:
+            low = lowered(value, self._source.look_back, self._now, zone)
+        except WatermarkError as error:
+            raise WatermarkError(f"{self._name}, watermark column {column!r}: {error.problem}", error.remedy) from None
+        return low if self._source.look_back.is_off else _before_jump(low, zone)
+
+    def _later_columns(self) -> list[str]:
+        return [each for each in self._columns if each not in self.stored]
+
+    def _check_later_columns(self) -> None:
+        later = self._later_columns()
+        if later and self._load.type is LoadType.APPEND:
+            raise WatermarkError(
+                f"{self._name}: {', '.join(later)} was added to watermark_columns after rows had been read by"
+                f" {', '.join(self.stored)}; whatever has a value in it would be appended again",
+                f"say from which value on rows are new: `tidegate watermark set` with a value for {', '.join(later)}",
+            )
+
+    def _check_chunk(self, column: str, chunk: Chunk) -> None:
+        value = self._state.values.get(column)
+        if value is not None and not are_comparable(value, chunk.low):
+            raise WatermarkError(
+                f"{self._name}: the replay's bounds {described(chunk.low)} do not fit column {column!r}, whose"
+                f" watermark is {described(value)}",
+                "give bounds of that kind, or name the column they belong to with chunk_column",
+            )
+
+
+def _before_jump(low: Value, zone: str) -> Value:
+    """Where a window begins: not where clocks jump, or it would begin elsewhere as a moment than in local time."""
+    jump = jump_around(low, zone) if isinstance(low, datetime) and low.tzinfo is None else None
+    return low if jump is None else jump.low
+
+
+def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
+    """The rows up to the new watermark, without what the next read begins with.
+
+    Where the next read is inclusive, this one ends before the value; a column without a value must be null. Rows that
+    appeared since would be read twice otherwise.
+    """
+    known = {
+        each: Bound(value, inclusive=each not in after.inclusive)
+        for each in rows.columns
+        if (value := after.values.get(each)) is not None
+    }
+    capped = rows.capped(known)
+    ranges = tuple(each if each.column in known else replace(each, only_null=True) for each in capped.ranges)
+    return replace(capped, ranges=ranges)
+
+
+def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
+    """The seen value, unless it is one that others cannot be compared with: as text, 9 lies above 10."""
+    if value is not None and not is_finite(value):
+        raise WatermarkError(
+            f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",
+            "leave such rows out with filter_expression",
+        )
+    if isinstance(value, str):
+        check_text(plan, column, value)
+    if isinstance(value, str) and not plan.full and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+        raise WatermarkError(
+            f"{plan.pipeline}/{plan.source}: watermark column {column!r} holds numbers as text, such as {value!r},"
+            " which do not sort as numbers",
+            "make it a number: declare its type in the schema, or cast it in a query",
+        )
+    return value
+
+
+def _within_lag(plan: ColumnPlan, value: Value | None) -> Value | None:
+    """The value, or the latest that safety_lag allows."""
+    if value is None or plan.lag_until is None:
+        return value
+    cap = moment_like(value, plan.lag_until, plan.source_timezone)
+    return cap if cap is not None and is_above(value, cap) else value

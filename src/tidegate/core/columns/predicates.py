@@ -1,0 +1,468 @@
+"""The rows to read as bounds per column, and as a condition in the SQL of each database.
+
+Lower bounds say what is new: a row is wanted if one of its columns lies above (``any``), or if the whole cursor does
+(``tuple``). Upper bounds hold for every column, so that no row is taken that the next watermark would take again; null
+is below every cap.
+
+Values are never pasted in as they are: text is escaped, times carry their type and, where they have one, their zone in
+UTC. So a literal means the same whatever zone the machine or the session is in.
+
+Across columns the lower bounds are OR-ed, for a row is new if one of its columns is; the caps are AND-ed, or a row
+would be read again by the column that lies above its cap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import StrEnum
+from itertools import takewhile
+
+from tidegate.core.columns.values import is_above, is_finite
+from tidegate.errors import WatermarkError
+from tidegate.specs.columns import NullWatermark, Value, Watermark, WatermarkMode
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A value that is or is not itself inside."""
+
+    value: Value
+    inclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What is wanted of one column.
+
+    ``any_value``: no value was ever seen, so that whatever is not null is new. Without bounds and
+    without it, the column wants every row. ``only_null`` is the cap of a column of which no value was seen when the
+    read was fixed: a value that appears since belongs to the next read.
+    """
+
+    column: str
+    lower: Bound | None = None
+    upper: Bound | None = None
+    any_value: bool = False
+    only_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """The rows of one read. ``extra`` is a condition in the language of the source, taken as it is.
+
+    ``nulls`` is what becomes of rows with null in every watermark column (in a cursor: in any).
+    """
+
+    ranges: tuple[ColumnRange, ...] = ()
+    mode: WatermarkMode = WatermarkMode.ANY
+    nulls: NullWatermark = NullWatermark.EXCLUDE
+    extra: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The watermark columns, in order."""
+        return tuple(each.column for each in self.ranges)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether nothing was stored yet: every row is new."""
+        return all(each.lower is None and not each.any_value for each in self.ranges)
+
+    def capped(self, upper: dict[str, Bound]) -> RowFilter:
+        """The same with upper bounds, by column."""
+        ranges = tuple(replace(each, upper=upper.get(each.column, each.upper)) for each in self.ranges)
+        return replace(self, ranges=ranges)
+
+
+class SqlDialect(StrEnum):
+    """Who reads a predicate."""
+
+    SPARK = "spark"
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    SQLSERVER = "sqlserver"
+    ORACLE = "oracle"
+    SQLITE = "sqlite"
+    ANSI = "ansi"
+
+
+_DRIVERS = {
+    "postgresql": SqlDialect.POSTGRESQL,
+    "redshift": SqlDialect.POSTGRESQL,
+    "mysql": SqlDialect.MYSQL,
+    "mariadb": SqlDialect.MYSQL,
+    "sqlserver": SqlDialect.SQLSERVER,
+    "oracle": SqlDialect.ORACLE,
+    "sqlite": SqlDialect.SQLITE,
+}
+_NAMES = {"redshift": "Redshift", "sqlserver": "SQL Server", "oracle": "Oracle", "sqlite": "SQLite by JDBC"}
+_QUOTES = {SqlDialect.SPARK: ("`", "`"), SqlDialect.MYSQL: ("`", "`"), SqlDialect.SQLSERVER: ("[", "]")}
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What sorts alike as text and as a UUID, which has no collation."""
+
+_WITHOUT_BOOLEANS = (SqlDialect.SQLSERVER, SqlDialect.ORACLE, SqlDialect.SQLITE)
+
+
+def dialect_of(jdbc_url: str) -> SqlDialect:
+    """The language of the database behind a JDBC address; standard SQL where we do not know it."""
+    scheme, _, rest = jdbc_url.partition(":")
+    return (
+        _DRIVERS.get(rest.partition(":")[0].lower(), SqlDialect.ANSI) if scheme.lower() == "jdbc" else SqlDialect.ANSI
+    )
+
+
+def untested(jdbc_url: str) -> str | None:
+    """That no test of ours runs against such a database, as a sentence; None where one does."""
+    scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
+    if scheme in ("postgresql", "mariadb"):
+        return None
+    if scheme == "mysql":
+        return "no test of Tidegate runs against MySQL; its driver and its statements are tested against MariaDB"
+    called = _NAMES.get(scheme, f"a database of jdbc:{scheme}")
+    follow = "standard SQL" if scheme not in _DRIVERS else "its documentation"
+    return f"no test of Tidegate runs against {called}; statements follow {follow}"
+
+
+def quoted(identifier: str, dialect: SqlDialect) -> str:
+    """One name, so that nothing in it is taken for anything else."""
+    if not identifier or "\0" in identifier:
+        raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
+    opening, closing = _QUOTES.get(dialect, ('"', '"'))
+    return f"{opening}{identifier.replace(closing, closing * 2)}{closing}"
+
+
+def ordered(identifier: str, value: Value, dialect: SqlDialect) -> str:
+    """The column, to be compared with ``value``: text sorts by its characters, whatever language the database has.
+
+    In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above.
+    """
+    if not isinstance(value, str) or (dialect is SqlDialect.POSTGRESQL and _UUID.fullmatch(value)):
+        return quoted(identifier, dialect)
+    return text_key(quoted(identifier, dialect), dialect)
+
+
+def text_key(expression: str, dialect: SqlDialect) -> str:
+    """Text, to be compared and sorted by code points; nothing to be read, since it may have lost characters.
+
+    PostgreSQL's loses the blanks at the end of ``char(n)``. MySQL's are bytes: its collations but the newest take
+    ``a`` and ``a`` with a blank for the same.
+    """
+    match dialect:
+        case SqlDialect.POSTGRESQL:
+            return f'CAST({expression} AS TEXT) COLLATE "C"'
+        case SqlDialect.MYSQL:
+            return f"CAST(CONVERT({expression} USING utf8mb4) AS BINARY)"
+        case SqlDialect.SQLSERVER:
+            return f"CAST({expression} AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2"
+        case SqlDialect.SQLITE:
+            return f"{expression} COLLATE BINARY"
+        case _:
+            return expression
+
+
+def has_text_key(dialect: SqlDialect) -> bool:
+    """Whether text sorts there as it sorts here; in another order, ranges of text overlap."""
+    return dialect in (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLSERVER, SqlDialect.SQLITE)
+
+
+def text_of_key(key: str, dialect: SqlDialect) -> str:
+    """What :func:`text_key` gave, as text again."""
+    return f"CONVERT({key} USING utf8mb4)" if dialect is SqlDialect.MYSQL else key
+
+
+def literal(value: Value, dialect: SqlDialect) -> str:
+    """The value, typed, in the language of the source; ``WatermarkError`` where it has no such value."""
+    match value:
+        case bool():
+            return str(int(value)) if dialect in _WITHOUT_BOOLEANS else str(value).upper()
+        case int():
+            return str(value)
+        case Decimal() | float() if not is_finite(value):
+            raise _impossible(value, dialect)
+        case Decimal():
+            return format(value, "f")
+        case float():
+            text = repr(value).upper()
+            return text if "E" in text else f"{text}E0"
+        case str():
+            return _text(value, dialect)
+        case datetime():
+            return _moment(value, dialect)
+        case date():
+            return _typed("DATE", value.isoformat(), dialect)
+        case time():
+            return _clock(value, dialect)
+
+
+def _text(value: str, dialect: SqlDialect) -> str:
+    if not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
+        raise _impossible(value, dialect)
+    if ("\0" in value and dialect is not SqlDialect.SPARK) or ("\\" in value and dialect is SqlDialect.ANSI):
+        raise _impossible(value, dialect)
+    if dialect is SqlDialect.SPARK:
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+        return f"'{escaped}'"
+    doubled = value.replace("'", "''")
+    if dialect is SqlDialect.SQLSERVER:
+        return f"N'{doubled}'"
+    if "\\" in value and dialect is SqlDialect.POSTGRESQL:
+        escaped = doubled.replace("\\", "\\\\")
+        return f"E'{escaped}'"
+    if dialect is SqlDialect.MYSQL and ("\\" in value or not value.isascii()):
+        return f"_utf8mb4 X'{value.encode().hex().upper()}'"
+    return f"'{doubled}'"
+
+
+def _moment(value: datetime, dialect: SqlDialect) -> str:
+    if value.utcoffset() is None:
+        text = value.replace(fold=0).isoformat(sep=" ")
+        types = {SqlDialect.SPARK: "TIMESTAMP_NTZ", SqlDialect.SQLSERVER: "DATETIME2"}
+    else:
+        text = value.astimezone(UTC).isoformat(sep=" ")
+        if dialect is SqlDialect.MYSQL:  # MariaDB knows no zone in a literal; the sessions of both are in UTC
+            text = text.removesuffix("+00:00")
+        types = {
+            SqlDialect.SPARK: "TIMESTAMP_LTZ",
+            SqlDialect.SQLSERVER: "DATETIMEOFFSET",
+            SqlDialect.POSTGRESQL: "TIMESTAMP WITH TIME ZONE",
+        }
+        if dialect is SqlDialect.ORACLE:
+            text = text.replace("+", " +")
+    return _typed(types.get(dialect, "TIMESTAMP"), text, dialect)
+
+
+def _clock(value: time, dialect: SqlDialect) -> str:
+    if dialect is SqlDialect.ORACLE or (value.tzinfo is not None and dialect is not SqlDialect.POSTGRESQL):
+        raise _impossible(value, dialect)
+    return _typed("TIME" if value.tzinfo is None else "TIME WITH TIME ZONE", value.isoformat(), dialect)
+
+
+def _typed(kind: str, text: str, dialect: SqlDialect) -> str:
+    if dialect is SqlDialect.SQLITE:
+        return f"'{text}'"
+    if dialect is SqlDialect.SQLSERVER:
+        iso = text.replace(" ", "T")
+        return f"CAST('{iso}' AS {kind})"
+    return f"{kind} '{text}'"
+
+
+def _impossible(value: Value, dialect: SqlDialect) -> WatermarkError:
+    return WatermarkError(f"{value!r} cannot be written in the language of {dialect}", "leave such rows out")
+
+
+Row = Mapping[str, Value | None]
+
+
+def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
+    """The condition of the rows, without WHERE; None where every row is wanted. Equal rows give equal text."""
+    writer = _Tuple(rows, dialect) if rows.mode is WatermarkMode.TUPLE else _Any(rows, dialect)
+    parts = [*writer.lower(), *writer.caps()]
+    alone = len(parts) == 1 and rows.extra is None
+    texts = [" OR ".join(part) if alone or len(part) == 1 else f"({' OR '.join(part)})" for part in parts]
+    return " AND ".join([*texts, *_extra(rows)]) or None
+
+
+def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
+    """The condition of the rows that have null where a watermark should be; None where there are no such columns."""
+    columns = [quoted(each, dialect) for each in rows.columns]
+    if not columns:
+        return None
+    word = " OR " if rows.mode is WatermarkMode.TUPLE else " AND "
+    nulls = word.join(f"{each} IS NULL" for each in columns)
+    return " AND ".join([f"({nulls})" if len(columns) > 1 and rows.extra is not None else nulls, *_extra(rows)])
+
+
+def matches(rows: RowFilter, row: Row) -> bool:
+    """Whether the condition holds for a row, ``extra`` left aside."""
+    return _matches_tuple(rows, row) if rows.mode is WatermarkMode.TUPLE else _matches_any(rows, row)
+
+
+Part = list[str]
+"""Alternatives, of which one must hold."""
+
+
+def _extra(rows: RowFilter) -> list[str]:
+    """The condition of the configuration; one that ends in a comment must not take the bracket with it."""
+    if rows.extra is None:
+        return []
+    ending = "\n" if "--" in rows.extra else ""
+    return [f"({rows.extra}{ending})"]
+
+
+def _wants_all(each: ColumnRange) -> bool:
+    return each.lower is None and not each.any_value
+
+
+def _is_capped(each: ColumnRange) -> bool:
+    return each.upper is not None or each.only_null
+
+
+def _compared(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
+    equal = "=" if bound.inclusive else ""
+    return f"{ordered(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
+
+
+class _Any:
+    """Columns of which each by itself can make a row new."""
+
+    def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
+        self._ranges = rows.ranges
+        self._dialect = dialect
+        self._includes = rows.nulls is NullWatermark.INCLUDE
+        self._is_single = len(rows.ranges) == 1
+        self._is_unbounded = any(_wants_all(each) for each in rows.ranges)
+        self._names = [quoted(each.column, dialect) for each in rows.ranges]
+
+    def lower(self) -> list[Part]:
+        if not self._ranges:
+            return []
+        if self._is_unbounded:
+            needed = not self._includes and any(_is_capped(each) for each in self._ranges)
+            if not needed or (self._is_single and not self._ranges[0].only_null):
+                return []
+            return [[f"{name} IS NOT NULL" for name in self._names]]
+        part = [self._wanted(name, each) for name, each in zip(self._names, self._ranges, strict=True)]
+        if self._includes:
+            nulls = " AND ".join(f"{name} IS NULL" for name in self._names)
+            part.append(nulls if self._is_single else f"({nulls})")
+        return [part]
+
+    def caps(self) -> list[Part]:
+        parts = []
+        for name, each in zip(self._names, self._ranges, strict=True):
+            if each.only_null:
+                parts.append([f"{name} IS NULL"])
+            elif each.upper is not None:
+                cap = _compared(each.column, "<", each.upper, self._dialect)
+                parts.append([cap] if self._is_single and not self._includes else [cap, f"{name} IS NULL"])
+        return parts
+
+    def _wanted(self, name: str, each: ColumnRange) -> str:
+        return f"{name} IS NOT NULL" if each.lower is None else _compared(each.column, ">", each.lower, self._dialect)
+
+
+class _Tuple:
+    """Columns that together are one cursor: spelled out, since not every database compares rows of values."""
+
+    def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
+        self._rows = rows
+        self._dialect = dialect
+        self._names = [quoted(each.column, dialect) for each in rows.ranges]
+        self._nulls = [f"{name} IS NULL" for name in self._names] if rows.nulls is NullWatermark.INCLUDE else []
+        self._lowers = _bounds([each.lower for each in rows.ranges])
+        self._uppers = _bounds([each.upper for each in rows.ranges])
+        self._only_null = any(each.only_null for each in rows.ranges)
+
+    def lower(self) -> list[Part]:
+        parts = [[self._cursor(">", self._lowers), *self._nulls]] if self._lowers else []
+        if self._nulls or not (self._lowers or self._uppers or self._only_null):
+            return parts
+        implied = 1 if self._lowers or not self._only_null else 0
+        return [*parts, *([f"{name} IS NOT NULL"] for name in self._names[implied:])]
+
+    def caps(self) -> list[Part]:
+        if self._only_null:
+            return [[f"{name} IS NULL" for name in self._names]]
+        return [[self._cursor("<", self._uppers), *self._nulls]] if self._uppers else []
+
+    def _cursor(self, sign: str, bounds: Sequence[Bound], place: int = 0) -> str:
+        column, bound = self._rows.columns[place], bounds[place]
+        if place == len(bounds) - 1:
+            return _compared(column, sign, bound, self._dialect)
+        name, value = ordered(column, bound.value, self._dialect), literal(bound.value, self._dialect)
+        rest = self._cursor(sign, bounds, place + 1)
+        exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
+        return exact if place else f"({name} {sign}= {value} AND {exact})"
+
+
+def _bounds(bounds: Sequence[Bound | None]) -> list[Bound]:
+    """The bounds of the first columns; a column without one ends the cursor."""
+    return [each for each in takewhile(lambda bound: bound is not None, bounds) if each is not None]
+
+
+def _matches_any(rows: RowFilter, row: Row) -> bool:
+    values = [(each, row.get(each.column)) for each in rows.ranges]
+    if not values:
+        return True
+    capped = any(_is_capped(each) for each in rows.ranges)
+    if all(value is None for _, value in values):
+        unconditional = any(_wants_all(each) for each in rows.ranges) and not capped
+        return rows.nulls is NullWatermark.INCLUDE or unconditional
+    wanted = any(_wants_all(each) or _is_new(each, value) for each, value in values)
+    return wanted and all(_is_covered(each, value) for each, value in values)
+
+
+def _is_new(each: ColumnRange, value: Value | None) -> bool:
+    if value is None:
+        return False
+    return each.any_value if each.lower is None else _reaches(value, each.lower)
+
+
+def _is_covered(each: ColumnRange, value: Value | None) -> bool:
+    if value is None:
+        return True
+    if each.only_null:
+        return False
+    return each.upper is None or _stays_below(value, each.upper)
+
+
+def _reaches(value: Value, lower: Bound) -> bool:
+    return not is_above(lower.value, value) if lower.inclusive else is_above(value, lower.value)
+
+
+def _stays_below(value: Value, upper: Bound) -> bool:
+    return not is_above(value, upper.value) if upper.inclusive else is_above(upper.value, value)
+
+
+def _matches_tuple(rows: RowFilter, row: Row) -> bool:
+    values = [row.get(each.column) for each in rows.ranges]
+    lowers, uppers = _bounds([each.lower for each in rows.ranges]), _bounds([each.upper for each in rows.ranges])
+    only_null = any(each.only_null for each in rows.ranges)
+    if any(value is None for value in values):
+        return rows.nulls is NullWatermark.INCLUDE or not (lowers or uppers or only_null)
+    known = [value for value in values if value is not None]
+    is_new = not lowers or _side(known, lowers) > (-1 if lowers[-1].inclusive else 0)
+    return is_new and not only_null and (not uppers or _side(known, uppers) < (1 if uppers[-1].inclusive else 0))
+
+
+def _side(values: Sequence[Value], bounds: Sequence[Bound]) -> int:
+    """1 for a cursor above the bounds, -1 for one below, 0 for one at them."""
+    for value, bound in zip(values, bounds, strict=False):
+        if is_above(value, bound.value):
+            return 1
+        if is_above(bound.value, value):
+            return -1
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRuntime:
+    """The watermarks of one read: as stored, after look-back, and after the read."""
+
+    watermark_before: Watermark | None = None
+    watermark_effective: Watermark | None = None
+    watermark_after: Watermark | None = None
+
+
+def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str, tuple[Value, Value]] | None:
+    """Lower and upper bound by column; None where nothing is replaced or a bound is not known."""
+    before, effective, after = runtime.watermark_before, runtime.watermark_effective, runtime.watermark_after
+    if not replace_by_watermark or before is None or effective is None or after is None:
+        return None
+    window = {}
+    for column, lower in effective.items():
+        upper = after.get(column)
+        if lower is not None and upper is not None:
+            window[column] = (lower, upper)
+    return window or None
+
+
+def renamed(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
+    """The same rows in a table where columns have other names."""
+    return replace(
+        rows, ranges=tuple(replace(each, column=names.get(each.column, each.column)) for each in rows.ranges)
+    )

@@ -1,0 +1,513 @@
+"""Replay of a column source: a range cut into chunks, the progress through them, and the way back to production.
+
+Minutes and hours count from midnight, days from ``start``, weeks from Monday, months from January, years and numbers
+stand at multiples. Only the first and the last chunk may be shorter than the others. Times with a zone are cut by the
+offset of ``start``, so that clocks that change move no boundary. Times without one are those of a zone: where its
+clocks jump forward, the boundaries in the jump and as long behind it are one, so that a chunk there is longer.
+
+``{"schema_version": 1, "kind": "replay", "watermark": text with start and end, "column": …, "interval": …, "finished":
+[[first, last], …], "begun": position, "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
+Where the bounds have no zone, ``"timezone"`` is the one whose clocks decide where chunks end.
+
+Production goes on with the value at which the finished chunks end, that value included. A watermark is never lowered,
+and never set above rows that nobody has read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from datetime import timezone as timezone_of
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from itertools import count, groupby
+
+from tidegate.core.calendar import Jump, check_zone, jump_around
+from tidegate.core.columns.look_back import EXACT, moment_like
+from tidegate.core.columns.state import ColumnState
+from tidegate.core.columns.values import (
+    NUMBERS,
+    TEMPORAL,
+    WatermarkSerializer,
+    are_comparable,
+    described,
+    is_above,
+    kind_of,
+)
+from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.errors import ConfigError, StateError, WatermarkError
+from tidegate.specs.columns import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
+
+STEP = "step"
+UNITS = ("minutes", "hours", "days", "weeks", "months", "years", STEP)
+MAX_CHUNKS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Values ``v`` with ``low <= v < high``."""
+
+    low: Value
+    high: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInterval:
+    """How long a chunk is: so many of one unit; ``step`` is for numbers."""
+
+    unit: str
+    size: int | Decimal
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise _wrong(f"unknown unit {self.unit!r}; there are {', '.join(UNITS)}")
+        allowed = (int, Decimal) if self.unit == STEP else (int,)
+        if isinstance(self.size, bool) or not isinstance(self.size, allowed) or not self.size > 0:
+            raise _wrong(f"{self.unit} must be a {'' if self.unit == STEP else 'whole '}number above 0: {self.size!r}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> ChunkInterval:
+        """The interval of ``{"months": 1}``; exactly one unit."""
+        if len(given) != 1:
+            raise _wrong(f"exactly one unit is needed, found {', '.join(map(str, given)) or 'none'}")
+        ((unit, size),) = given.items()
+        exact = Decimal(str(size)) if isinstance(size, float) and math.isfinite(size) and unit == STEP else size
+        return cls(unit, exact)  # type: ignore[arg-type]  # the class itself refuses what is no number
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayConfig:
+    """Which part of a source is read again, and how.
+
+    ``[start, end)`` in chunks of ``chunk_interval``, such as ``{"months": 1}``; without it in one piece. With
+    ``save_watermark`` production goes on where the replay ended. ``chunk_column`` is the column that the bounds belong
+    to, where it is not the watermark column.
+    """
+
+    start: Value
+    end: Value
+    chunk_interval: Mapping[str, object] | ChunkInterval | None = None
+    save_watermark: bool = False
+    chunk_column: str | None = None
+
+    def __post_init__(self) -> None:
+        self.chunks()
+
+    def chunks(self, timezone: str | None = None) -> tuple[Chunk, ...]:
+        """The chunks, in order; ``timezone`` is that of bounds without one."""
+        given = self.chunk_interval
+        interval = ChunkInterval.of(given) if isinstance(given, Mapping) else given
+        return chunks(self.start, self.end, interval, timezone)
+
+
+def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: str | None = None) -> tuple[Chunk, ...]:
+    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` where that cannot be done.
+
+    ``timezone`` is where times without a zone belong; None where that does not matter.
+    """
+    start, end = _by_offset(start), _by_offset(end)
+    for bound in (start, end) if timezone is not None else ():
+        _check_bound(bound, timezone)
+    if not are_comparable(start, end):
+        raise _wrong(f"start {described(start)} and end {described(end)} are of different kinds")
+    if not is_above(end, start):
+        raise _wrong(f"start {start} must lie before end {end}")
+    if interval is None:
+        return (Chunk(start, end),)
+    edges = [start]
+    for planned in _edges(start, interval):
+        edge = _behind_jump(planned, timezone)
+        if not is_above(end, edge):
+            break
+        if is_above(edge, edges[-1]):
+            edges.append(edge)
+        if len(edges) > MAX_CHUNKS:
+            raise _wrong(f"{interval.unit}: {interval.size} makes more than {MAX_CHUNKS:,} chunks; use longer ones")
+    return tuple(Chunk(low, high) for low, high in zip(edges, [*edges[1:], end], strict=True))
+
+
+def _by_offset(value: Value) -> Value:
+    """A time with a zone by its offset alone, as the record of a replay has it."""
+    if not isinstance(value, datetime) or (offset := value.utcoffset()) is None:
+        return value
+    return value.replace(tzinfo=UTC if not offset else timezone_of(offset), fold=0)
+
+
+def _check_bound(value: Value, timezone: str | None) -> None:
+    """Refuse a bound without a zone that lies where clocks jump: as a moment it cuts rows off that belong to it."""
+    jump = _jump(value, timezone)
+    if jump is not None:
+        raise _wrong(
+            f"clocks in {timezone} jump from {jump.low} to {jump.high}, so that {value} is no boundary: rows in the"
+            f" jump are taken as later ones; use {jump.low} or {jump.until}"
+        )
+
+
+def _behind_jump(edge: Value, timezone: str | None) -> Value:
+    jump = _jump(edge, timezone)
+    return edge if jump is None else jump.until
+
+
+def _jump(value: Value, timezone: str | None) -> Jump | None:
+    is_local = timezone is not None and isinstance(value, datetime) and value.tzinfo is None
+    return jump_around(value, timezone) if is_local else None  # type: ignore[arg-type]  # a time and its zone
+
+
+def contiguous_end(chunks: Sequence[Chunk], finished: Collection[Chunk]) -> Value | None:
+    """Up to where everything is finished from the first chunk on; None if that one is not."""
+    reached = None
+    for chunk in chunks:
+        if chunk not in finished:
+            break
+        reached = chunk.high
+    return reached
+
+
+def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
+    """The boundaries above ``start``, without end."""
+    kind, unit = kind_of(start), interval.unit
+    if unit == STEP and kind in NUMBERS and isinstance(start, int | float | Decimal):
+        return _multiples(start, interval.size)
+    if unit == STEP or kind not in TEMPORAL or not isinstance(start, date):
+        raise _wrong(f"chunks of {unit} do not fit {described(start)}")
+    if unit in ("minutes", "hours") and not isinstance(start, datetime):
+        raise _wrong(f"chunks of {unit} need times, and {start} is a date")
+    return _calendar(start, unit, int(interval.size))
+
+
+def _multiples(start: int | float | Decimal, step: int | Decimal) -> Iterator[Value]:
+    for number in count(math.floor(Fraction(start) / Fraction(step)) + 1):
+        if isinstance(start, float):
+            yield float(number * Fraction(step))
+        elif isinstance(start, Decimal) or isinstance(step, Decimal):
+            yield EXACT.multiply(Decimal(number), Decimal(step))
+        else:
+            yield number * step
+
+
+def _calendar(start: date, unit: str, size: int) -> Iterator[Value]:
+    moment = start if isinstance(start, datetime) else datetime.combine(start, time())
+    try:
+        for number in count(1):
+            edge = _edge(moment, unit, size, number)
+            yield edge if isinstance(start, datetime) else edge.date()
+    except (OverflowError, ValueError):
+        return  # the calendar ends here
+
+
+def _edge(start: datetime, unit: str, size: int, number: int) -> datetime:
+    """The boundary of that number above ``start``."""
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    january = midnight.replace(month=1, day=1)
+    match unit:
+        case "days":
+            return start + number * timedelta(days=size)
+        case "weeks":
+            return midnight - timedelta(days=start.weekday()) + number * timedelta(weeks=size)
+        case "months":
+            months = ((start.month - 1) // size + number) * size
+            return january.replace(year=january.year + months // 12, month=1 + months % 12)
+        case "years":
+            return january.replace(year=(start.year // size + number) * size)
+        case _:
+            length = timedelta(**{unit: size})
+            return midnight + ((start - midnight) // length + number) * length
+
+
+def _wrong(problem: str) -> ConfigError:
+    return ConfigError((f"replay: {problem}",))
+
+
+KIND = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """A range of one column in chunks, and the numbers of those that are finished.
+
+    ``begun`` is the position of the record when this replay began: of two records about the same chunks, the one that
+    began later counts.
+    """
+
+    column: str
+    start: Value
+    end: Value
+    interval: ChunkInterval | None = None
+    finished: frozenset[int] = frozenset()
+    begun: int = 0
+    updated: datetime | None = None
+    timezone: str | None = None
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks, in order."""
+        return chunks(self.start, self.end, self.interval, self.timezone)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left."""
+        return len(self.finished) == len(self.chunks)
+
+    @property
+    def reached(self) -> Value | None:
+        """Up to where everything is finished from the start on; None where the first chunk is not."""
+        every = self.chunks
+        return contiguous_end(every, {every[number] for number in self.finished})
+
+    def is_same(self, other: ReplayState) -> bool:
+        """Whether both are about the same chunks; the same moment in another zone may make others."""
+        return _asked(self) == _asked(other)
+
+    def with_finished(self, number: int, now: datetime) -> ReplayState:
+        """The state once that chunk is committed."""
+        return replace(self, finished=self.finished | {number}, updated=now)
+
+
+def encode(state: ReplayState) -> dict[str, object]:
+    """As a document has it."""
+    bounds, column, interval, timezone = _asked(state)
+    return {
+        **({} if timezone is None else {"timezone": timezone}),
+        "schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "watermark": bounds,
+        "column": column,
+        "interval": interval,
+        "finished": [[first, last] for first, last in _ranges(sorted(state.finished))],
+        "begun": state.begun,
+        "update_ts": 0 if state.updated is None else int(state.updated.timestamp()),
+    }
+
+
+def decode(data: Mapping[str, object]) -> ReplayState:
+    """The recorded state; ``StateError`` where it is not one of a replay."""
+    root = Node(data, "state")
+    check_version(root)
+    try:
+        return _decoded(root)
+    except (StateError, ConfigError, WatermarkError, KeyError, ValueError, InvalidOperation) as error:
+        told = getattr(error, "problem", repr(error))
+        raise StateError(
+            f"the record of the replay is damaged ({told})", "start it anew with `tidegate replay … --fresh`"
+        ) from error
+
+
+def _decoded(root: Node) -> ReplayState:
+    if root.get("kind").text() != KIND:
+        raise root.get("kind").refusal(repr(KIND))
+    bounds = WatermarkSerializer.deserialize(root.get("watermark").text()) or {}
+    seconds = root.get("update_ts").integer()
+    state = ReplayState(
+        root.get("column").text(),
+        bounds["start"],
+        bounds["end"],
+        _interval(root.get("interval")),
+        frozenset(_numbers(root.get("finished"))),
+        root.get("begun").integer(),
+        datetime.fromtimestamp(seconds, UTC) if seconds else None,
+        root.get("timezone").optional_text(),
+    )
+    if state.finished and max(state.finished) >= len(state.chunks):
+        raise root.get("finished").refusal(f"numbers below {len(state.chunks)}")
+    return state
+
+
+def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
+    """What the replay is about, as it is kept."""
+    bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
+    interval = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
+    return bounds, state.column, interval, state.timezone
+
+
+def _interval(node: Node) -> ChunkInterval | None:
+    if node.is_null:
+        return None
+    ((unit, size),) = node.entries()
+    text = size.text()
+    return ChunkInterval(unit, int(text) if text.isdigit() else Decimal(text))
+
+
+def _numbers(node: Node) -> Iterator[int]:
+    for each in node.items():
+        first, last = each.items()
+        yield from range(first.integer(), last.integer() + 1)
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Neighbours together: 1, 2, 3, 7 is 1 to 3 and 7 to 7."""
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in group]
+        yield found[0], found[-1]
+
+
+def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
+    """The columns that the bounds of a replay belong to: the named one, the first of a cursor, or all of them."""
+    if column is not None:
+        return (column,)
+    return source.watermark_columns[:1] if source.mode is WatermarkMode.TUPLE else source.watermark_columns
+
+
+def chunk_zone(source: ColumnSource, replay: ReplayConfig) -> str | None:
+    """The zone whose clocks decide where chunks end; None where the bounds are moments, days or no times at all."""
+    is_local = isinstance(replay.start, datetime) and replay.start.tzinfo is None
+    return source.source_timezone if is_local and source.source_timezone != "UTC" else None
+
+
+def fitted_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
+    """The replay with bounds of the ``kind`` that the column has.
+
+    A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time
+    without a zone among moments is one of ``source_timezone``, and the other way round, where that is one time alone.
+    """
+    start, end = (_fitted_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
+    return replay if (start, end) == (replay.start, replay.end) else replace(replay, start=start, end=end)
+
+
+def _fitted_bound(value: Value, kind: str, source_timezone: str) -> Value:
+    if type(value) is date and kind in ("datetime", "datetime_naive"):
+        return datetime.combine(value, time(), UTC if kind == "datetime" else None)
+    if kind_of(value) == "datetime_naive" and kind == "datetime" and isinstance(value, datetime):
+        return value.replace(tzinfo=check_zone(source_timezone)).astimezone(UTC)
+    if kind_of(value) == "datetime" and kind == "datetime_naive" and isinstance(value, datetime):
+        return _local(value, source_timezone)
+    return value
+
+
+def _local(moment: datetime, timezone: str) -> datetime:
+    """What clocks show at that moment; ``WatermarkError`` where they show it twice, or it would cut a jump."""
+    zone = check_zone(timezone)
+    local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+    if local.replace(tzinfo=zone).astimezone(UTC) != moment or jump_around(local, timezone) is not None:
+        raise WatermarkError(
+            f"the replay's bound {moment} is {local} in {timezone}, a time that clocks show twice or jump over, and the"
+            " column has no zone",
+            "give a bound without a zone, such as the full hour before or after",
+        )
+    return local
+
+
+def check_handover(
+    name: str,
+    source: ColumnSource,
+    load: Load,
+    state: ColumnState | None,
+    replay: ReplayConfig,
+    *,
+    skip_gap: bool = False,
+) -> None:
+    """Refuse a replay after which production could not go on: rows would be left out or read by both."""
+    stored = (state or ColumnState()).values
+    columns = chunk_columns(source, replay.chunk_column)
+    _check_columns(name, source, load, columns)
+    below = [each for each in columns if (value := stored.get(each)) is None or is_above(replay.start, value)]
+    if below and not skip_gap:
+        raise WatermarkError(
+            f"{name}: the replay starts at {replay.start}, above the watermark of {_listed(stored, below)}: the rows"
+            " between were never read",
+            "start at the watermark or below; or, if they are not wanted, use --skip-gap",
+        )
+    passed = [each for each in columns if _is_passed(stored.get(each), replay.end)]
+    ahead = [each for each in columns if each not in passed]
+    if passed and ahead:
+        raise WatermarkError(
+            f"{name}: the replay ends at {replay.end}, above the watermark of {_listed(stored, passed)} and not above"
+            f" that of {_listed(stored, ahead)}: rows new by the one and old by the other would be left out",
+            "end above both, or do not save the watermark",
+        )
+
+
+def check_past(name: str, source: ColumnSource, replay: ReplayConfig, now: datetime) -> None:
+    """Refuse to save an end that is still to come: rows that appear below it would never be read."""
+    until = now if source.safety_lag is None else now - source.safety_lag
+    latest = moment_like(replay.end, until, source.source_timezone)
+    if latest is not None and is_above(replay.end, latest):
+        raise WatermarkError(
+            f"{name}: the replay ends at {replay.end}, later than {latest}, and saves that as the watermark: rows that"
+            " come before it would never be read",
+            "end at a time that has passed, or do not save the watermark",
+        )
+
+
+def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
+    """Refuse to save a number that the source has not reached: rows that appear below it would never be read."""
+    end = replay.end
+    for column, value in seen.items():
+        if isinstance(end, int) and isinstance(value, int) and end == value + 1:
+            continue
+        if value is None or is_above(end, value):
+            raise WatermarkError(
+                f"{name}: the replay ends at {end}, above the greatest value of {column} ({value}), and saves that as"
+                " the watermark: rows that come below it would never be read",
+                f"end at {value}, or do not save the watermark" if value is not None else "do not save the watermark",
+            )
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value counts something, so that only the source knows how far it has come."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def doubled_by_production(
+    source: ColumnSource, load: Load, state: ColumnState | None, replay: ReplayConfig
+) -> tuple[str, ...]:
+    """The columns by which the next run would append rows of the replay again, if that does not save its end.
+
+    Where nothing was read before, the next run reads everything.
+    """
+    if replay.save_watermark or load.type is not LoadType.APPEND:
+        return ()
+    if state is None:
+        return source.watermark_columns
+    used = [each for each in source.watermark_columns if each in chunk_columns(source, replay.chunk_column)]
+    return tuple(each for each in used if _is_above_next(replay.end, state.values.get(each)))
+
+
+def _is_above_next(end: Value, stored: Value | None) -> bool:
+    """Whether a value can lie above ``stored`` and below ``end``; none does between neighbouring whole numbers."""
+    is_next = isinstance(end, int) and isinstance(stored, int) and end == stored + 1
+    return not is_next and _is_passed(stored, end)
+
+
+def handed_over(
+    source: ColumnSource, state: ColumnState | None, column: str | None, end: Value, now: datetime
+) -> ColumnState:
+    """The state after everything up to ``end`` was read; unchanged as long as a watermark lies there or above."""
+    before = state or ColumnState()
+    columns = chunk_columns(source, column)
+    if not all(_is_passed(before.values.get(each), end) for each in columns):
+        return before
+    cursor = source.watermark_columns if source.mode is WatermarkMode.TUPLE else ()
+    values = {**before.values, **dict.fromkeys(cursor), **dict.fromkeys(columns, end)}
+    return replace(before, values=values, inclusive=before.inclusive | set(columns), updated=now)
+
+
+def _check_columns(name: str, source: ColumnSource, load: Load, columns: tuple[str, ...]) -> None:
+    foreign = [each for each in columns if each not in source.watermark_columns]
+    if foreign or not columns:
+        raise WatermarkError(
+            f"{name}: {', '.join(foreign) or 'no column'} is not a watermark column, so that the end of the replay says"
+            " nothing about the watermark",
+            "replay without saving the watermark, or by a watermark column",
+        )
+    is_cursor = source.mode is WatermarkMode.TUPLE
+    if is_cursor and columns != source.watermark_columns[:1]:
+        raise WatermarkError(
+            f"{name}: {columns[0]} is not the first column of the cursor {', '.join(source.watermark_columns)}",
+            "replay by the first column, or without saving the watermark",
+        )
+    if not is_cursor and len(columns) < len(source.watermark_columns) and not load.type.is_idempotent:
+        raise WatermarkError(
+            f"{name}: after a replay by {columns[0]} alone, rows that are new by another watermark column would be"
+            " appended again",
+            "replay by all watermark columns: leave chunk_column out; or do not save the watermark",
+        )
+
+
+def _is_passed(stored: Value | None, end: Value) -> bool:
+    return stored is None or is_above(end, stored)
+
+
+def _listed(stored: Watermark, columns: list[str]) -> str:
+    return ", ".join(f"{each} ({stored.get(each, 'nothing stored')})" for each in columns)

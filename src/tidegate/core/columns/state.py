@@ -1,0 +1,169 @@
+"""The state of a column source: the greatest value read per watermark column, and its JSON form.
+
+``{"schema_version": 1, "kind": "column", "watermark": text, "update_ts": seconds}``. The text is the serializer's, the
+same that providers keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from tidegate.core.columns.values import INCLUSIVE, WatermarkSerializer, greatest, is_above, without_inclusive
+from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.errors import StateError, WatermarkError
+from tidegate.specs.columns import Value, Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnState:
+    """How far a source is read.
+
+    A column with None was observed and had no value so far; a column that is missing was never observed. At
+    ``inclusive`` columns the next read begins with the value itself: rows that have it were not read.
+    """
+
+    values: Watermark = field(default_factory=dict)
+    inclusive: frozenset[str] = frozenset()
+    updated: datetime | None = None
+
+    def text(self) -> str:
+        """What providers keep; equal states give equal text."""
+        reserved = {INCLUSIVE: sorted(self.inclusive)} if self.inclusive else {}
+        return WatermarkSerializer.serialize({**self.values, **reserved})
+
+    @classmethod
+    def of_text(cls, text: str | None, updated: datetime | None = None) -> ColumnState:
+        """The state of a text; ``WatermarkError`` for one that is damaged or has no single value per column."""
+        values, inclusive = without_inclusive(WatermarkSerializer.deserialize(text) or {})
+        for column, value in values.items():
+            if isinstance(value, dict | list):
+                raise WatermarkError(
+                    f"the watermark of column {column!r} is {value!r}, not one value",
+                    "set it with `tidegate watermark set`; nothing was written",
+                )
+        return cls(values, inclusive & values.keys(), updated)
+
+    def spelled(self, columns: Sequence[str]) -> ColumnState:
+        """The same state, its columns spelled as ``columns`` are: a configuration may change upper and lower case."""
+        ours = {each.lower(): each for each in columns if each not in self.values}
+        names = {each: ours[each.lower()] for each in self.values if each not in columns and each.lower() in ours}
+        if not names:
+            return self
+        values = {names.get(each, each): value for each, value in self.values.items()}
+        return replace(self, values=values, inclusive=frozenset(names.get(each, each) for each in self.inclusive))
+
+    def only(self, columns: Sequence[str]) -> ColumnState:
+        """The state without what other columns had: rows go by them, so that their values tell nothing later."""
+        values = {each: value for each, value in self.values.items() if each in columns}
+        return replace(self, values=values, inclusive=self.inclusive & values.keys())
+
+    def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
+        """The state after a read in which ``seen`` were the greatest values: never backwards, null replaces nothing.
+
+        A column stays inclusive until a row at its value or above was read.
+        """
+        values = {**self.values, **{each: self._greater(each, value) for each, value in seen.items()}}
+        reached = {each for each in self.inclusive if self._is_reached(each, seen.get(each))}
+        return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
+
+    def advanced_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
+        """The same where all ``columns`` together are one cursor, and ``seen`` is the greatest one."""
+        if seen.get(columns[0]) is None or not self._is_cursor_reached(columns, seen):
+            return replace(self, values={**dict.fromkeys(columns), **self.values}, updated=now)
+        values = {**self.values, **{each: seen.get(each) for each in columns}}
+        return replace(self, values=values, inclusive=self.inclusive - set(columns), updated=now)
+
+    def cursor(self, columns: Sequence[str]) -> tuple[Value, ...]:
+        """The stored cursor: the values of the first columns up to one that has none or is inclusive."""
+        found: list[Value] = []
+        for column in columns:
+            value = self.values.get(column)
+            if value is None:
+                break
+            found.append(value)
+            if column in self.inclusive:
+                break
+        return tuple(found)
+
+    def _greater(self, column: str, value: Value | None) -> Value | None:
+        try:
+            return greatest(self.values.get(column), value)
+        except WatermarkError as error:
+            raise _named(column, error) from None
+
+    def _is_reached(self, column: str, value: Value | None) -> bool:
+        stored = self.values.get(column)
+        return value is not None and (stored is None or not is_above(stored, value))
+
+    def _is_cursor_reached(self, columns: Sequence[str], seen: Mapping[str, Value | None]) -> bool:
+        """Whether the seen cursor is not below the stored one."""
+        for column, stored in zip(columns, self.cursor(columns), strict=False):
+            value = seen.get(column)
+            try:
+                if value is None or is_above(stored, value):
+                    return False
+                if is_above(value, stored):
+                    return True
+            except WatermarkError as error:
+                raise _named(column, error) from None
+        return True
+
+
+def _named(column: str, error: WatermarkError) -> WatermarkError:
+    return WatermarkError(f"watermark column {column!r}: {error.problem}", error.remedy)
+
+
+def text_of(value: Value) -> str:
+    """One value: times in ISO 8601, everything else as it is."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def column_watermark_text(state: ColumnState | None) -> str | None:
+    """The watermark on one line.
+
+    >>> watermark_text(ColumnState({"id": 7, "seen": None}))
+    'id=7, seen=null'
+    """
+    if state is None or not state.values:
+        return None
+    parts = (f"{name}={'null' if value is None else text_of(value)}" for name, value in sorted(state.values.items()))
+    return ", ".join(parts)
+
+
+KIND = "column"
+_KEYS = ("schema_version", "kind", "watermark", "update_ts", "delta_version")
+
+
+def encode_columns(state: ColumnState) -> dict[str, object]:
+    """The complete state, small enough for the log of the table."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "watermark": state.text(),
+        "update_ts": 0 if state.updated is None else int(state.updated.timestamp()),
+    }
+
+
+def decode_columns(data: Mapping[str, object]) -> ColumnState:
+    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
+    if not data:
+        return ColumnState()
+    root = Node(data, "state")
+    check_version(root)
+    if "kind" not in root or root.get("kind").text() != KIND:
+        raise StateError(
+            "the recorded state is not one of watermark columns, and the source is now followed by columns",
+            "give the source its former type again; or another name and another table, to read everything anew",
+        )
+    root.only(_KEYS)
+    seconds = root.get("update_ts").integer()
+    try:
+        updated = datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (OverflowError, ValueError, OSError):
+        raise root.get("update_ts").refusal("seconds since 1970") from None
+    try:
+        return ColumnState.of_text(root.get("watermark").text(), updated)
+    except WatermarkError as error:
+        raise StateError(f"state.watermark: {error.problem}", error.remedy) from error

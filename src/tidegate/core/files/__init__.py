@@ -1,0 +1,1 @@
+"""File sources: paths, state, advance, planner, and the set of paths."""

@@ -1,0 +1,347 @@
+"""The next state: finished files move each partition's watermark up, without gaps, and never back.
+
+The watermark of a partition is the greatest name below which everything listed is finished. What finished
+above a gap is kept by name. A listing that was cut off shows each partition up to some name, so walking over
+listed names only is safe; nothing is sealed after such a listing, because what it did not show may be older.
+
+Used when the state of a position is lost and the coverage of the commits since an earlier one is not. The rules are
+those of ``advance``: a range up to the end of its file finishes it, above a gap it stays an island, and the
+watermark moves only over what was listed. Nothing is finished that no commit covered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from tidegate.core.files.file_status import FileStatus, by_partition, file_statuses
+from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
+from tidegate.core.files.sealing import Directories, counted, is_sealed, opened, seals_after
+from tidegate.core.files.state import (
+    Active,
+    Covered,
+    FileOutcome,
+    FileProgress,
+    Finished,
+    Idle,
+    Initial,
+    LateWindow,
+    PathState,
+    RecordsRead,
+    WatermarkState,
+    fitted,
+    greater,
+    greatest_path,
+    progress_after,
+)
+from tidegate.specs.project import LateFiles, PathSource
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the listing showed of the open partitions: names ascending; all of them if ``complete``."""
+
+    names: Mapping[str, Sequence[str]]
+    files: Sequence[SourceFile]
+    complete: bool
+
+    @classmethod
+    def of(cls, listed: Sequence[SourceFile], complete: bool, is_sealed: Callable[[str], bool]) -> Shown:
+        """The listed files by partition, without those that are sealed by now."""
+        grouped: dict[str, list[str]] = {}
+        for file in listed:
+            partition, _, name = file.path.rpartition("/")
+            grouped.setdefault(partition, []).append(name)
+        return cls(
+            {partition: sorted(names) for partition, names in grouped.items() if not is_sealed(partition)},
+            listed,
+            complete,
+        )
+
+    def covers(self, partition: str, name: str) -> bool:
+        """Whether ``name`` would have been shown if it were there."""
+        names = self.names.get(partition, ())
+        return self.complete or bool(names and name <= names[-1])
+
+    def has(self, partition: str, name: str) -> bool:
+        """Whether ``name`` was shown."""
+        names = self.names.get(partition, ())
+        at = bisect_left(names, name)
+        return at < len(names) and names[at] == name
+
+
+@dataclass(slots=True)
+class StepBuilder:
+    """Watermarks, files and windows while a step is made from ``start``; call the methods in their order."""
+
+    source: PathSource
+    start: PathState
+    shown: Shown
+    watermarks: dict[str, str] = field(init=False)
+    files: dict[str, FileProgress] = field(init=False)
+    windows: dict[str, LateWindow] = field(init=False)
+    advanced: tuple[tuple[str, str | None, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        self.watermarks = dict(self.start.partition_watermarks)
+        self.files = dict(self.start.files)
+        self.windows = dict(self.start.late_window)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether late files are looked for."""
+        return self.source.late_files is LateFiles.WINDOW
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to commit."""
+        now = (self.watermarks, self.files, self.windows)
+        return now != (self.start.partition_watermarks, self.start.files, self.start.late_window)
+
+    def apply(self, outcomes: Sequence[FileOutcome]) -> None:
+        """Record what became of each file; an outcome for a finished file changes nothing."""
+        standing_of = file_statuses(self.source, self.start)
+        standing: dict[str, FileStatus] = {}
+        for outcome in outcomes:
+            partition, name = split(outcome.path)
+            if partition not in standing:
+                standing[partition] = standing_of(partition)
+            before = self.files.get(outcome.path)
+            if isinstance(before, Finished) or (before is None and standing[partition].is_finished(name)):
+                continue
+            after = progress_after(before, outcome)
+            if after is not None:
+                self.files[outcome.path] = after
+
+    def forget_what_is_gone(self) -> None:
+        """Drop unfinished files that were removed at the source, unless some of their lines are committed."""
+        for path, progress in list(self.files.items()):
+            if isinstance(progress, Finished) or progress.records:
+                continue
+            partition, name = split(path)
+            if self.shown.covers(partition, name) and not self.shown.has(partition, name):
+                del self.files[path]
+
+    def walk(self) -> None:
+        """Move each watermark over the finished names that follow it, and remember those in the window."""
+        moved: list[tuple[str, str | None, str]] = []
+        for partition, progress in sorted(by_partition(self.files).items()):
+            before = self.watermarks.get(partition)
+            after = _reached(before, self.shown.names.get(partition, ()), progress)
+            if after is None:
+                continue
+            if after != before:
+                self.watermarks[partition] = after
+                moved.append((partition, before, after))
+            self._remember(partition, before, [name for name, each in progress.items() if _done(each, name, after)])
+        self.advanced = tuple(moved)
+
+    def _remember(self, partition: str, before: str | None, done: list[str]) -> None:
+        for name in done:
+            del self.files[join(partition, name)]
+        if done and self.looks_back:
+            window = self.windows.get(partition, LateWindow((), before))
+            self.windows[partition] = window.including(done)
+
+    def fit_windows(self) -> None:
+        """Cut the windows to their size; a late file that is not read yet and falls out is kept by name."""
+        if not self.looks_back:
+            self.windows = {}
+            return
+        whole = self.windows
+        active = {partition for partition, _, _ in self.advanced}
+        fitting = fitted(whole, self.source.late_window, self.source.late_window_total, active)
+        self._keep_late(
+            {partition: window for partition, window in whole.items() if fitting[partition] != window},
+            fitting,
+        )
+        self.windows = {
+            partition: window
+            for partition, window in fitting.items()
+            if window.names or window.above != self.watermarks.get(partition)
+        }
+
+    def _keep_late(self, cut: Mapping[str, LateWindow], fitting: Mapping[str, LateWindow]) -> None:
+        if not cut:
+            return
+        progress = by_partition(self.files)
+        sizes: dict[str, SourceFile] = {}
+        for partition, window in cut.items():
+            standing = FileStatus(self.watermarks.get(partition), window, progress.get(partition, {}))
+            names = self.shown.names.get(partition, ())
+            for name in names[: bisect_right(names, fitting[partition].above or "")]:
+                path = join(partition, name)
+                if path not in self.files and not standing.is_finished(name):
+                    sizes = sizes or {file.path: file for file in self.shown.files}
+                    self.files[path] = RecordsRead(0, sizes[path].size, sizes[path].etag, rounds=0)
+
+
+def _reached(before: str | None, names: Sequence[str], progress: Mapping[str, FileProgress]) -> str | None:
+    """The greatest name that follows the watermark without a gap."""
+    reached = before
+    for name in names[bisect_right(names, before) if before is not None else 0 :]:
+        if not isinstance(progress.get(name), Finished):
+            break
+        reached = name
+    return reached
+
+
+def _done(progress: FileProgress, name: str, watermark: str) -> bool:
+    return isinstance(progress, Finished) and name <= watermark
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A step of the watermark; without ``changed`` there is nothing to commit.
+
+    ``advanced`` has (partition, name before, name after); ``sealed`` the partitions that left the state;
+    ``full`` means that as many files wait above gaps as may be: stop reading and plan again.
+    """
+
+    state: PathState
+    advanced: tuple[tuple[str, str | None, str], ...] = ()
+    sealed: tuple[str, ...] = ()
+    changed: bool = False
+    full: bool = False
+
+
+def advance(
+    source: PathSource,
+    state: PathState,
+    listed: Sequence[SourceFile],
+    outcomes: Sequence[FileOutcome],
+    now: datetime,
+    *,
+    complete: bool,
+    directories: Directories | None = None,
+) -> Advance:
+    """The state once the rows of ``outcomes`` are committed.
+
+    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, in every commit of that plan.
+    ``StateError`` if an outcome does not begin where the recorded progress ends.
+    """
+    layout = Layout.of(source)
+    shown = Shown.of(listed, complete, lambda partition: is_sealed(layout, state, partition))
+    start = opened(source, state, now, shown.names)
+    step = StepBuilder(source, start, shown)
+    step.apply(outcomes)
+    step.forget_what_is_gone()
+    step.walk()
+    if start is state and not step.changed:
+        return Advance(state, full=_is_full(source, state))
+    step.fit_windows()
+    return _settled(source, start, step, now, directories or Directories())
+
+
+def idle(state: PathState, listed_any: bool) -> PathState:
+    """The state after a poll that found nothing to read.
+
+    Files in progress or failed still wait, so the source is not idle yet, unless it was emptied.
+    """
+    waits = bool(state.first_unfinished) and listed_any
+    if isinstance(state.watermark, Initial) or waits:
+        return state
+    return replace(state, watermark=Idle(state.watermark.value))
+
+
+def _settled(
+    source: PathSource, start: PathState, step: StepBuilder, now: datetime, directories: Directories
+) -> Advance:
+    """The step as a state: its greatest paths, what it seals, and when it was made."""
+    state = replace(
+        start,
+        watermark=_watermark(start, step),
+        partition_watermarks=step.watermarks,
+        files=step.files,
+        late_window=step.windows,
+        window_lost=False,
+        last_update_ts=int(now.timestamp()),
+    )
+    unread = _first_unread(source, state, step.shown)
+    state = replace(state, last_committed_file=_last_committed(state, unread))
+    sealed: tuple[str, ...] = ()
+    if step.shown.complete:
+        state, sealed = _sealed(source, state, unread, now, directories)
+    return Advance(state, step.advanced, sealed, changed=True, full=_is_full(source, state))
+
+
+def _is_full(source: PathSource, state: PathState) -> bool:
+    return len(state.files) >= source.max_islands
+
+
+def _watermark(start: PathState, step: StepBuilder) -> WatermarkState:
+    value = greater(start.value, greatest_path(step.watermarks))
+    return Active(value) if step.advanced and value is not None else start.watermark
+
+
+def _first_unread(source: PathSource, state: PathState, shown: Shown) -> dict[str, str]:
+    """The smallest listed name that is not finished, per partition that has one."""
+    standing_of = file_statuses(source, state)
+    unread: dict[str, str] = {}
+    for partition, names in shown.names.items():
+        is_finished = standing_of(partition).is_finished
+        first = next((name for name in names if not is_finished(name)), None)
+        if first is not None:
+            unread[partition] = first
+    return unread
+
+
+def _last_committed(state: PathState, unread: dict[str, str]) -> str | None:
+    """The greatest path at or below which everything listed is finished."""
+    finished = [join(partition, name) for partition, name in state.partition_watermarks.items()]
+    if state.last_committed_file is not None:
+        finished.append(state.last_committed_file)
+    if unread:
+        partition = min(unread)
+        barrier = sort_key(join(partition, unread[partition]))
+        window = state.late_window.get(partition)
+        finished.extend(join(partition, name) for name in (window.names if window else ()))
+        finished = [path for path in finished if sort_key(path) < barrier]
+    return max(finished, key=sort_key, default=None)
+
+
+def _sealed(
+    source: PathSource, state: PathState, unread: dict[str, str], now: datetime, directories: Directories
+) -> tuple[PathState, tuple[str, ...]]:
+    """The state without the partitions that are old enough, and which these are."""
+    layout = Layout.of(source)
+    islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
+    finished = {*state.partition_watermarks, *islands}
+    state = replace(state, sealed=seals_after(source, state, finished, unread, now))
+    known = {*finished, *state.first_unfinished, *state.late_window}
+    dropped = {partition for partition in known if is_sealed(layout, state, partition)} - set(unread)
+    kept = replace(
+        state,
+        partition_watermarks=_without(state.partition_watermarks, dropped),
+        late_window=_without(state.late_window, dropped),
+        files={path: each for path, each in state.files.items() if split(path)[0] not in dropped},
+        sealed=counted(source, state, directories),
+    )
+    return kept, tuple(sorted(dropped))
+
+
+def _without(entries: Mapping[str, T], dropped: set[str]) -> dict[str, T]:
+    return {key: value for key, value in entries.items() if key not in dropped}
+
+
+def covered(
+    source: PathSource,
+    state: PathState,
+    commits: Sequence[Sequence[Covered]],
+    listed: Sequence[SourceFile],
+    now: datetime,
+) -> PathState:
+    """The state after ``commits``, oldest first, each with the ranges that it made visible.
+
+    ``listed`` is what lies above ``state`` now; it is taken for cut off, so that nothing is sealed or forgotten.
+    ``StateError`` where a range does not begin where the progress before it ends: a commit in between is missing.
+    """
+    for ranges in commits:
+        state = advance(source, state, listed, ranges, now, complete=False).state
+    return state

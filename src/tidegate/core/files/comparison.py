@@ -1,0 +1,153 @@
+"""What a file of the source is, compared with what was committed: ingested, late, waiting, changed.
+
+One decision per file, from the source's state and what the ledger says about that file. *Late* is exactly what no
+run reads any more and nothing committed covers. Where the ledger cannot tell, a file is *unexplained* and never late,
+because reading it again could double its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from tidegate.core.files.discovery import list_after
+from tidegate.core.files.file_status import file_statuses
+from tidegate.core.files.paths import Layout, SourceFile, join, same_content, split
+from tidegate.core.files.sealing import is_sealed
+from tidegate.core.files.state import Failed, Finished, PathState
+from tidegate.specs.project import PathSource
+
+_PARTITIONS_AT_ONCE = 4096
+
+
+class Finding(StrEnum):
+    """What a listed file is."""
+
+    INGESTED = "ingested"
+    LATE = "late"
+    WAITING = "waiting"
+    CHANGED = "changed"
+    GIVEN_UP = "given up"
+    REPAIRED = "repaired"
+    UNFINISHED = "unfinished"
+    UNEXPLAINED = "unexplained"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """What the ledger says about a file: its first ``records`` lines are in, and with ``eof`` all of it.
+
+    ``given_up``: instead of the rest there is a dead letter.
+    """
+
+    size: int
+    etag: str | None
+    records: int
+    eof: bool
+    given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A command moved the position without reading anything: ``after`` may pass over files that ``before`` did not."""
+
+    before: PathState
+    after: PathState
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How the position came about: the state that its cold start fixed, moves by hand, and whether all is known."""
+
+    cold_start: PathState | None = None
+    moves: tuple[Move, ...] = ()
+    is_whole: bool = True
+
+
+class Comparing:
+    """Decides about the files of one source; ask partition by partition, that is faster."""
+
+    def __init__(self, source: PathSource, state: PathState, history: History) -> None:
+        self._source = source
+        self._state = state
+        self._history = history
+        self._layout = Layout.of(source)
+        self._passes_over = _passes_over(source, state)
+        self._standing = lru_cache(_PARTITIONS_AT_ONCE)(file_statuses(source, state))
+        self._partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
+        self._above = frozenset(parent for each in self._partitions for parent in _parents(each))
+        self._out_of_sight_up_to = lru_cache(_PARTITIONS_AT_ONCE)(self._bound_above)
+        self._moves = tuple(
+            (_passes_over(source, each.before), _passes_over(source, each.after)) for each in history.moves
+        )
+
+    def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
+        """What ``file`` is, given what is committed of it."""
+        if committed is not None and committed.eof:
+            same = same_content(committed.size, committed.etag, file)
+            if committed.given_up:
+                return Finding.GIVEN_UP if same else Finding.REPAIRED
+            return Finding.INGESTED if same else Finding.CHANGED
+        progress = self._state.files.get(file.path)
+        if isinstance(progress, Finished):
+            return Finding.UNEXPLAINED
+        if progress is not None:
+            begun = isinstance(progress, Failed) or progress.records or committed is not None
+            return Finding.UNFINISHED if begun else Finding.WAITING
+        if not self._passes_over(file.path):
+            return Finding.WAITING
+        return self._passed_over(file, committed)
+
+    def is_out_of_sight(self, file: SourceFile) -> bool:
+        """Whether a waiting file is seen only by a poll that looks into everything.
+
+        It lies in a folder inside a known partition, which is listed from its bound on, and sorts below that bound.
+        """
+        bound = self._out_of_sight_up_to(split(file.path)[0])
+        return bound is not None and file.path <= bound
+
+    def _bound_above(self, directory: str) -> str | None:
+        """The path up to which nothing below ``directory`` is listed, because a partition above it has a bound."""
+        while directory and directory not in self._partitions:
+            directory = split(directory)[0]
+            if directory in self._partitions and directory not in self._above:
+                after = list_after(self._source, self._state, directory)
+                return None if after is None else join(directory, after)
+        return None
+
+    def _passed_over(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
+        """What a file is that no run looks at any more."""
+        partition, name = split(file.path)
+        cold_start = self._history.cold_start
+        if committed is None and cold_start is not None and is_sealed(self._layout, cold_start, partition):
+            return Finding.EXCLUDED
+        if self._standing(partition).is_known(name) or not self._history.is_whole or self._is_moved_over(file.path):
+            return Finding.UNEXPLAINED
+        if committed is not None and not same_content(committed.size, committed.etag, file):
+            return Finding.CHANGED
+        return Finding.LATE
+
+    def _is_moved_over(self, path: str) -> bool:
+        return any(after(path) and not before(path) for before, after in self._moves)
+
+
+def _parents(directory: str) -> Iterator[str]:
+    while directory:
+        directory = split(directory)[0]
+        yield directory
+
+
+def _passes_over(source: PathSource, state: PathState) -> Callable[[str], bool]:
+    """Whether a run from ``state`` leaves a path alone: it is finished, or below all that is looked at."""
+    layout = Layout.of(source)
+    standing_of = lru_cache(_PARTITIONS_AT_ONCE)(file_statuses(source, state))
+    sealed = lru_cache(_PARTITIONS_AT_ONCE)(lambda partition: is_sealed(layout, state, partition))
+
+    def passes_over(path: str) -> bool:
+        partition, name = split(path)
+        return sealed(partition) or standing_of(partition).is_finished(name)
+
+    return passes_over

@@ -1,0 +1,313 @@
+"""Edits of a file source's state on behalf of a person, and what they mean for the files that are there.
+
+A run only ever moves a watermark up, over files that it committed. Here it goes where it is told: what lies at or
+below it counts as finished, what lies above it and is not known to be finished is to be read.
+
+Both states are asked about every file by the same rules that the planner uses. The listing may be a stream: only
+counts and a few examples are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from typing import TypeVar
+
+from tidegate.core.files.discovery import is_new, is_partition_open
+from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
+from tidegate.core.files.sealing import is_sealed
+from tidegate.core.files.state import (
+    Active,
+    Failed,
+    FileProgress,
+    Finished,
+    Idle,
+    Initial,
+    LateWindow,
+    PathState,
+    WatermarkState,
+    greater,
+    greatest_path,
+)
+from tidegate.core.globs import matches_path
+from tidegate.core.reasons import EXAMPLES
+from tidegate.errors import TidegateError
+from tidegate.specs.project import PathSource
+
+T = TypeVar("T")
+
+
+def moved_to(source: PathSource, state: PathState, partition: str, name: str, now: datetime) -> PathState:
+    """The state with the watermark of ``partition`` at ``name``.
+
+    Progress and failures at or below ``name`` are forgotten with the files they belong to; above it they stay, and
+    so does what finished above a gap. Below the old watermark only names up to the new one are remembered as late
+    window; a watermark that moved up begins with an empty one, or what it jumped over would be taken for late.
+    """
+    _check_open(source, state, partition)
+    before = state.partition_watermarks.get(partition)
+    if before == name:
+        return state
+    goes_down = before is not None and name < before
+    window = state.late_window.get(partition) if goes_down else None
+    kept = None if window is None else _up_to(window, name)
+    last = state.last_committed_file
+    watermarks = {**state.partition_watermarks, partition: name}
+    return replace(
+        state,
+        watermark=Active(_value(state, partition, watermarks) or join(partition, name)),
+        partition_watermarks=watermarks,
+        files={path: each for path, each in state.files.items() if not _at_or_below(path, partition, name)},
+        late_window=_with(state.late_window, partition, kept),
+        last_committed_file=_last_committed(state, watermarks, join(partition, name)) if goes_down else last,
+        last_update_ts=int(now.timestamp()),
+    )
+
+
+def without(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
+    """The state that knows nothing of ``partition``: all its files are to be read, as if it were new."""
+    _check_open(source, state, partition)
+    if not knows(state, partition):
+        raise TidegateError(
+            f"nothing is recorded about partition {partition or '(top level)'!r} of source {source.name!r}",
+            "see `tidegate watermark show` for those that have a position",
+        )
+    watermarks = _with(state.partition_watermarks, partition, None)
+    value = _value(state, partition, watermarks)
+    return replace(
+        state,
+        watermark=Initial() if value is None else _renamed(state.watermark, value),
+        partition_watermarks=watermarks,
+        files=_outside(state.files, partition),
+        late_window=_with(state.late_window, partition, None),
+        last_committed_file=_last_committed(state, watermarks, f"{partition}/" if partition else ""),
+        last_update_ts=int(now.timestamp()),
+    )
+
+
+def blank(now: datetime) -> PathState:
+    """The state of a source of which nothing is known, seals included: the cold start is still to come."""
+    return PathState(last_update_ts=int(now.timestamp()))
+
+
+def knows(state: PathState, partition: str) -> bool:
+    """Whether anything is recorded about ``partition``."""
+    return (
+        partition in state.partition_watermarks
+        or partition in state.late_window
+        or any(split(path)[0] == partition for path in state.files)
+    )
+
+
+def _check_open(source: PathSource, state: PathState, partition: str) -> None:
+    if is_sealed(Layout.of(source), state, partition):
+        raise TidegateError(
+            f"partition {partition!r} of source {source.name!r} is sealed: it has no watermark any more, and its files"
+            " are not looked at",
+            "to read its files again, replay them (`tidegate replay --partition`)",
+        )
+
+
+def _up_to(window: LateWindow, name: str) -> LateWindow | None:
+    """The part of the window that a lower watermark still covers; None if it begins above that."""
+    if not window.reaches(name):
+        return None
+    return LateWindow(tuple(each for each in window.names if each <= name), window.above)
+
+
+def _at_or_below(path: str, partition: str, name: str) -> bool:
+    where, what = split(path)
+    return where == partition and what <= name
+
+
+def _outside(files: Mapping[str, FileProgress], partition: str) -> dict[str, FileProgress]:
+    return {path: each for path, each in files.items() if split(path)[0] != partition}
+
+
+def _with(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
+    """The entries with another value for ``key``, or without it."""
+    rest = {other: each for other, each in entries.items() if other != key}
+    return rest if value is None else {**rest, key: value}
+
+
+def _value(state: PathState, partition: str, watermarks: Mapping[str, str]) -> str | None:
+    """The greatest watermark: what it was, unless it was that of the partition that changed."""
+    others = None if state.value is not None and split(state.value)[0] == partition else state.value
+    return greater(others, greatest_path(watermarks))
+
+
+def _renamed(watermark: WatermarkState, value: str) -> WatermarkState:
+    return Idle(value) if watermark == Idle(value) else Active(value)
+
+
+def _last_committed(state: PathState, watermarks: Mapping[str, str], barrier: str) -> str | None:
+    """The greatest finished path that is not above ``barrier``; what it was, if that lies below already."""
+    last, limit = state.last_committed_file, sort_key(barrier)
+    if last is None or sort_key(last) <= limit:
+        return last
+    finished = (join(partition, name) for partition, name in watermarks.items())
+    return max((path for path in finished if sort_key(path) <= limit), key=sort_key, default=None)
+
+
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Files by ``pattern`` (as ``source.pattern`` reads it) or below ``directory``; exactly one is given."""
+
+    pattern: str | None = None
+    directory: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.pattern is None) == (self.directory is None):
+            raise ValueError("Selection: give a pattern or a directory")
+
+    def __str__(self) -> str:
+        return f"files {self.pattern}" if self.directory is None else f"partition {self.directory or '(top level)'}"
+
+    @property
+    def prefix(self) -> str:
+        """The directory below which everything selected lies.
+
+        >>> Selection("date=2026-01-28/hour=1*/*.gz").prefix
+        'date=2026-01-28'
+        """
+        if self.directory is not None:
+            return self.directory
+        fixed: list[str] = []
+        for level in (self.pattern or "").split("/")[:-1]:
+            if _WILD & set(level):
+                break
+            fixed.append(level)
+        return "/".join(fixed)
+
+    def takes(self, path: str) -> bool:
+        """Whether the file at ``path`` is meant."""
+        if self.directory is not None:
+            return not self.directory or path.startswith(f"{self.directory}/")
+        return matches_path(self.pattern or "", path)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """``finished`` files are at or below their watermark, ``due`` ones are left to the next run."""
+
+    finished: tuple[SourceFile, ...]
+    due: tuple[SourceFile, ...]
+
+
+def sorted_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
+    """The files by whether ``state`` says that they are finished; those of sealed partitions are."""
+    unfinished = is_new(source, state)
+    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
+    finished: list[SourceFile] = []
+    due: list[SourceFile] = []
+    for file in files:
+        is_due = is_open(split(file.path)[0]) and unfinished(file.path)
+        (due if is_due else finished).append(file)
+    return Sorted(tuple(finished), tuple(due))
+
+
+@dataclass(slots=True)
+class Found:
+    """Some files: how many, how large, and up to three of them."""
+
+    files: int = 0
+    bytes: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, file: SourceFile) -> None:
+        """One more."""
+        self.files += 1
+        self.bytes += file.size
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(file.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """``again`` were finished and would be read once more, ``never`` were to be read and would not be any more.
+
+    ``from_start`` are those of the files asked about of which something was committed and that would be read from
+    their first line. ``notes`` tell in sentences what becomes of recorded progress, failures and late windows.
+    """
+
+    again: Found
+    never: Found
+    listed: int
+    notes: tuple[str, ...] = ()
+    from_start: frozenset[str] = frozenset()
+
+
+def consequences(
+    source: PathSource,
+    before: PathState,
+    after: PathState,
+    files: Iterable[SourceFile],
+    now: datetime,
+    asked: Collection[str] = (),
+) -> Consequences:
+    """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
+    was_due, is_due = _due(source, before, now), _due(source, after, now)
+    again, never, listed = Found(), Found(), 0
+    from_start: set[str] = set()
+    for file in files:
+        listed += 1
+        due = was_due(file.path), is_due(file.path)
+        if file.path in asked and due[1] and (not due[0] or _loses_lines(before, after, file.path)):
+            from_start.add(file.path)
+        if due == (False, True):
+            again.add(file)
+        elif due == (True, False):
+            never.add(file)
+    return Consequences(again, never, listed, tuple(_notes(before, after, is_due)), frozenset(from_start))
+
+
+def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
+    """Whether the committed lines of a file in progress are forgotten."""
+    progress = before.files.get(path)
+    return progress is not None and path not in after.files and (isinstance(progress, Finished) or progress.records > 0)
+
+
+def _due(source: PathSource, state: PathState, now: datetime) -> Callable[[str], bool]:
+    """Whether a file is still to be read."""
+    unfinished = is_new(source, state)
+    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
+    return lambda path: is_open(split(path)[0]) and unfinished(path)
+
+
+def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:
+    dropped = [(path, each) for path, each in sorted(before.files.items()) if path not in after.files]
+    unfinished = [(path, each) for path, each in dropped if not isinstance(each, Finished)]
+    yield from (_fate(path, each) for path, each in unfinished[:EXAMPLES])
+    if len(unfinished) > EXAMPLES:
+        yield f"{len(unfinished) - EXAMPLES:,} more that failed or are in progress are forgotten"
+    stays = sum(_is_moved(before, after, path) for path, _ in before.unfinished() if path in after.files)
+    if stays:
+        yield f"{stays:,} that failed or are in progress above the new watermark stay as they are"
+    islands = sum(is_due(path) for path, each in dropped if isinstance(each, Finished))
+    if islands:
+        yield f"{islands:,} that finished above a gap are no longer remembered by name"
+    lost = sum(not is_due(path) for path in _remembered(before) - _remembered(after))
+    if lost:
+        yield f"{lost:,} names leave the late window: what comes late beside them is not noticed any more"
+
+
+def _is_moved(before: PathState, after: PathState, path: str) -> bool:
+    """Whether the watermark of the file's partition is another one."""
+    partition, _ = split(path)
+    return before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition)
+
+
+def _remembered(state: PathState) -> set[str]:
+    return {join(partition, name) for partition, window in state.late_window.items() for name in window.names}
+
+
+def _fate(path: str, progress: FileProgress) -> str:
+    lines = 0 if isinstance(progress, Finished) else progress.records
+    what = f"failed ({progress.reason})" if isinstance(progress, Failed) else "is in progress"
+    kept = f"; {lines:,} of its lines are in the table and stay there" if lines else ""
+    return f"{path} {what}, which is forgotten{kept}"

@@ -1,0 +1,320 @@
+"""Paths of source files: partition and name, their order, and the time that a partition's path tells.
+
+A path is relative to the source's location. Comparing whole paths would be wrong: ``d=1-x/a`` sorts before
+``d=1/a`` because ``-`` sorts before ``/``. Order is that of the UTF-8 bytes, which is also the order of
+Python's own strings (code points), so names may be compared as they are.
+
+Only fields that divide time into hours, days, months or years can be used, and each needs the coarser ones
+beside it: without them the prefixes would repeat, and older could not be told from newer.
+
+``region=asia/date=2024-01-28/hour=14`` begins at 14:00 and lasts an hour; ``region=asia``, the levels before
+the time, is its prefix. A path without a recognised time has none, and is then never sealed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from tidegate.core.calendar import EARLIEST, Period
+from tidegate.errors import ConfigError
+from tidegate.specs.project import PartitionFilter, PathSource
+
+ROOT = ""
+"""The partition of the files that lie directly at the location."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as a listing showed it; ``etag`` where the store has one."""
+
+    path: str
+    size: int
+    etag: str | None = None
+
+
+def split(path: str) -> tuple[str, str]:
+    """Partition and file name, split at the last ``/``.
+
+    >>> split("date=2024-01-28/hour=14/a.json"), split("a.json")
+    (('date=2024-01-28/hour=14', 'a.json'), ('', 'a.json'))
+    """
+    partition, _, name = path.rpartition("/")
+    return partition, name
+
+
+def join(partition: str, name: str) -> str:
+    """The path of ``name`` in ``partition``."""
+    return f"{partition}/{name}" if partition else name
+
+
+def sort_key(path: str) -> tuple[bytes, bytes]:
+    """The order of paths: by partition, then by name, in UTF-8 byte order."""
+    partition, name = split(path)
+    return partition.encode(), name.encode()
+
+
+def just_below(name: str) -> str | None:
+    """A string that sorts below ``name`` and close to it, to list from it on; ``None`` if there is none.
+
+    >>> just_below("1706450400-a.json")
+    '1706450400-a.jso'
+    """
+    return name[:-1] or None
+
+
+def same_content(size: int | None, etag: str | None, file: SourceFile) -> bool:
+    """Whether a recorded size and etag are those of ``file``; what was not recorded is not compared."""
+    if size is not None and size != file.size:
+        return False
+    return etag is None or file.etag is None or etag == file.etag
+
+
+Fields = dict[Period, int]
+
+_DIRECTIVES: Mapping[str, tuple[Period, int]] = {
+    "Y": (Period.YEAR, 4),
+    "m": (Period.MONTH, 2),
+    "d": (Period.DAY, 2),
+    "H": (Period.HOUR, 2),
+}
+_ALLOWED = "%Y, %m, %d and %H (%F is short for %Y-%m-%d)"
+_TOKEN = re.compile(r"%(.?)|[^%]+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLevel:
+    """One directory level of a template: literal text and fields in turn."""
+
+    parts: tuple[str | Period, ...]
+    pattern: re.Pattern[str]
+
+    @property
+    def fields(self) -> tuple[Period, ...]:
+        """The fields of this level, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Period))
+
+    def render(self, moment: datetime) -> str:
+        """The directory name of ``moment``."""
+        return "".join(_digits(part, moment) if isinstance(part, Period) else part for part in self.parts)
+
+    def read(self, name: str) -> Fields | None:
+        """The fields in a directory's name, or ``None`` if it does not fit."""
+        match = self.pattern.fullmatch(name)
+        if match is None:
+            return None
+        return merged({}, zip(self.fields, map(int, match.groups()), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A checked template; ``finest`` is its period."""
+
+    levels: tuple[TemplateLevel, ...]
+    finest: Period
+
+    @property
+    def prefix(self) -> str:
+        """The levels before the first one that holds a field."""
+        first = next(number for number, level in enumerate(self.levels) if level.fields)
+        return "/".join(level.render(EARLIEST) for level in self.levels[:first])
+
+    def render(self, moment: datetime) -> str:
+        """The directory of ``moment``, in UTC."""
+        return "/".join(level.render(moment.astimezone(UTC)) for level in self.levels)
+
+    def read(self, directories: Sequence[str]) -> Fields | None:
+        """The fields in a path, as far as it goes; ``None`` if a level does not fit."""
+        fields: Fields | None = {}
+        for level, name in zip(self.levels, directories, strict=False):
+            found = level.read(name)
+            fields = None if found is None or fields is None else merged(fields, found.items())
+            if fields is None:
+                return None
+        return fields
+
+
+def merged(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields | None:
+    """Both sets of fields, or ``None`` where they contradict each other."""
+    result = dict(fields)
+    for period, value in found:
+        if result.setdefault(period, value) != value:
+            return None
+    return result
+
+
+@lru_cache(maxsize=256)
+def parse_template(text: str) -> Template:
+    """The template, checked; ``ConfigError`` names what cannot be used in it."""
+    levels = tuple(_level(text, level) for level in text.strip("/").split("/"))
+    used = {period for level in levels for period in level.fields}
+    if not used:
+        raise _refusal(text, "has no time in it", f"use {_ALLOWED}")
+    finest = max(used, key=list(Period).index)
+    missing = [period for period in list(Period)[: list(Period).index(finest)] if period not in used]
+    if missing:
+        names = ", ".join(_directive(period) for period in missing)
+        raise _refusal(text, f"has {_directive(finest)} without {names}", "its prefixes would repeat; add them")
+    return Template(levels, finest)
+
+
+def _level(text: str, level: str) -> TemplateLevel:
+    if not level:
+        raise _refusal(text, "has an empty level", "write one '/' between directories")
+    parts = tuple(part for match in _TOKEN.finditer(level) for part in _parts(text, match))
+    fits = (rf"(\d{{{_width(part)}}})" if isinstance(part, Period) else re.escape(part) for part in parts)
+    return TemplateLevel(parts, re.compile("".join(fits), re.ASCII))
+
+
+def _parts(text: str, token: re.Match[str]) -> tuple[str | Period, ...]:
+    match token.group(1):
+        case None:
+            return (token.group(),)
+        case "%":
+            return ("%",)
+        case "F":
+            return (Period.YEAR, "-", Period.MONTH, "-", Period.DAY)
+        case directive if directive in _DIRECTIVES:
+            return (_DIRECTIVES[directive][0],)
+        case directive:
+            raise _refusal(text, f"has %{directive}, which is not a field for directories", f"use {_ALLOWED}")
+
+
+def _refusal(text: str, problem: str, remedy: str) -> ConfigError:
+    return ConfigError((f"prefix_template {text!r} {problem}; {remedy}",))
+
+
+def _directive(period: Period) -> str:
+    return next(f"%{letter}" for letter, (known, _) in _DIRECTIVES.items() if known is period)
+
+
+def _width(period: Period) -> int:
+    return next(width for known, width in _DIRECTIVES.values() if known is period)
+
+
+def _digits(period: Period, moment: datetime) -> str:
+    return f"{getattr(moment, period.value):0{_width(period)}d}"
+
+
+_DATE = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?|(\d{4})(\d{2})(\d{2})", re.ASCII)
+_NUMBERS: Mapping[str, tuple[Period, re.Pattern[str]]] = {
+    "year": (Period.YEAR, re.compile(r"\d{4}", re.ASCII)),
+    "month": (Period.MONTH, re.compile(r"\d{1,2}", re.ASCII)),
+    "day": (Period.DAY, re.compile(r"\d{1,2}", re.ASCII)),
+    "hour": (Period.HOUR, re.compile(r"\d{1,2}", re.ASCII)),
+}
+_DATES = frozenset({"date", "dt", "day", "month"})
+_FIRST = (1, 1, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTime:
+    """The span of time that a directory names, and the levels before the time."""
+
+    prefix: str
+    start: datetime
+    period: Period
+
+    @property
+    def end(self) -> datetime:
+        """Where the next one of its kind begins."""
+        return self.period.shifted(self.start, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the directories of a source name time."""
+
+    template: Template | None = None
+
+    @classmethod
+    def of(cls, source: PathSource) -> Layout:
+        """The layout that the source's settings describe."""
+        given = source.partition_filter
+        return cls(parse_template(given.prefix_template) if given else None)
+
+    def time_of(self, directory: str) -> PartitionTime | None:
+        """The time in ``directory``; ``None`` where none is recognised."""
+        levels = directory.split("/")
+        return self._by_template(levels) or _by_names(levels, {}, None)
+
+    def _by_template(self, levels: Sequence[str]) -> PartitionTime | None:
+        if self.template is None:
+            return None
+        fields = self.template.read(levels)
+        if not fields:
+            return None
+        deeper = levels[len(self.template.levels) :]
+        return _by_names(deeper, fields, self.template.prefix)
+
+
+def _by_names(levels: Sequence[str], known: Fields, prefix: str | None) -> PartitionTime | None:
+    """The time in ``key=value`` levels, together with what is known already."""
+    fields = known
+    for number, level in enumerate(levels):
+        found = _recognised(level)
+        if not found:
+            continue
+        both = merged(fields, found.items())
+        if both is None:
+            return None
+        fields = both
+        if prefix is None:
+            prefix = "/".join(levels[:number])
+    return _span(prefix, fields) if prefix is not None else None
+
+
+def _recognised(level: str) -> Fields:
+    key, _, value = level.partition("=")
+    if key in _NUMBERS and _NUMBERS[key][1].fullmatch(value):
+        return {_NUMBERS[key][0]: int(value)}
+    match = _DATE.fullmatch(value) if key in _DATES else None
+    if match is None:
+        return {}
+    numbers = (int(group) for group in match.groups() if group is not None)
+    return dict(zip(Period, numbers, strict=False))
+
+
+def _span(prefix: str, fields: Fields) -> PartitionTime | None:
+    """The span of the coarsest fields that follow each other without a gap."""
+    values: list[int] = []
+    for period in Period:
+        if period not in fields:
+            break
+        values.append(fields[period])
+    if not values:
+        return None
+    year, month, day, hour = [*values, *_FIRST[len(values) :]]
+    try:
+        start = datetime(year, month, day, hour, tzinfo=UTC)
+    except ValueError:
+        return None
+    return PartitionTime(prefix, start, list(Period)[len(values) - 1])
+
+
+def cold_start_prefixes(given: PartitionFilter, now: datetime) -> tuple[str, ...]:
+    """The directories of the current period and of ``lookback`` earlier ones, in UTC, oldest first.
+
+    >>> from datetime import UTC, datetime
+    >>> cold_start_prefixes(PartitionFilter("d=%Y-%m-%d", 1), datetime(2026, 1, 1, tzinfo=UTC))
+    ('d=2025-12-31', 'd=2026-01-01')
+    """
+    template = parse_template(given.prefix_template)
+    current = template.finest.floor(now)
+    starts = (template.finest.shifted(current, -back) for back in range(_checked(given.lookback), -1, -1))
+    return tuple(template.render(start) for start in starts if start > EARLIEST)
+
+
+def cold_start_bound(given: PartitionFilter, now: datetime) -> datetime:
+    """The start of the oldest prefix: what ends before it is not looked at."""
+    finest = parse_template(given.prefix_template).finest
+    return finest.shifted(finest.floor(now), -_checked(given.lookback))
+
+
+def _checked(lookback: int) -> int:
+    if lookback < 0:
+        raise ConfigError((f"partition_filter.lookback is {lookback}; give 0 or more periods",))
+    return lookback

@@ -1,0 +1,396 @@
+"""The plan of a file source: which files a run reads, in which groups, and why it skips the others.
+
+A plan is a value. It can be printed, compared, stored as JSON and carried out later, as long as the source's
+position is still ``version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from tidegate.core.files.codec import decode, encode
+from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.path_set import SetState, decode_set, encode_set
+from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.sealing import Directories
+from tidegate.core.files.state import Failed, FileProgress, Finished, PathState
+from tidegate.core.json_shape import Node
+from tidegate.core.reasons import EXAMPLES, Reason, Skipped
+from tidegate.specs.project import LateFiles, PathSource
+
+UNITS_SHOWN = 10
+Word = TypeVar("Word", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A file to read from line ``start_record`` to its end, as it was listed.
+
+    ``attempts`` have failed so far; ``rounds`` commits hold its first lines.
+    """
+
+    path: str
+    size: int
+    etag: str | None = None
+    start_record: int = 0
+    attempts: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that one task reads in this order; what it returns may cover a prefix of them."""
+
+    number: int
+    slices: tuple[FileSlice, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Their size at the source."""
+        return sum(each.size for each in self.slices)
+
+    @property
+    def files(self) -> int:
+        """How many there are."""
+        return len(self.slices)
+
+
+class Stage(StrEnum):
+    """Where a file was given up: it could not be read, or it changed or was removed after a part of it was."""
+
+    READ = "read"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A file whose lines from ``slice.start_record`` on are not read, and why."""
+
+    slice: FileSlice
+    reason: str
+    stage: Stage = Stage.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do for one source of files at position ``version``; ``kind`` says how it is tracked.
+
+    ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over.
+    ``late`` are the planned files below their partition's watermark. ``notes`` are things that a person
+    should look at, ``remarks`` what is always so with these settings. ``opens`` is a state to commit although
+    nothing is read, for instance the sealing of a cold start that found nothing. ``given_up`` are files that are not
+    read on and become dead letters.
+    """
+
+    pipeline: str
+    source: str
+    version: int
+    now: datetime
+    units: tuple[FileGroup, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    listed: tuple[SourceFile, ...] = ()
+    late: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    complete: bool = True
+    any_files: bool = True
+    directories: Directories = field(default_factory=Directories)
+    list_requests: int = 0
+    listed_keys: int = 0
+    opens: PathState | SetState | None = None
+    given_up: tuple[GivenUp, ...] = ()
+    kind: str = "path"
+
+    @property
+    def files(self) -> int:
+        """How many files would be read."""
+        return sum(unit.files for unit in self.units)
+
+    @property
+    def bytes(self) -> int:
+        """Their size at the source."""
+        return sum(unit.bytes for unit in self.units)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read and nothing to commit."""
+        return not self.units and self.opens is None and not self.given_up
+
+    @property
+    def waits(self) -> bool:
+        """Whether files are held back that are not finished: an empty plan is then not an idle source."""
+        waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
+        return any(each.reason in waiting for each in self.skipped)
+
+    def to_json(self) -> dict[str, object]:
+        """The plan in JSON types; ``from_json`` gives an equal one."""
+        return {
+            "kind": self.kind,
+            "pipeline": self.pipeline,
+            "source": self.source,
+            "version": self.version,
+            "now": self.now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "files": self.files,
+            "bytes": self.bytes,
+            "units": [
+                {"number": unit.number, "slices": [_slice_json(each) for each in unit.slices]} for unit in self.units
+            ],
+            "skipped": [_skipped_json(each) for each in self.skipped],
+            "listed": [[file.path, file.size, file.etag] for file in self.listed],
+            "late": list(self.late),
+            "notes": list(self.notes),
+            "remarks": list(self.remarks),
+            "complete": self.complete,
+            "any_files": self.any_files,
+            "directories": {"sealed": dict(self.directories.sealed), "open": list(self.directories.open)},
+            "list_requests": self.list_requests,
+            "listed_keys": self.listed_keys,
+            "opens": _opens_json(self.opens),
+            "given_up": [
+                {**_slice_json(each.slice), "reason": each.reason, "stage": each.stage.value} for each in self.given_up
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Plan:
+        """The plan that ``to_json`` wrote; ``StateError`` names what is not understood."""
+        root = Node(data, "plan")
+        opens = root.get("opens")
+        return cls(
+            kind=root.get("kind").text(),
+            pipeline=root.get("pipeline").text(),
+            source=root.get("source").text(),
+            version=root.get("version").integer(),
+            now=root.get("now").moment(),
+            units=tuple(_unit(node) for node in root.get("units").items()),
+            skipped=tuple(_skipped(node) for node in root.get("skipped").items()),
+            listed=tuple(_listed(node) for node in root.get("listed").items()),
+            late=_texts(root.get("late")),
+            notes=_texts(root.get("notes")),
+            remarks=_texts(root.get("remarks")),
+            complete=root.get("complete").boolean(),
+            any_files=root.get("any_files").boolean(),
+            directories=_directories(root.get("directories")),
+            list_requests=root.get("list_requests").integer(),
+            listed_keys=root.get("listed_keys").integer(),
+            opens=_opens(opens, root.get("kind").text()),
+            given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
+        )
+
+    def describe(self) -> tuple[str, ...]:
+        """The plan in lines for people."""
+        return tuple(_lines(self))
+
+
+def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
+    if opens is None:
+        return None
+    return encode_set(opens) if isinstance(opens, SetState) else encode(opens)
+
+
+def _opens(node: Node, kind: str) -> PathState | SetState | None:
+    if node.is_null:
+        return None
+    return decode_set(node.mapping()) if kind == "path-set" else decode(node.mapping())
+
+
+def _slice_json(each: FileSlice) -> dict[str, object]:
+    return {
+        "path": each.path,
+        "size": each.size,
+        "etag": each.etag,
+        "start_record": each.start_record,
+        "attempts": each.attempts,
+        "rounds": each.rounds,
+    }
+
+
+def _skipped_json(each: Skipped) -> dict[str, object]:
+    return {"reason": each.reason.value, "count": each.count, "examples": list(each.examples)}
+
+
+def _slice(node: Node) -> FileSlice:
+    return FileSlice(
+        node.get("path").text(),
+        node.get("size").integer(),
+        node.get("etag").optional_text(),
+        node.get("start_record").integer(),
+        node.get("attempts").integer(),
+        node.get("rounds").integer(),
+    )
+
+
+def _unit(node: Node) -> FileGroup:
+    return FileGroup(node.get("number").integer(), tuple(_slice(each) for each in node.get("slices").items()))
+
+
+def _skipped(node: Node) -> Skipped:
+    reason = _known(Reason, node.get("reason"))
+    return Skipped(reason, node.get("count").integer(), _texts(node.get("examples")))
+
+
+def _given_up(node: Node) -> GivenUp:
+    return GivenUp(_slice(node), node.get("reason").text(), _known(Stage, node.get("stage")))
+
+
+def _known(words: type[Word], node: Node) -> Word:
+    try:
+        return words(node.text())
+    except ValueError:
+        raise node.refusal(f"a known {words.__name__.lower()}") from None
+
+
+def _listed(node: Node) -> SourceFile:
+    path, size, etag = node.items()
+    return SourceFile(path.text(), size.integer(), etag.optional_text())
+
+
+def _directories(node: Node) -> Directories:
+    sealed = {prefix: count.integer() for prefix, count in node.get("sealed").entries()}
+    return Directories(sealed, _texts(node.get("open")))
+
+
+def _texts(node: Node) -> tuple[str, ...]:
+    return tuple(each.text() for each in node.items())
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    amount = f"{_count(plan.files, 'file')}, {_count(plan.bytes, 'byte')}, in {_count(len(plan.units), 'unit')}"
+    what = amount if plan.units else "nothing"
+    yield f"{plan.pipeline}/{plan.source} at position {plan.version}: {what} to read"
+    for unit in plan.units[:UNITS_SHOWN]:
+        first, last = unit.slices[0].path, unit.slices[-1].path
+        span = first if unit.files == 1 else f"{first} to {last}"
+        yield f"  unit {unit.number}: {_count(unit.files, 'file')}, {_count(unit.bytes, 'byte')}: {span}"
+    if len(plan.units) > UNITS_SHOWN:
+        yield f"  and {_count(len(plan.units) - UNITS_SHOWN, 'more unit')}"
+    if plan.late:
+        yield f"  late: {_count(len(plan.late), 'file')} below the watermark, e.g. {plan.late[0]}"
+    for each in plan.skipped:
+        example = f", e.g. {', '.join(each.examples)}" if each.examples else ""
+        yield f"  skipped {each.count:,}: {each.reason.value}{example}"
+    cut = "" if plan.complete else "; cut off, the next plan goes on from there"
+    yield f"  listing: {_count(plan.list_requests, 'request')}, {_count(plan.listed_keys, 'key')}{cut}"
+    if plan.given_up:
+        first = plan.given_up[0].slice.path
+        yield f"  to the dead letters: {_count(len(plan.given_up), 'file')}, e.g. {first}"
+    if plan.opens is not None:
+        yield "  a commit without rows records what has changed in the state"
+    yield from (f"  note: {note}" for note in plan.notes)
+    yield from (f"  {remark}" for remark in plan.remarks)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+class Troubles:
+    """The files that need someone, by reason, with as many by name as there are examples."""
+
+    __slots__ = ("_counts", "_named")
+
+    def __init__(self) -> None:
+        self._counts: dict[Reason, int] = {}
+        self._named: dict[Reason, list[tuple[str, FileProgress | None]]] = {}
+
+    def add(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
+        """One more."""
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+        named = self._named.setdefault(reason, [])
+        if len(named) < EXAMPLES:
+            named.append((path, progress))
+
+    def notes(self, source: PathSource) -> Iterator[str]:
+        """A line for each file that is named, and one for the rest."""
+        full = self._counts.get(Reason.ISLANDS_FULL, 0)
+        if full:
+            yield (
+                f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
+                " unfinished files below them; repair or remove those"
+            )
+        waiting = self._counts.get(Reason.TOO_MANY_FAILED, 0)
+        if waiting:
+            yield (
+                f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+                " progress; repair or remove those"
+            )
+        unseen = self._counts.get(Reason.UNSEEN, 0)
+        if unseen:
+            yield (
+                f"{unseen:,} unfinished {'file is' if unseen == 1 else 'files are'} kept and not read on, e.g."
+                f" {self._named[Reason.UNSEEN][0][0]}: behind a symbolic link that is not followed or leads nowhere, or"
+                " a name that cannot be used; set follow_links: true, mount what the link leads to, or exclude what is"
+                " to be given up"
+            )
+        for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
+            named = self._named.get(reason, [])
+            yield from (_sentence(reason, path, progress) for path, progress in named)
+            more = self._counts.get(reason, 0) - len(named)
+            if more:
+                yield f"{more:,} more: {reason.value}"
+
+
+def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
+    lines = 0 if progress is None or isinstance(progress, Finished) else progress.records
+    match reason:
+        case Reason.GIVEN_UP if isinstance(progress, Failed):
+            return (
+                f"{path} failed {progress.how_often} and goes to the dead letters:"
+                f" {progress.reason}; `tidegate dlq retry` reads it again"
+            )
+        case Reason.CHANGED:
+            return (
+                f"{path} changed after {lines:,} of its lines were committed, is not read on and goes to the dead"
+                " letters; `tidegate replay` replaces its rows, or deliver the rest under a new name"
+            )
+        case _:
+            kept = (
+                f" after {lines:,} of its lines were committed, and goes to the dead letters; if it comes back,"
+                " `tidegate dlq retry` reads the rest"
+            )
+            return f"{path} was removed from the source before it was finished{kept if lines else ''}"
+
+
+def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
+    """What the state and the listing say that a person should look at."""
+    if state.window_lost and state.partition_watermarks:
+        yield (
+            "the late window is empty and starts at the watermarks: files that came late before"
+            " are found only by comparing everything (reconcile)"
+        )
+    for prefix, count in sorted(listing.directories.sealed.items()):
+        seal = state.sealed.get(prefix)
+        known = seal.directories if seal else None
+        if seal is not None and known is not None and count > known:
+            late = count - known
+            yield (
+                f"{late:,} {'directory' if late == 1 else 'directories'} came late below {prefix or 'the top level'}:"
+                f" older than {seal.below:%Y-%m-%dT%H:%MZ}, where partitions are sealed, and not read"
+            )
+
+
+def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
+    """Delta tables among the files: what is read there are the files, not the table."""
+    for directory in listing.tables:
+        yield (
+            f"{directory or source.location.uri} is a Delta table, and its data files are read as source files, also"
+            " those that left the table: read it as a table (type: delta), or exclude it"
+        )
+
+
+def remarks_of(source: PathSource, listing: PathListing) -> tuple[str, ...]:
+    """What is not looked for with these settings."""
+    remarks = []
+    if source.late_files is LateFiles.STRICT:
+        remarks.append("late files are not looked for (late_files: strict)")
+    if not listing.deep:
+        remarks.append(
+            "directories inside a partition that sort below its watermark are looked for in every"
+            f" {source.deep_listing_every}th poll (deep_listing_every)"
+        )
+    return tuple(remarks)

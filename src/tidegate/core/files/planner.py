@@ -1,0 +1,426 @@
+"""Planning a file source: which listed files are new, late, resumed or tried again.
+
+Units hold consecutive files, oldest first. A unit goes on into the next partition only if it takes it whole,
+so small partitions share a unit and large ones do not. Opening a file costs about as much as reading
+``OPENING`` bytes, which keeps thousands of tiny files from being one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from tidegate.core.files.advance import advance
+from tidegate.core.files.discovery import PathListing, accepts, is_behind
+from tidegate.core.files.file_status import FileStatus, file_statuses
+from tidegate.core.files.path_set import SetState, advance_set
+from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
+from tidegate.core.files.plan import (
+    FileGroup,
+    FileSlice,
+    GivenUp,
+    Plan,
+    Stage,
+    Troubles,
+    notes_of,
+    remarks_of,
+    tables_in,
+)
+from tidegate.core.files.sealing import is_sealed, opened
+from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, RecordsRead, Unfinished
+from tidegate.core.reasons import Reason, ReasonCounts
+from tidegate.specs.project import PathSource
+
+OPENING = 64 * 1024
+SMALLEST = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How large units become: about ``target_bytes``, at most ``max_files``; less, to keep all tasks busy."""
+
+    target_bytes: int
+    max_files: int
+    parallelism: int
+
+    def __post_init__(self) -> None:
+        for name in ("target_bytes", "max_files", "parallelism"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"Sizing.{name} is {getattr(self, name)}; give 1 or more")
+
+
+def grouped(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup, ...]:
+    """The slices, which are in order, as units numbered from 1."""
+    share = sum(map(_weight, slices)) // sizing.parallelism
+    target = min(sizing.target_bytes, max(share, SMALLEST))
+    units = _filled(slices, target, sizing.max_files)
+    return tuple(FileGroup(number, tuple(taken)) for number, taken in enumerate(units, 1))
+
+
+def _filled(slices: Sequence[FileSlice], target: int, max_files: int) -> Iterator[list[FileSlice]]:
+    unit: list[FileSlice] = []
+    weight = 0
+    for _, members in groupby(slices, key=lambda each: split(each.path)[0]):
+        partition = list(members)
+        whole = sum(map(_weight, partition))
+        if unit and (weight + whole > target or len(unit) + len(partition) > max_files):
+            yield unit
+            unit, weight = [], 0
+        for each in partition:
+            if unit and (weight + _weight(each) > target or len(unit) == max_files):
+                yield unit
+                unit, weight = [], 0
+            unit.append(each)
+            weight += _weight(each)
+    if unit:
+        yield unit
+
+
+def _weight(each: FileSlice) -> int:
+    return each.size + OPENING
+
+
+def reason_against(source: PathSource, progress: FileProgress | None, file: SourceFile) -> Reason | None:
+    """Why an unfinished file is not read now."""
+    if progress is None or isinstance(progress, Finished):
+        return None
+    if not same_content(progress.size, progress.etag, file):
+        return Reason.CHANGED if progress.records else None
+    given_up = isinstance(progress, Failed) and progress.attempts >= source.max_attempts
+    return Reason.GIVEN_UP if given_up else None
+
+
+def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
+    """The part of ``file`` that is not committed yet."""
+    match progress:
+        case RecordsRead(records=records, rounds=rounds):
+            return FileSlice(file.path, file.size, file.etag, records, rounds=rounds)
+        case Failed(attempts=attempts, size=size, etag=etag, records=records):
+            tried = attempts if same_content(size, etag, file) else 0
+            return FileSlice(file.path, file.size, file.etag, records, attempts=tried)
+        case _:
+            return FileSlice(file.path, file.size, file.etag)
+
+
+def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
+    """The file, if for this reason it is not read on and becomes a dead letter."""
+    match reason, progress:
+        case Reason.GIVEN_UP, Failed():
+            yield GivenUp(slice_of(file, progress), f"failed {progress.how_often}: {progress.reason}")
+        case Reason.CHANGED, Failed() | RecordsRead():
+            told = f"changed after {progress.records} of its lines were committed"
+            yield GivenUp(slice_of(file, progress), told, Stage.CHANGED)
+        case _:
+            return
+
+
+def given_up_as_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
+    """An unfinished file that is not at the source any more, if some of its lines are committed.
+
+    Without any there is nothing to tell about it: it is forgotten.
+    """
+    if progress.records:
+        refused = accepts(source, path)
+        what = "removed at the source" if refused is None else f"left out of the source ({refused.value})"
+        told = f"{what} after {progress.records} of its lines were committed"
+        as_it_was = SourceFile(path, progress.size or 0, progress.etag)
+        yield GivenUp(slice_of(as_it_was, progress), told, Stage.REMOVED)
+
+
+def out_of_sight(
+    source: PathSource, listing: PathListing, unfinished: Iterable[tuple[str, Unfinished]]
+) -> dict[str, SourceFile]:
+    """The unfinished files that the listing would have shown, had it not left out a path at or above them.
+
+    They are not gone: they count as listed, as they were when they were begun.
+    """
+    found = {
+        path: SourceFile(path, progress.size or 0, progress.etag)
+        for path, progress in unfinished
+        if is_behind(path, listing.unseen) and accepts(source, path) is None
+    }
+    if not found:
+        return {}
+    last: dict[str, str] = {}
+    for file in listing.files:
+        found.pop(file.path, None)
+        partition, name = split(file.path)
+        last[partition] = max(name, last.get(partition, ""))
+    if listing.complete:
+        return found
+    return {path: file for path, file in found.items() if split(path)[1] < last.get(split(path)[0], "")}
+
+
+def plan_paths(
+    pipeline: str,
+    source: PathSource,
+    state: PathState,
+    version: int,
+    listing: PathListing,
+    now: datetime,
+    *,
+    sizing: Sizing,
+) -> Plan:
+    """What to read next, oldest first: a pure function, equal arguments give equal plans."""
+    choice = _Choice(source, opened(source, state, now), listing)
+    for skipped in listing.skipped:
+        choice.tally.include(skipped)
+    for partition, files in _partitions((*listing.files, *choice.unseen.values())):
+        choice.choose(partition, files)
+    choice.miss(listing.complete)
+    return Plan(
+        pipeline=pipeline,
+        source=source.name,
+        version=version,
+        now=now,
+        units=grouped(choice.slices, sizing),
+        skipped=choice.tally.result(),
+        listed=tuple(choice.listed),
+        late=tuple(choice.late),
+        notes=(*notes_of(state, listing), *tables_in(source, listing), *choice.troubles.notes(source)),
+        remarks=remarks_of(source, listing),
+        complete=listing.complete,
+        any_files=listing.any_files,
+        directories=listing.directories,
+        list_requests=listing.list_requests,
+        listed_keys=listing.listed_keys,
+        opens=None if choice.slices else _opens(source, state, choice.listed, listing, now),
+        given_up=tuple(choice.given_up),
+    )
+
+
+def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
+    """The files by partition and name, in their order; a path that was listed twice counts once."""
+    groups: dict[str, dict[str, SourceFile]] = {}
+    for file in files:
+        partition, _, name = file.path.rpartition("/")
+        groups.setdefault(partition, {})[name] = file
+    for partition in sorted(groups):
+        yield partition, sorted(groups[partition].items())
+
+
+def _opens(
+    source: PathSource, state: PathState, listed: list[SourceFile], listing: PathListing, now: datetime
+) -> PathState | None:
+    """The state that is due although nothing is read: a sealed cold start, or a gap whose file is gone."""
+    step = advance(source, state, listed, (), now, complete=listing.complete, directories=listing.directories)
+    return step.state if step.changed else None
+
+
+class _Choice:
+    """Sorts listed files into what is read and what is skipped."""
+
+    def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
+        self.slices: list[FileSlice] = []
+        self.listed: list[SourceFile] = []
+        self.late: list[str] = []
+        self.given_up: list[GivenUp] = []
+        self.tally = ReasonCounts()
+        self.troubles = Troubles()
+        self._source = source
+        self._state = state
+        self._layout = Layout.of(source)
+        self._standing_of = file_statuses(source, state)
+        self._room = source.max_islands - len(state.files)
+        self._is_stuck = sum(isinstance(each, Failed) for each in state.files.values()) >= source.max_islands
+        self._last: dict[str, str] = {}
+        open_ones = (each for each in state.unfinished() if not is_sealed(self._layout, state, split(each[0])[0]))
+        self.unseen = out_of_sight(source, listing, open_ones)
+
+    def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
+        """Decide about the files of one partition, smallest name first."""
+        self._last[partition] = files[-1][0]
+        if is_sealed(self._layout, self._state, partition):
+            for _, file in files:
+                self.tally.add(Reason.SEALED, file.path)
+            return
+        standing = self._standing_of(partition)
+        if standing.is_blank and self._is_stuck:
+            self.listed.extend(file for _, file in files)
+            for _, file in files:
+                self._refuse(Reason.ISLANDS_FULL, file.path, None)
+            return
+        if standing.is_blank:
+            self.listed.extend(file for _, file in files)
+            self.slices.extend(FileSlice(file.path, file.size, file.etag) for _, file in files)
+            return
+        gap = WindowGap(standing)
+        for name, file in files:
+            if standing.is_finished(name):
+                self._pass_over(standing, name, file)
+            else:
+                self.listed.append(file)
+                self._take(standing, gap, name, file)
+
+    def miss(self, complete: bool) -> None:
+        """Report the unfinished files that the listing should have shown and did not.
+
+        Those with committed lines become dead letters, and the watermark passes them, once a whole listing shows that
+        they are gone.
+        """
+        seen = {file.path for file in self.listed if file.path in self._state.files}
+        for path, progress in self._state.unfinished():
+            partition, name = split(path)
+            if path not in seen and (complete or name < self._last.get(partition, "")):
+                self._refuse(Reason.GONE, path, progress)
+                if complete and not is_sealed(self._layout, self._state, partition):
+                    self._give_up_gone(path, progress)
+
+    def _give_up_gone(self, path: str, progress: Unfinished) -> None:
+        for each in given_up_as_gone(self._source, path, progress):
+            self.given_up.append(each)
+            self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
+
+    def _pass_over(self, standing: FileStatus, name: str, file: SourceFile) -> None:
+        if standing.is_above(name):
+            self.listed.append(file)
+        self.tally.add(Reason.READ if standing.is_known(name) else Reason.BELOW, file.path)
+
+    def _take(self, standing: FileStatus, gap: WindowGap, name: str, file: SourceFile) -> None:
+        progress = standing.progress.get(name)
+        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
+        if not standing.is_above(name):
+            if reason is None:
+                self.late.append(file.path)
+        elif gap.is_open_at(name) and progress is None:
+            reason = Reason.ISLANDS_FULL if self._room <= 0 else None
+            self._room -= 1
+        gap.note(name, blocked=reason is not None or isinstance(progress, Failed))
+        if reason is None:
+            self.slices.append(slice_of(file, progress))
+        else:
+            self._refuse(reason, file.path, progress)
+            self.given_up.extend(given_up(reason, file, progress))
+
+    def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
+        self.tally.add(reason, path)
+        self.troubles.add(reason, path, progress)
+
+
+class WindowGap:
+    """Whether a name lies above an unfinished one that is likely to stay: then reading it makes an island.
+
+    That is above a file that failed, and above the greatest island while something below it is unfinished.
+    """
+
+    __slots__ = ("_hole", "_open", "_top", "_watermark")
+
+    def __init__(self, standing: FileStatus) -> None:
+        islands = [name for name, each in standing.progress.items() if isinstance(each, Finished)]
+        self._top = max(islands, default=None)
+        self._watermark = standing.watermark
+        self._hole = False
+        self._open = False
+
+    def is_open_at(self, name: str) -> bool:
+        """Whether ``name``, which is above all that were noted, would be an island."""
+        return self._open or (self._hole and self._top is not None and name > self._top)
+
+    def note(self, name: str, *, blocked: bool) -> None:
+        """Go on above an unfinished file."""
+        if self._watermark is None or name > self._watermark:
+            self._hole = True
+            self._open = self._open or blocked
+
+
+def plan_set(
+    pipeline: str,
+    source: PathSource,
+    state: SetState,
+    version: int,
+    listing: PathListing,
+    now: datetime,
+    *,
+    sizing: Sizing,
+) -> Plan:
+    """What to read next, by path: a pure function, equal arguments give equal plans.
+
+    ``listing.files`` are the accepted files that the set does not hold; those it holds are counted in
+    ``listing.skipped``.
+    """
+    choice = _SetChoice(source, state, listing)
+    for skipped in listing.skipped:
+        choice.tally.include(skipped)
+    seen = {file.path: file for file in listing.files}
+    listed = sorted({**seen, **choice.unseen}.values(), key=lambda file: sort_key(file.path))
+    for file in listed:
+        choice.choose(file)
+    if listing.complete:
+        choice.miss({file.path for file in listed})
+    step = advance_set(source, state, listed, (), now, complete=listing.complete)
+    return Plan(
+        pipeline=pipeline,
+        source=source.name,
+        version=version,
+        now=now,
+        units=grouped(choice.slices, sizing),
+        skipped=choice.tally.result(),
+        listed=tuple(listed),
+        notes=(*_rewritten(listing), *tables_in(source, listing), *choice.troubles.notes(source)),
+        remarks=tuple(_remarks(listing)),
+        complete=listing.complete,
+        any_files=listing.any_files,
+        list_requests=listing.list_requests,
+        listed_keys=listing.listed_keys,
+        opens=step.state if step.changed and not choice.slices else None,
+        given_up=tuple(choice.given_up),
+        kind="path-set",
+    )
+
+
+class _SetChoice:
+    """Sorts files that are not in the set into what is read and what is held back."""
+
+    def __init__(self, source: PathSource, state: SetState, listing: PathListing) -> None:
+        self.slices: list[FileSlice] = []
+        self.tally = ReasonCounts()
+        self.troubles = Troubles()
+        self.given_up: list[GivenUp] = []
+        self._source = source
+        self._state = state
+        self._is_stuck = len(state.files) >= source.max_islands
+        self.unseen = out_of_sight(source, listing, state.unfinished())
+
+    def choose(self, file: SourceFile) -> None:
+        """Read it, or say why not."""
+        progress = self._state.files.get(file.path)
+        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
+        if progress is None and self._is_stuck:
+            reason = Reason.TOO_MANY_FAILED
+        if reason is None:
+            self.slices.append(slice_of(file, progress))
+        else:
+            self._refuse(reason, file.path, progress)
+            self.given_up.extend(given_up(reason, file, progress))
+
+    def miss(self, listed: set[str]) -> None:
+        """Report the unfinished files that are not there any more; those with committed lines become dead letters."""
+        for path, progress in self._state.unfinished():
+            if path not in listed:
+                self._refuse(Reason.GONE, path, progress)
+                self.given_up.extend(given_up_as_gone(self._source, path, progress))
+
+    def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
+        self.tally.add(reason, path)
+        self.troubles.add(reason, path, progress)
+
+
+def _rewritten(listing: PathListing) -> Iterator[str]:
+    for each in listing.skipped:
+        if each.reason is Reason.REWRITTEN:
+            files = "file" if each.count == 1 else "files"
+            yield (
+                f"{each.count:,} {files} changed after being read and {'is' if each.count == 1 else 'are'} not read"
+                f" again, e.g. {each.examples[0]}; deliver new content under a new name"
+            )
+
+
+def _remarks(listing: PathListing) -> Iterator[str]:
+    yield (
+        f"every poll lists the whole source, {listing.listed_keys:,} keys this time, and every path that was read is"
+        " remembered (use_watermark: false)"
+    )
+    if listing.sorts_in_time:
+        yield "its names sort in time: with use_watermark: true a poll lists only what is new"

@@ -1,0 +1,295 @@
+"""The state of a file source with a watermark: finished names per partition, files in progress, the late window.
+
+A file may appear below its partition's watermark, even while it is being listed. Inside the window every
+finished name is known, so what is not among them has not been read. Below it nothing is known and nothing is
+looked for. A partition without a window has an empty one that starts at its watermark.
+
+The state is small whatever the number of files ever read: one name per open partition, the names that
+finished above a gap, the files in progress or failed, and a bounded window of finished names per open
+partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+
+from tidegate.core.files.paths import join, sort_key, split
+from tidegate.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class LateWindow:
+    """All finished names greater than ``above``, ascending; ``None``: from the partition's start."""
+
+    names: tuple[str, ...]
+    above: str | None = None
+
+    def reaches(self, name: str) -> bool:
+        """Whether ``name`` lies inside the window."""
+        return self.above is None or name > self.above
+
+    def including(self, names: Iterable[str]) -> LateWindow:
+        """The window with more finished names; those below it are not kept."""
+        return LateWindow(tuple(sorted({*self.names, *filter(self.reaches, names)})), self.above)
+
+    def with_at_most(self, count: int) -> LateWindow:
+        """The window with its ``count`` greatest names, starting above the greatest one it lost."""
+        excess = len(self.names) - count
+        if excess <= 0:
+            return self
+        return LateWindow(self.names[excess:], self.names[excess - 1])
+
+
+def fitted(windows: Mapping[str, LateWindow], each: int, total: int, active: Collection[str]) -> dict[str, LateWindow]:
+    """The windows with at most ``each`` names, and ``total`` over all.
+
+    Partitions that are not ``active`` shrink first, the smallest partition first.
+    """
+    sized = {partition: window.with_at_most(each) for partition, window in windows.items()}
+    excess = sum(len(window.names) for window in sized.values()) - total
+    for partition in sorted(sized, key=lambda partition: (partition in active, partition)):
+        if excess <= 0:
+            break
+        before = len(sized[partition].names)
+        sized[partition] = sized[partition].with_at_most(max(0, before - excess))
+        excess -= before - len(sized[partition].names)
+    return sized
+
+
+REASON_LIMIT = 500
+"""Longest reason that is kept, so that a long message does not swell the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Lines ``start <= n < end`` are in the commit; with ``eof`` nothing of the file is left to read.
+
+    Lines in the dead-letter table count: a file that is given up for good is covered to its end. ``rows`` lines
+    became rows of the table, ``bad`` ones are dead letters; a file that was given up has a letter and no lines.
+    """
+
+    path: str
+    size: int
+    etag: str | None
+    start: int
+    end: int
+    eof: bool
+    rows: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The file, or the rest of it, could not be read; only an attempt that ``counts`` brings it nearer to being
+    given up.
+    """
+
+    path: str
+    size: int
+    etag: str | None
+    reason: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The file was not the one that was listed; nothing of it was read."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotReached:
+    """The task stopped before this file."""
+
+    path: str
+
+
+FileOutcome = Covered | Refused | Changed | NotReached
+
+
+def progress_after(before: Unfinished | None, outcome: FileOutcome) -> FileProgress | None:
+    """The progress of an unfinished file after ``outcome``; ``None`` where there is nothing to remember."""
+    match outcome:
+        case Covered():
+            return _covered(before, outcome)
+        case Refused():
+            return _refused(before, outcome)
+        case Changed():
+            return _changed(before)
+        case NotReached():
+            return before
+        case _:
+            assert_never(outcome)
+
+
+def _covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
+    expected = before.records if before else 0
+    if outcome.start != expected:
+        raise StateError(
+            f"{outcome.path}: lines {outcome.start} to {outcome.end} were read, but {expected} lines are committed",
+            "nothing was written; plan again",
+        )
+    if outcome.eof:
+        return Finished()
+    rounds = before.rounds if isinstance(before, RecordsRead) else 0
+    return RecordsRead(outcome.end, outcome.size, outcome.etag, rounds + 1)
+
+
+def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
+    reason = outcome.reason[:REASON_LIMIT]
+    records = before.records if before else 0
+    again = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
+    attempts = before.attempts + outcome.counts if again and isinstance(before, Failed) else int(outcome.counts)
+    return Failed(attempts, reason, outcome.size, outcome.etag, records)
+
+
+def _changed(before: Unfinished | None) -> Unfinished | None:
+    """Without committed lines the new content is simply read; with them it does not fit what is committed."""
+    if before is None or before.records == 0:
+        return before
+    attempts = before.attempts + 1 if isinstance(before, Failed) else 1
+    reason = f"changed after {before.records} of its lines were committed"
+    return Failed(attempts, reason, before.size, before.etag, before.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """Nothing has been finished yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Files are being read; ``value`` is the greatest watermark path."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The last poll found nothing above ``value``, and nothing waits."""
+
+    value: str
+
+
+WatermarkState = Initial | Active | Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Every record is committed; kept by name only above a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRead:
+    """The first ``records`` lines of the file of this size and etag are committed, in ``rounds`` commits."""
+
+    records: int
+    size: int | None
+    etag: str | None = None
+    rounds: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Reading stopped with ``reason``, ``attempts`` times; the first ``records`` lines are committed."""
+
+    attempts: int
+    reason: str
+    size: int | None
+    etag: str | None = None
+    records: int = 0
+
+    @property
+    def how_often(self) -> str:
+        """``attempts`` in words.
+
+        >>> Failed(1, "bad", 7).how_often, Failed(3, "bad", 7).how_often
+        ('once', '3 times')
+        """
+        return "once" if self.attempts == 1 else f"{self.attempts} times"
+
+
+Unfinished = RecordsRead | Failed
+FileProgress = Finished | RecordsRead | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Partitions that end at or before ``below`` are no longer looked at.
+
+    ``directories`` is how many directories lay below it when it was set: more of them later means that one
+    came late. ``None`` where they were not counted.
+    """
+
+    below: datetime
+    directories: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """The position of one path source. Mappings are never changed in place.
+
+    ``partition_watermarks`` has the greatest contiguously finished name per open partition, ``files`` what is
+    finished above a gap, in progress or failed, by path. Sealed are partitions that sort below
+    ``sealed_below`` (from an older format) and, per non-time prefix, those older than its ``Seal``.
+    """
+
+    watermark: WatermarkState = field(default_factory=Initial)
+    partition_watermarks: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, FileProgress] = field(default_factory=dict)
+    last_committed_file: str | None = None
+    late_window: Mapping[str, LateWindow] = field(default_factory=dict)
+    window_lost: bool = False
+    sealed: Mapping[str, Seal] = field(default_factory=dict)
+    sealed_below: str = ""
+    last_update_ts: int = 0
+    first_unfinished: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The smallest name in progress or failed, per partition that has one; derived from ``files``."""
+
+    def __post_init__(self) -> None:
+        first: dict[str, str] = {}
+        for path, _ in self.unfinished():
+            partition, name = split(path)
+            first[partition] = min(name, first.get(partition, name))
+        object.__setattr__(self, "first_unfinished", first)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing at all is recorded: the cold start is still to come."""
+        recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
+        return isinstance(self.watermark, Initial) and not recorded
+
+    @property
+    def value(self) -> str | None:
+        """The path of the watermark, if there is one."""
+        return None if isinstance(self.watermark, Initial) else self.watermark.value
+
+    @property
+    def islands(self) -> int:
+        """How many files finished above a gap."""
+        return len(self.files) - sum(1 for _ in self.unfinished())
+
+    def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
+        """The files in progress or failed."""
+        for path, progress in self.files.items():
+            if not isinstance(progress, Finished):
+                yield path, progress
+
+
+def greatest_path(partition_watermarks: Mapping[str, str]) -> str | None:
+    """The greatest watermark over all partitions."""
+    if not partition_watermarks:
+        return None
+    partition = max(partition_watermarks)
+    return join(partition, partition_watermarks[partition])
+
+
+def greater(one: str | None, other: str | None) -> str | None:
+    """The greater of two paths; ``None`` is below everything."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=sort_key)

@@ -1,0 +1,131 @@
+"""Reading a JSON document whose shape is known: every surprise becomes an error that names the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from tidegate.errors import StateError
+
+_MISSING: object = object()
+
+
+class Node:
+    """A value in a document, and the path of keys that leads to it."""
+
+    __slots__ = ("_path", "_value")
+
+    def __init__(self, value: object, path: str) -> None:
+        self._value = value
+        self._path = path
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.mapping()
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the value is ``null`` or not there."""
+        return self._value is None or self._value is _MISSING
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the value is a string."""
+        return isinstance(self._value, str)
+
+    def get(self, key: str, default: object = _MISSING) -> Node:
+        """The value under ``key``, which may be missing."""
+        return Node(self.mapping().get(key, default), f"{self._path}.{key}")
+
+    def only(self, keys: Sequence[str]) -> Node:
+        """This object, if it has no other keys."""
+        for key in self.mapping():
+            if key not in keys:
+                raise self.get(key).refusal("no such key")
+        return self
+
+    def entries(self) -> Iterator[tuple[str, Node]]:
+        """Keys and values of an object."""
+        for key, value in self.mapping().items():
+            yield key, Node(value, f"{self._path}[{key!r}]")
+
+    def items(self) -> Iterator[Node]:
+        """The values of a list."""
+        if not isinstance(self._value, list | tuple):
+            raise self.refusal("a list")
+        for number, value in enumerate(self._value):
+            yield Node(value, f"{self._path}[{number}]")
+
+    def text(self) -> str:
+        """The value, a string."""
+        if not isinstance(self._value, str):
+            raise self.refusal("a string")
+        return self._value
+
+    def integer(self) -> int:
+        """The value, a whole number that is not negative."""
+        if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < 0:
+            raise self.refusal("a whole number, 0 or more")
+        return self._value
+
+    def whole(self) -> int:
+        """The value, a whole number."""
+        if not isinstance(self._value, int) or isinstance(self._value, bool):
+            raise self.refusal("a whole number")
+        return self._value
+
+    def boolean(self) -> bool:
+        """The value, true or false."""
+        if not isinstance(self._value, bool):
+            raise self.refusal("true or false")
+        return self._value
+
+    def optional_text(self) -> str | None:
+        """The value, a string, or nothing."""
+        return None if self.is_null else self.text()
+
+    def optional_integer(self) -> int | None:
+        """The value, a whole number, or nothing."""
+        return None if self.is_null else self.integer()
+
+    def moment(self) -> datetime:
+        """The value, an ISO 8601 time with its zone."""
+        try:
+            found = datetime.fromisoformat(self.text())
+        except ValueError:
+            raise self.refusal("an ISO 8601 time") from None
+        if found.tzinfo is None:
+            raise self.refusal("an ISO 8601 time with its zone")
+        return found.astimezone(UTC)
+
+    def refusal(self, expected: str) -> StateError:
+        """The error that says what was expected here."""
+        found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
+        return StateError(
+            f"{self._path}: expected {expected}, found {found}",
+            "the document is damaged or from another program; it is not used, and nothing was written",
+        )
+
+    def mapping(self) -> Mapping[str, object]:
+        """The value, an object."""
+        if not isinstance(self._value, Mapping):
+            raise self.refusal("an object")
+        return self._value
+
+
+SCHEMA_VERSION = 1
+
+
+def check_version(root: Node) -> None:
+    """Refuse a state that a newer program wrote."""
+    version = root.get("schema_version", SCHEMA_VERSION).integer()
+    if version > SCHEMA_VERSION:
+        raise StateError(
+            f"state has schema_version {version}, this program knows {SCHEMA_VERSION}",
+            "use the newer program that wrote it; nothing was written",
+        )
+
+
+def is_newer(data: Mapping[str, object]) -> bool:
+    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
+    version = data.get("schema_version")
+    return isinstance(version, int) and version > SCHEMA_VERSION

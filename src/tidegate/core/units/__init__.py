@@ -1,0 +1,1 @@
+"""Work units: time bounds, partitions, state, planner."""

@@ -1,0 +1,222 @@
+"""The plan of a source of work units: which run, with which range, and why the others do not.
+
+All moments are milliseconds since 1970, all ranges half-open. What a plan may have a hundred thousand of is a named
+tuple, which is made faster than a frozen dataclass.
+
+A work unit that failed waits longer after each failure, then comes after those that were tried longer ago or never.
+Half of the places, and a single one in every second run, are kept for units that succeeded before, so that broken ones
+starve nobody. Places that nobody else wants are given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from tidegate.core.units.state import Failure
+
+Range = tuple[int, int]
+
+
+class TimePartition(NamedTuple):
+    """``[start, end)`` of the range that is planned; ``nominal_end`` is where it will end once it is full.
+
+    Without a nominal end it is never finished.
+    """
+
+    start: int
+    end: int
+    nominal_end: int | None
+
+
+class WhyRun(StrEnum):
+    """Why a work unit runs."""
+
+    FIRST = "first"
+    NEW = "new"
+    CATCH_UP = "catch_up"
+
+
+class WhySkipped(StrEnum):
+    """Why a work unit does not run.
+
+    ``done``: its end is not above the cut-off of the job; ``grace_over``: it is unfinished, but below the cut-off, and
+    catching up is off; ``abstinent``: it was read too recently; ``up_to_date``: read up to the end of the plan;
+    ``waiting``: it failed before and waits its turn; ``capped``: more than ``parallelism_max``; ``retired``: the
+    server does not know it.
+    """
+
+    DONE = "done"
+    GRACE_OVER = "grace_over"
+    ABSTINENT = "abstinent"
+    UP_TO_DATE = "up_to_date"
+    WAITING = "waiting"
+    CAPPED = "capped"
+    RETIRED = "retired"
+
+
+class WorkUnit(NamedTuple):
+    """One work unit that runs, for ``[low, high)``.
+
+    ``start`` is its partition's nominal start and, with ``unit``, its identity. ``before`` is its high watermark so
+    far. ``segments`` divide the range where the next read will begin. ``replaces``: rows of it may be in the table.
+    """
+
+    unit: str
+    start: int
+    nominal_end: int | None
+    low: int
+    high: int
+    why: WhyRun
+    before: int | None = None
+    segments: tuple[Range, ...] = ()
+    replaces: bool = False
+    failures: int = 0
+
+
+class RunGroup(NamedTuple):
+    """Work units of one partition that are decided alike; ``works`` gives them one by one."""
+
+    units: tuple[str, ...]
+    pattern: WorkUnit
+
+    def works(self) -> Iterator[WorkUnit]:
+        """Each of them."""
+        return (self.pattern._replace(unit=unit) for unit in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedUnits:
+    """Work units that are skipped for one reason: all ``units`` in ``partitions`` consecutive partitions.
+
+    ``first`` and ``last`` are the starts of the first and the last of these partitions; ``eligible`` is the moment from
+    which on they may run again, where that can be told.
+    """
+
+    why: WhySkipped
+    units: tuple[str, ...]
+    partitions: int
+    first: int
+    last: int
+    eligible: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many work units these are."""
+        return len(self.units) * self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """What a run would read of one source at ``position``: a pure value, equal arguments give equal plans.
+
+    ``grid`` names what identities depend on (watermark, kind of partition, beginning). ``run`` is the number that a run
+    with this plan gets. ``runs`` are in the order in which they are carried out. ``stale`` are units that the state
+    knows and the plan does not. ``job_cutoff`` is None where nothing was read so far. ``settles``: partitions are other
+    ones than before, and what was read in those is not read again. ``notes`` are worth telling with every run,
+    ``remarks`` only explain the plan.
+    """
+
+    pipeline: str
+    source: str
+    position: int
+    now: datetime
+    zone: str
+    grid: str
+    run: int
+    partitions: tuple[TimePartition, ...] = ()
+    units: tuple[str, ...] = ()
+    input_version: str | None = None
+    job_cutoff: int | None = None
+    runs: tuple[RunGroup, ...] = ()
+    skipped: tuple[SkippedUnits, ...] = ()
+    stale: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    settles: bool = False
+    remarks: tuple[str, ...] = ()
+
+    def works(self) -> Iterator[WorkUnit]:
+        """The work units that run, in their order."""
+        for group in self.runs:
+            yield from group.works()
+
+    @property
+    def count(self) -> int:
+        """How many work units run."""
+        return sum(len(group.units) for group in self.runs)
+
+
+LONGEST_WAIT = 64
+
+
+class Candidate(NamedTuple):
+    """Work units of partition ``number`` that are decided alike; ``succeeded``: their units, in any partition."""
+
+    number: int
+    units: tuple[str, ...]
+    pattern: WorkUnit
+    failure: Failure | None = None
+    succeeded: bool = False
+
+    def waits(self, run: int) -> bool:
+        """Whether they wait in run number ``run``, because they failed."""
+        return self.failure is not None and run <= self._waits_until
+
+    @property
+    def _waits_until(self) -> int:
+        return 0 if self.failure is None else self.last_tried + min(2**self.failure.count, LONGEST_WAIT)
+
+    @property
+    def last_tried(self) -> int:
+        """The run in which they failed for the last time."""
+        return 0 if self.failure is None else self.failure.run
+
+    @property
+    def urgency(self) -> tuple[bool, int, int, int]:
+        """Never succeeded first, the oldest partition first; then the oldest high watermark; then who failed less."""
+        before, failures = self.pattern.before, self.pattern.failures
+        return (before is not None, self.pattern.start if before is None else before, failures, self.number)
+
+
+def capped(
+    candidates: Iterable[Candidate], cap: int, run: int
+) -> tuple[list[Candidate], list[tuple[Candidate, WhySkipped]]]:
+    """At most ``cap`` work units that run, and the others with the reason why they do not."""
+    ordered = sorted(candidates, key=lambda each: each.urgency)
+    waiting = [each for each in ordered if each.waits(run)]
+    ready = [each for each in ordered if not each.waits(run)]
+    proven = [each for each in ready if each.succeeded and each.failure is None]
+    others = [each for each in ready if not (each.succeeded and each.failure is None)]
+    others.sort(key=lambda each: each.last_tried)
+    places = _Places(cap)
+    proven_left = places.fill(proven, cap // 2 or 1 - run % 2)
+    others_left = places.fill(others, cap)
+    proven_left = places.fill(proven_left, cap)
+    waiting_left = places.fill(sorted(waiting, key=lambda each: each._waits_until), cap)
+    left = [(each, WhySkipped.CAPPED) for each in (*proven_left, *others_left)]
+    return places.taken, left + [(each, WhySkipped.WAITING) for each in waiting_left]
+
+
+class _Places:
+    """The places of one run, and who has them."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.taken: list[Candidate] = []
+
+    def fill(self, candidates: list[Candidate], most: int) -> list[Candidate]:
+        """Give at most ``most`` places to the first of them, and return those that got none."""
+        left: list[Candidate] = []
+        most = min(most, self.free)
+        for each in candidates:
+            fitting = min(most, len(each.units))
+            if fitting:
+                self.taken.append(each._replace(units=each.units[:fitting]))
+                self.free -= fitting
+                most -= fitting
+            if fitting < len(each.units):
+                left.append(each._replace(units=each.units[fitting:]))
+        return left

@@ -1,0 +1,559 @@
+"""Planning work units: from state, units and clock to what runs; and the state after it ran.
+
+A work unit runs whole if it has no high watermark; else if its end lies above the cut-offs, or if it is unfinished and
+may catch up. It is read again from its high watermark less the grace period on.
+
+Pure. Units that were read alike are decided together, and what is skipped is kept as ranges, so that the work grows
+with what runs and with how many different histories there are.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain, pairwise
+from types import MappingProxyType
+from zoneinfo import ZoneInfo
+
+from tidegate.core.calendar import iso, shifted, zone_named
+from tidegate.core.columns.planner import first_notes
+from tidegate.core.units.partitions import Cut, cut
+from tidegate.core.units.plan import (
+    Candidate,
+    Range,
+    RunGroup,
+    SkippedUnits,
+    TimePartition,
+    UnitPlan,
+    WhyRun,
+    WhySkipped,
+    WorkUnit,
+    capped,
+)
+from tidegate.core.units.state import (
+    STARTS_KEPT,
+    Failure,
+    UnitEntry,
+    Units,
+    UnitState,
+    interval_at,
+    joined,
+    settled,
+    within,
+    without,
+)
+from tidegate.core.units.time_bounds import first_above
+from tidegate.errors import WatermarkError
+from tidegate.specs.units import Replace, UnitSource
+
+NOTHING = UnitEntry()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Partitions number ``first`` to ``last`` that do not run, for one reason."""
+
+    why: WhySkipped
+    first: int
+    last: int
+    eligible: int | None = None
+
+
+class Deciding:
+    """What all decisions of one plan have in common; without a cut-off where nothing was read so far."""
+
+    def __init__(self, source: UnitSource, zone: ZoneInfo, cut: Cut) -> None:
+        self.source, self.zone, self.cut = source, zone, cut
+        self.job_cutoff: int | None = None
+        self.starts = [each.start for each in cut.partitions]
+        self.ends = [each.end for each in cut.partitions]
+        self._has_grace, self._abstains = not source.grace.is_zero, not source.abstinent.is_zero
+        self._has_segments = source.replace is Replace.SEGMENTS
+        self._is_whole = source.replace is Replace.UNIT or source.time is None
+        self._tells_rows_by_partition = source.replace in (Replace.SEGMENTS, Replace.UNIT)
+
+    def see(self, entries: Iterable[UnitEntry]) -> None:
+        """Set the cut-off of the job: the greatest high watermark of all, less the grace period."""
+        highs = [high for high in map(self._greatest_high, entries) if high is not None]
+        self.job_cutoff = self.before_grace(max(highs)) if highs else None
+
+    def _greatest_high(self, entry: UnitEntry) -> int | None:
+        """The greatest high watermark of the unit's partitions."""
+        for low, high in reversed(entry.coverage):
+            last = bisect_left(self.starts, high) - 1
+            if last >= 0 and self.starts[last] >= low:
+                nominal = self.cut.partitions[last].nominal_end
+                return high if nominal is None else min(high, nominal)
+            if last < 0:
+                return None
+        return None
+
+    def before_grace(self, moment: int) -> int:
+        """``moment`` less the grace period."""
+        return shifted(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
+
+    def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
+        """Each partition once, oldest first: one that runs, with its number, or several that do not."""
+        if entry is NOTHING and not failures:
+            yield from enumerate(map(self._new, self.cut.partitions))
+            return
+        number = 0
+        for low, high in entry.coverage:
+            begin, end = bisect_left(self.starts, low, number), bisect_left(self.starts, high, number)
+            for each in range(number, begin):
+                yield each, self._first(each, entry, failures)
+            if begin < end:
+                above = end - 1 if self.job_cutoff is None else bisect_right(self.ends, self.job_cutoff, begin, end - 1)
+                if begin < above:
+                    yield Skip(WhySkipped.DONE, begin, above - 1)
+                for each in range(above, end):
+                    yield self._again(each, high, entry, failures)
+            number = max(number, end)
+        for each in range(number, len(self.starts)):
+            yield each, self._first(each, entry, failures)
+
+    def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
+        """A partition that was not read at its start, whatever was read behind that."""
+        partition = self.cut.partitions[number]
+        low = partition.start
+        if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
+            low = self._segment_start(partition, low, entry)
+        replaces = _may_have_rows(entry, low, partition.nominal_end)
+        return self._work(partition, low, self._top(partition, low, entry), WhyRun.FIRST, None, replaces, failures)
+
+    def _new(self, partition: TimePartition) -> WorkUnit:
+        """A partition of which nothing was read and nothing failed."""
+        start, end = partition.start, partition.end
+        return WorkUnit(
+            "", start, partition.nominal_end, start, end, WhyRun.FIRST, None, self._segments(start, end), False, 0
+        )
+
+    def _again(
+        self, number: int, covered: int, entry: UnitEntry, failures: Mapping[int, Failure]
+    ) -> tuple[int, WorkUnit] | Skip:
+        """A partition that was read from its start up to ``covered`` or beyond its end."""
+        partition, source = self.cut.partitions[number], self.source
+        nominal, end = partition.nominal_end, partition.end
+        own = covered if nominal is None or covered < nominal else nominal
+        cutoff = self._cutoff(own)
+        settled = self._settled(entry)
+        if settled is not None:
+            self._check_not_divided(partition, settled, own)
+            cutoff = max(cutoff, min(own, settled))
+        is_above_job = self.job_cutoff is None or end > self.job_cutoff
+        is_unfinished = nominal is None or own < nominal
+        is_wanted = is_above_job or (is_unfinished and source.catch_up)
+        if is_wanted and end > cutoff:
+            low = self._low(partition, own, entry)
+            why = WhyRun.NEW if is_above_job else WhyRun.CATCH_UP
+            top, replaces = self._top(partition, low, entry), _may_have_rows(entry, low, nominal)
+            return number, self._work(partition, low, top, why, own, replaces, failures)
+        if end > cutoff:
+            return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
+        if is_wanted and self._abstains and end > self.before_grace(own):
+            return Skip(WhySkipped.ABSTINENT, number, number, self._eligible(partition, cutoff))
+        return Skip(WhySkipped.UP_TO_DATE if is_unfinished else WhySkipped.DONE, number, number)
+
+    def _cutoff(self, own: int) -> int:
+        """The cut-off of a work unit with this high watermark."""
+        if not self._abstains:
+            return self.before_grace(own)
+        return shifted(own, self.zone, later=self.source.abstinent, earlier=self.source.grace)
+
+    def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
+        """From when on the partition will end above ``cutoff``."""
+        if partition.nominal_end is not None and partition.nominal_end <= cutoff:
+            return None
+        return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
+
+    def _settled(self, entry: UnitEntry) -> int | None:
+        """Below which rows cannot be replaced, as they were not read in these partitions."""
+        return entry.settled if self._tells_rows_by_partition else None
+
+    def _check_not_divided(self, partition: TimePartition, settled: int, read: int) -> None:
+        """Refuse to replace a work unit as a whole that was in part read in partitions of another kind."""
+        whole = partition.nominal_end is not None and read >= partition.nominal_end
+        if self.source.replace is Replace.UNIT and partition.start < settled and not whole:
+            raise WatermarkError(
+                f"the work unit from {iso(partition.start, self.zone)} on was read in part, up to "
+                f"{iso(read, self.zone)}, in other partitions, and replace: unit would have to replace all of it",
+                "give the partitions their former values; or choose another way to replace, such as time_column",
+            )
+
+    def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
+        """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
+        if self._is_whole:
+            return self._segment_start(partition, partition.start, entry)
+        low = max(partition.start, self.before_grace(own))
+        if self._has_segments and (low < own or interval_at(entry.left, own) is not None):
+            low = self._segment_start(partition, low, entry)
+        settled = self._settled(entry)
+        return low if settled is None else max(low, min(own, settled))
+
+    def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
+        """The greatest known beginning of a segment that is not above ``low``."""
+        place = bisect_right(entry.starts, low)
+        known = entry.starts[place - 1] if place else None
+        if partition.nominal_end is not None:
+            return partition.start if known is None else max(known, partition.start)
+        if known is not None:
+            return known
+        there = entry.coverage
+        for piece in entry.left:
+            there = joined(there, *piece)
+        interval = interval_at(there, low)
+        return partition.start if interval is None else min(interval[0], partition.start)
+
+    def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
+        """Where reading ends: never below what was read before, which is replaced; before what is settled."""
+        if not entry.coverage or entry.coverage[-1][1] <= low:
+            return partition.end
+        inside, settled = within(entry.coverage, low, partition.nominal_end), self._settled(entry)
+        if settled is not None:
+            ahead = next((begin for begin, _ in inside if low < begin < settled), None)
+            if ahead is not None:
+                self._check_not_divided(partition, settled, ahead)
+                return min(ahead, partition.end)
+        return max(partition.end, inside[-1][1]) if inside else partition.end
+
+    def _work(
+        self,
+        partition: TimePartition,
+        low: int,
+        high: int,
+        why: WhyRun,
+        before: int | None,
+        replaces: bool,
+        failures: Mapping[int, Failure],
+    ) -> WorkUnit:
+        failed = failures.get(failure_start(partition.start, partition.nominal_end)) if failures else None
+        start, nominal, segments = partition.start, partition.nominal_end, self._segments(low, high)
+        count = failed.count if failed else 0
+        return WorkUnit("", start, nominal, low, high, why, before, segments, replaces, count)
+
+    def _segments(self, low: int, high: int) -> tuple[Range, ...]:
+        """The range, divided where the next read will begin."""
+        if self._has_segments and self._has_grace:
+            middle = self.before_grace(high)
+            if low < middle < high:
+                return ((low, middle), (middle, high))
+        return ((low, high),)
+
+
+def failure_start(start: int, nominal_end: int | None) -> int:
+    """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
+    return 0 if nominal_end is None else start
+
+
+def _may_have_rows(entry: UnitEntry, low: int, end: int | None) -> bool:
+    """Whether rows that were read from ``low`` on may be in the table."""
+    return bool(within(entry.coverage + entry.left, low, end))
+
+
+History = tuple[UnitEntry, tuple[tuple[int, Failure], ...]]
+"""What decisions about a unit depend on: what was read of it, and its failures by partition."""
+Found = tuple[int, tuple[str, ...], WorkUnit, Failure | None, bool]
+"""The fields of a :class:`Candidate`; only where a cap binds they become one."""
+
+
+@contextmanager
+def _not_collecting() -> Iterator[None]:
+    """Without the collector of cycles, which would look at all parts of a large plan again and again to find none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_not_collecting()
+def plan_units(
+    pipeline: str,
+    source: UnitSource,
+    state: UnitState | None,
+    units: Units,
+    position: int,
+    now: datetime,
+    *,
+    accept_new_partitions: bool = False,
+) -> UnitPlan:
+    """What would run at ``now``.
+
+    ``WatermarkError`` where there are fewer units than there must be, where the range ends in the future, and where
+    work units would not be those that the state is about, unless that is accepted.
+    """
+    known = state or UnitState()
+    _check_units(source, units)
+    zone, pieces = zone_named(source.timezone), cut(source, now)
+    notes = [*first_notes(source.read, position), *_notes(source, pieces)]
+    settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
+    if settles:
+        _check_accepted(known, source, pieces, accept_new_partitions)
+        known = settled(known)
+        notes.append(
+            f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
+            "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
+        )
+    histories = _histories(known, units)
+    deciding = Deciding(source, zone, pieces)
+    deciding.see(entry for entry, _ in histories)
+    found, skips = _decided(deciding, histories)
+    retired = tuple(unit for unit in units.values if unit in known.retired)
+    if retired and pieces.partitions:
+        skips.append((Skip(WhySkipped.RETIRED, 0, len(pieces.partitions) - 1), retired))
+    run, cap = known.runs + 1, source.work.parallelism_max
+    if cap is not None and sum(len(units) for _, units, *_ in found) > cap:
+        found, left = capped((Candidate(*each) for each in found), cap, run)
+        skips.extend((Skip(why, each.number, each.number), each.units) for each, why in left)
+    order = {unit: number for number, unit in enumerate(units.values)}
+    return UnitPlan(
+        pipeline=pipeline,
+        source=source.name,
+        position=position,
+        now=now,
+        zone=source.timezone,
+        grid=pieces.grid,
+        run=run,
+        partitions=pieces.partitions,
+        units=units.values,
+        input_version=units.version,
+        job_cutoff=deciding.job_cutoff,
+        runs=_groups(found, order),
+        skipped=_ranges(skips, pieces.partitions, order),
+        stale=tuple(unit for unit in known.entries if unit not in order),
+        notes=tuple(notes),
+        settles=settles,
+        remarks=tuple(_remarks(source, pieces)),
+    )
+
+
+def cells(
+    plan: UnitPlan, units: Sequence[str] | None = None, starts: Sequence[int] | None = None
+) -> dict[str, dict[int, WhyRun | WhySkipped]]:
+    """Why each work unit of these units and partitions runs or does not, by unit and start; of all where not named."""
+    wanted = dict.fromkeys(plan.units if units is None else units)
+    shown = frozenset(each.start for each in plan.partitions) if starts is None else frozenset(starts)
+    table: dict[str, dict[int, WhyRun | WhySkipped]] = {unit: {} for unit in wanted}
+    ordered = sorted(shown)
+    for skipped in plan.skipped:
+        places = [start for start in ordered if skipped.first <= start <= skipped.last]
+        for unit in skipped.units if places else ():
+            if unit in table:
+                table[unit].update(dict.fromkeys(places, skipped.why))
+    for group in plan.runs:
+        if group.pattern.start in shown:
+            for unit in group.units:
+                if unit in table:
+                    table[unit][group.pattern.start] = group.pattern.why
+    return table
+
+
+def _check_units(source: UnitSource, units: Units) -> None:
+    if len(units.values) < source.work.min_units:
+        raise WatermarkError(
+            f"source {source.name!r} has {len(units.values)} units, and min_units is {source.work.min_units}",
+            "look at what the units are read from; or lower min_units",
+        )
+    repeated = Counter(units.values).most_common(1)
+    if repeated and repeated[0][1] > 1:
+        raise WatermarkError(f"unit {repeated[0][0]!r} is there {repeated[0][1]} times", "name each unit once")
+
+
+def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
+    """The units that are not retired, those with equal histories together."""
+    failures: dict[str, list[tuple[int, Failure]]] = {}
+    for (unit, start), failure in sorted(state.failures.items(), key=lambda each: each[0]):
+        failures.setdefault(unit, []).append((start, failure))
+    entries, retired = state.entries, state.retired
+    same: dict[int, tuple[UnitEntry, list[str]]] = {}
+    histories: dict[History, list[str]] = {}
+    for unit in units.values:
+        if unit in retired:
+            continue
+        entry = entries.get(unit, NOTHING)
+        if unit in failures:
+            histories.setdefault((entry, tuple(failures[unit])), []).append(unit)
+        else:
+            same.setdefault(id(entry), (entry, []))[1].append(unit)
+    for entry, alike in same.values():
+        histories.setdefault((entry, ()), []).extend(alike)
+    return histories
+
+
+def _decided(
+    deciding: Deciding, histories: Mapping[History, Sequence[str]]
+) -> tuple[Sequence[Found], list[tuple[Skip, tuple[str, ...]]]]:
+    """What would run, and what would not, for each history."""
+    found: list[Found] = []
+    skips: list[tuple[Skip, tuple[str, ...]]] = []
+    for (entry, failed), alike in histories.items():
+        units, failures, succeeded = tuple(alike), dict(failed), bool(entry.coverage)
+        for each in deciding.decided(entry, failures):
+            if isinstance(each, Skip):
+                skips.append((each, units))
+            else:
+                number, pattern = each
+                failure = failures.get(failure_start(pattern.start, pattern.nominal_end)) if failures else None
+                found.append((number, units, pattern, failure, succeeded))
+    return found, skips
+
+
+def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup, ...]:
+    """What runs, oldest partition first; what is decided alike together, in the order of the units."""
+    if all(one[0] < other[0] for one, other in pairwise(found)):
+        return tuple(RunGroup(units, pattern) for _, units, pattern, *_ in found)
+    alike: dict[tuple[object, ...], tuple[WorkUnit, list[tuple[str, ...]]]] = {}
+    for number, units, pattern, *_ in found:
+        decision = (
+            number,
+            pattern.low,
+            pattern.high,
+            pattern.before,
+            pattern.segments,
+            pattern.replaces,
+            pattern.failures,
+        )
+        alike.setdefault(decision, (pattern, []))[1].append(units)
+    groups = [(pattern.start, _together(units, order), pattern) for pattern, units in alike.values()]
+    groups.sort(key=lambda group: (group[0], order[group[1][0]]))
+    return tuple(RunGroup(units, pattern) for _, units, pattern in groups)
+
+
+def _ranges(
+    skips: list[tuple[Skip, tuple[str, ...]]], partitions: Sequence[TimePartition], order: Mapping[str, int]
+) -> tuple[SkippedUnits, ...]:
+    """What does not run: equal reasons in consecutive partitions of the same units together, then equal ranges."""
+    longest: list[tuple[Skip, tuple[str, ...]]] = []
+    for skip, units in sorted(skips, key=lambda each: (order[each[1][0]], len(each[1]), each[0].first)):
+        before = longest[-1] if longest else None
+        if before and before[1] == units and _continues(before[0], skip):
+            longest[-1] = (replace(before[0], last=skip.last), units)
+        else:
+            longest.append((skip, units))
+    alike: dict[Skip, list[tuple[str, ...]]] = {}
+    for skip, units in longest:
+        alike.setdefault(skip, []).append(units)
+    return tuple(
+        SkippedUnits(
+            why=skip.why,
+            units=_together(alike[skip], order),
+            partitions=skip.last - skip.first + 1,
+            first=partitions[skip.first].start,
+            last=partitions[skip.last].start,
+            eligible=skip.eligible,
+        )
+        for skip in sorted(alike, key=lambda skip: (skip.first, skip.last, skip.why))
+    )
+
+
+def _continues(one: Skip, other: Skip) -> bool:
+    return one.why is other.why and one.eligible == other.eligible and one.last + 1 == other.first
+
+
+def _together(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[str, ...]:
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(sorted(chain.from_iterable(parts), key=order.__getitem__))
+
+
+def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: bool) -> None:
+    """``WatermarkError`` where other partitions than before are not accepted, or cannot be."""
+    was, is_now = (f"{grid} ({zone})" for grid, zone in ((state.grid, state.zone), (pieces.grid, source.timezone)))
+    if not accept:
+        raise WatermarkError(
+            f"work units of source {source.name!r} are not those of its state: these were {was}, and are now {is_now}",
+            "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: "
+            "then what was read counts as read, also in the new partitions, and the rest is read in them",
+        )
+    left = [unit for unit, entry in state.entries.items() if entry.left]
+    if left:
+        raise WatermarkError(
+            f"{len(left)} units of source {source.name!r}, {left[0]!r} among them, are to be read again as {was}",
+            "run once with the former partitions, then accept new ones",
+        )
+
+
+def _notes(source: UnitSource, pieces: Cut) -> Iterator[str]:
+    zone = zone_named(source.timezone)
+    if pieces.start >= pieces.end:
+        yield (
+            f"warning: the range is empty: it begins at {iso(pieces.start, zone)} and ends at {iso(pieces.end, zone)} "
+            f"({source.timezone}); there is nothing to read"
+        )
+
+
+def _remarks(source: UnitSource, pieces: Cut) -> Iterator[str]:
+    if pieces.dropped is not None:
+        start = iso(pieces.dropped.start, zone_named(source.timezone))
+        yield f"the partition from {start} on is not full yet and is left out; partial_partition: all would read it"
+    if not source.abstinent.is_zero:
+        yield (
+            "the abstinent period decides only whether a work unit runs again; it is then read from its high watermark "
+            "less the grace period on, so that nothing is left out"
+        )
+
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
+
+
+def progressed(
+    state: UnitState | None,
+    plan: UnitPlan,
+    done: Sequence[WorkUnit],
+    failed: Sequence[tuple[WorkUnit, str]] = (),
+    retired: Mapping[str, str] = NOBODY,
+) -> UnitState:
+    """The state after one commit of ``plan``: a failure never creates, raises or lowers a high watermark."""
+    known = state or UnitState()
+    if plan.settles and (known.grid, known.zone) != (plan.grid, plan.zone):
+        known = settled(known)
+    entries, failures = dict(known.entries), _still_planned(known, plan)
+    for work in done:
+        entries[work.unit] = _covered(entries.get(work.unit, UnitEntry()), work)
+        failures.pop(_key(work), None)
+    for work, reason in failed:
+        before = failures.get(_key(work))
+        if before is None or before.run != plan.run:
+            failures[_key(work)] = Failure(before.count + 1 if before else 1, plan.run, reason)
+    return replace(
+        known,
+        zone=plan.zone,
+        grid=plan.grid,
+        runs=plan.run,
+        entries=entries,
+        failures=failures,
+        retired={**known.retired, **retired},
+        input_version=plan.input_version,
+        updated=plan.now,
+    )
+
+
+def _still_planned(state: UnitState, plan: UnitPlan) -> dict[tuple[str, int], Failure]:
+    """The failures without those of partitions that are gone."""
+    if not state.failures:
+        return {}
+    starts = {failure_start(each.start, each.nominal_end) for each in plan.partitions}
+    return {key: failure for key, failure in state.failures.items() if key[1] in starts}
+
+
+def _key(work: WorkUnit) -> tuple[str, int]:
+    return work.unit, failure_start(work.start, work.nominal_end)
+
+
+def _covered(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
+    """The entry with the range of ``work`` read; the beginnings of partitions are no secret and not kept."""
+    new = {low for low, _ in work.segments if work.nominal_end is None or low != work.start}
+    starts = {start for start in entry.starts if not work.low <= start < work.high} | new
+    return replace(
+        entry,
+        coverage=joined(entry.coverage, work.low, work.high),
+        starts=tuple(sorted(starts)[-STARTS_KEPT:]),
+        left=without(entry.left, work.low, work.high),
+    )

@@ -1,0 +1,1 @@
+"""``tidegate chaos``: experiments that try to lose or double a row."""

@@ -1,0 +1,377 @@
+"""CSV files: records of text cells, named by the header of each file or by the configuration.
+
+Numbers are written with digits, a point and an exponent; ``true`` and ``false`` in any case are booleans; cells of
+structs, lists, maps and ``json`` columns hold JSON. Moments, dates and bytes are written as in JSON.
+
+A record is what ends with a line end outside quotes; the header is none, a blank line is one without a row. A dead
+letter keeps the header and the record, so that it can be read again without its file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import SourceError
+from tidegate.formats.conversion import Fitting
+from tidegate.formats.csv_records import CsvDialect, RecordBlock, record_blocks
+from tidegate.formats.files import chunks
+from tidegate.formats.json import without_mark
+from tidegate.formats.json_decoder import Decoded, Rejected
+from tidegate.formats.json_parsing import text_bytes
+from tidegate.formats.line_repair import INTEGER, Suspicious, doubtful_rows, settled
+from tidegate.formats.port import RowDecoder, check_start
+from tidegate.formats.strict_lines import NUMBER, BadLine
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse, shortened
+from tidegate.schema.names import decimal_of, table_names
+from tidegate.schema.types import arrow_type
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.project import Compression, FieldSpec
+
+_BOOLEANS = {"true": True, "false": False}
+_WHOLE = frozenset(b"-0123456789")
+_FRACTION = _WHOLE | frozenset(b"+.eE")
+_NESTED = ("struct", "list", "map", "json")
+
+
+def cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Text cells with the declared type; raises :class:`Suspicious` where one of them does not say such a value."""
+    try:
+        match field.type:
+            case "json":
+                return pa.array([None if cell is None else compact(parse(cell.encode())) for cell in cells.to_pylist()])
+            case "struct" | "list" | "map":
+                raise Suspicious("a cell with JSON in it")
+            case "boolean":
+                return _booleans(cells)
+            case "int32" | "int64":
+                return _integers(cells, field)
+            case "float32" | "float64":
+                return _floats(cells, field)
+            case _ if decimal_of(field.type):
+                return pc.cast(_written_with(cells, _FRACTION), arrow_type(field))
+            case _:
+                return settled(cells, field)
+    except (pa.ArrowInvalid, NotJson) as error:
+        raise Suspicious(f"{field.name}: {error}") from error
+
+
+def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Plain digits at once; else by way of decimals, which keep a fraction for the check."""
+    if _is_written_with(cells, _WHOLE):
+        return pc.cast(cells, arrow_type(field))
+    return settled(pc.cast(_written_with(cells, _FRACTION), INTEGER), field)
+
+
+def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
+    values = settled(pc.cast(_written_with(cells, _FRACTION), arrow_type(field)), field)
+    doubtful = doubtful_rows(values, field, zeros=True)
+    written = cells.take(pa.array(doubtful))
+    zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
+    wrong = pc.if_else(
+        zero, pc.match_substring_regex(written, "^[^eE]*[1-9]"), pc.match_substring_regex(written, "^[+-]?[0-9]*$")
+    )
+    if pc.any(wrong).as_py():
+        raise Suspicious("a whole number that may be rounded, or one that became 0")
+    return values
+
+
+def _booleans(cells: pa.Array) -> pa.Array:
+    words = pc.utf8_lower(cells)
+    true, false = pc.equal(words, "true"), pc.equal(words, "false")
+    if not pc.all(pc.or_(true, false)).as_py():
+        raise Suspicious("neither true nor false")
+    return true
+
+
+def _written_with(cells: pa.Array, allowed: frozenset[int]) -> pa.Array:
+    if not _is_written_with(cells, allowed):
+        raise Suspicious("not a number")
+    return cells
+
+
+def _is_written_with(cells: pa.Array, allowed: frozenset[int]) -> bool:
+    table = np.zeros(256, bool)
+    table[list(allowed)] = True
+    return bool(table[text_bytes(cells)].all())
+
+
+def cell_value(cell: bytes, field: FieldSpec) -> Any:
+    """One cell as a JSON value; raises :class:`BadLine`."""
+    try:
+        text = cell.decode()
+        if field.type in _NESTED:
+            return parse(cell)
+    except UnicodeDecodeError as error:
+        raise BadLine(f"{field.name!r}: not UTF-8 at byte {error.start + 1}") from error
+    except NotJson as error:
+        raise BadLine(f"{field.name!r}: {error}") from error
+    if field.type == "boolean":
+        if text.lower() not in _BOOLEANS:
+            raise BadLine(f"{field.name!r}: {shortened(text)} is neither true nor false")
+        return _BOOLEANS[text.lower()]
+    if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
+        if not NUMBER.fullmatch(text):
+            raise BadLine(f"{field.name!r}: {shortened(text)} is not a number, the column is {field.type}")
+        return Literal(text)
+    return text
+
+
+_TABBED = (".tsv", ".tsv.gz", ".tsv.zst")
+
+
+def dialect_of(options: CsvOptions, path: str) -> CsvDialect:
+    """How the cells of one file are separated."""
+    by_name = "\t" if path.lower().endswith(_TABBED) else ","
+    return CsvDialect(options.delimiter or by_name, options.quote, options.escape)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What holds for all records of one file: its columns, the header as written, the dialect."""
+
+    names: tuple[str, ...]
+    header: bytes
+    dialect: CsvDialect
+    null_values: tuple[str, ...]
+
+    def cells(self, record: bytes) -> list[tuple[str, bytes | None]]:
+        """Name and text of each cell, None for null; raises :class:`BadLine`."""
+        cells = self.dialect.cells(record)
+        if len(cells) != len(self.names):
+            raise BadLine(f"{len(cells)} cells instead of {len(self.names)}")
+        nulls = {text.encode() for text in self.null_values}
+        values = [None if not quoted and cell in nulls else cell for cell, quoted in cells]
+        return list(zip(self.names, values, strict=True))
+
+
+class CsvRows:
+    """The records of a block that are not blank."""
+
+    def __init__(self, block: RecordBlock, sheet: Sheet, fields: tuple[FieldSpec, ...]) -> None:
+        self._block = block
+        self._sheet = sheet
+        self._fields = {field.name: field for field in fields}
+        starts = np.concatenate((np.array([0], np.int64), block.ends[:-1]))[: len(block.ends)]
+        lengths = block.ends - starts
+        content = np.frombuffer(block.text, np.uint8)
+        blank = (lengths == 1) | ((lengths == 2) & (content[starts] == ord("\r")))
+        self.places = np.flatnonzero(~blank)
+        self._starts, self._ends = starts[self.places], block.ends[self.places]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def columns(self, start: int, end: int) -> dict[str, pa.Array]:
+        """Some records at once."""
+        if start == end:
+            return {}
+        piece = self._block.text[self._starts[start] : self._ends[end - 1]]
+        if self._sheet.dialect.neat_ends(piece) is None:
+            raise Suspicious("a quote at an unusual place")
+        wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
+        table = _parsed(piece, self._sheet, wanted)
+        if table.num_rows != end - start:
+            raise Suspicious(f"{table.num_rows} rows in {end - start} records")
+        found = {}
+        for index, column in zip(wanted, table.columns, strict=True):
+            field = self._fields[self._sheet.names[index]]
+            found[field.name] = cell_values(_one(column), field)
+        return found
+
+    def record(self, number: int) -> Pairs:
+        """The declared cells of one record as JSON values."""
+        cells = self._sheet.cells(self.line(number))
+        return Pairs(
+            (name, None if cell is None else cell_value(cell, self._fields[name]))
+            for name, cell in cells
+            if name in self._fields
+        )
+
+    def text(self, number: int) -> bytes:
+        """The header and the record, as written."""
+        return self._sheet.header + self.line(number)
+
+    def line(self, number: int) -> bytes:
+        """One record as written, without its line end."""
+        return _without_end(self._block.text[self._starts[number] : self._ends[number]])
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _without_end(record: bytes) -> bytes:
+    return record.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _parsed(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
+    """The wanted columns of some records, by position, as text."""
+    dialect = sheet.dialect
+    names = [str(index) for index in range(len(sheet.names))]
+    try:
+        return pv.read_csv(
+            pa.BufferReader(piece),
+            pv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names),
+            pv.ParseOptions(
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote or False,
+                double_quote=dialect.quote is not None,
+                newlines_in_values=dialect.quote is not None,
+            ),
+            pv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=[names[index] for index in wanted],
+                null_values=list(sheet.null_values),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise Suspicious(str(error)) from error
+
+
+class CsvFormat:
+    """Reads CSV files; ``unknown`` counts the records of files that have a column which is not declared."""
+
+    noun = "record"
+    seeks = False
+
+    def __init__(
+        self,
+        fields: tuple[FieldSpec, ...],
+        options: CsvOptions,
+        compression: Compression,
+        rows: RowDecoder,
+        fitting: Fitting,
+    ) -> None:
+        self._fields = fields
+        self._options = options
+        self._compression = compression
+        self._rows = rows
+        self._fitting = fitting
+        self.unknown: Counter[str] = Counter()
+
+    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+        """The records from ``each.start_record`` on."""
+        plain = without_mark(chunks(raw, each.path, self._compression))
+        passed = 0
+        for block, sheet in self._sheets(without_lines(plain, self._options.skip_rows), each.path):
+            left = max(each.start_record - passed, 0)
+            passed += len(block.ends)
+            if left < len(block.ends):
+                yield self._decode(block.without(left), sheet)
+        check_start(each, passed)
+
+    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
+        """The records that dead letters of the file at ``path`` keep, each with its header."""
+        found = [self._again(content, path) for content in contents]
+        batches = [each.batch for each in found if isinstance(each, Decoded)]
+        kept = [number for number, each in enumerate(found) if isinstance(each, Decoded)]
+        rejected = [
+            Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)
+        ]
+        whole = pa.Table.from_batches(batches, self._rows.schema).combine_chunks().to_batches()
+        batch = whole[0] if whole else pa.RecordBatch.from_pylist([], self._rows.schema)
+        return Decoded(batch, len(contents), np.array(kept, np.int64), tuple(rejected))
+
+    def _again(self, content: bytes, path: str) -> Decoded | str:
+        """The one record of a letter, or what is still wrong with it."""
+        try:
+            blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
+        except SourceError as error:
+            return error.problem.removeprefix(f"{path}: ")
+        if len(blocks) != 1 or blocks[0].lines != 1:
+            return "is not one record with a header by now"
+        return blocks[0].rejected[0].reason if blocks[0].rejected else blocks[0]
+
+    def _sheets(self, plain: Iterable[bytes], path: str) -> Iterator[tuple[RecordBlock, Sheet]]:
+        """The blocks of a file without its header."""
+        dialect = dialect_of(self._options, path)
+        sheet = None
+        for block in record_blocks(plain, dialect):
+            if sheet is None:
+                block, sheet = self._begun(block, dialect, path)
+                if sheet is None:
+                    continue
+            yield block, sheet
+
+    def _begun(self, block: RecordBlock, dialect: CsvDialect, path: str) -> tuple[RecordBlock, Sheet | None]:
+        """The block behind the header, which is its first record that is not blank."""
+        block, names, header = header_of(block, dialect, self._options, path, self._fitting.forbidden)
+        if names is None:
+            return block, None
+        names = names or tuple(field.name for field in self._fields)
+        self._fitting.check_names(list(names), path)
+        return block, Sheet(names, header, dialect, self._options.null_values)
+
+    def _decode(self, block: RecordBlock, sheet: Sheet) -> Decoded:
+        declared = {field.name for field in self._fields}
+        rows = CsvRows(block, sheet, self._fields)
+        for name in sheet.names:
+            if name not in declared:
+                self.unknown[name] += len(rows)
+        lines = len(block.ends)
+        return self._rows.decode(rows, lines, None if len(rows) == lines else rows.places)
+
+
+def header_of(
+    block: RecordBlock, dialect: CsvDialect, options: CsvOptions, path: str, forbidden: tuple[str, ...] = ()
+) -> tuple[RecordBlock, tuple[str, ...] | None, bytes]:
+    """The block behind the header, the names it gives to the table's columns and the header as written.
+
+    The names are None where the block is blank, and empty where files have no header and the configuration names no
+    columns. Raises :class:`SourceError` for a header that cannot be read.
+    """
+    if not options.header:
+        return block, options.columns, b""
+    for number in range(len(block.ends)):
+        start = int(block.ends[number - 1]) if number else 0
+        header = block.text[start : int(block.ends[number])]
+        if not _without_end(header):
+            continue
+        try:
+            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))], forbidden)
+        except (BadLine, UnicodeDecodeError) as error:
+            raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
+        return block.without(number + 1), names, _without_end(header) + b"\n"
+    return block.without(len(block.ends)), None, b""
+
+
+def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
+    """The records of a file that are not blank, whose columns nobody has declared."""
+    dialect = dialect_of(options, path)
+    sheet = None
+    for block in record_blocks(without_lines(without_mark(plain), options.skip_rows), dialect):
+        if sheet is None:
+            block, names, header = header_of(block, dialect, options, path)
+            if names is None:
+                continue
+            sheet = Sheet(names or _numbered(block, dialect), header, dialect, options.null_values)
+        rows = CsvRows(block, sheet, ())
+        yield from ((sheet, rows.line(number)) for number in range(len(rows)))
+
+
+def _numbered(block: RecordBlock, dialect: CsvDialect) -> tuple[str, ...]:
+    """Names for columns that have none, as many as the first record has cells."""
+    first = _without_end(block.text[: int(block.ends[0])])
+    return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
+
+
+def without_lines(plain: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """The same chunks without their first ``count`` lines."""
+    left = count
+    for chunk in plain:
+        while left and (end := chunk.find(b"\n") + 1):
+            chunk, left = chunk[end:], left - 1
+        if not left:
+            yield chunk

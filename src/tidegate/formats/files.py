@@ -1,0 +1,186 @@
+"""Source files as streams of plain bytes, whatever compresses them.
+
+A file is decompressed to its very end or not at all: a missing end, a wrong checksum, bytes behind the last
+member and a content that is not what was declared are errors that name the file and what was found.
+
+A unit of thousands of small objects would otherwise spend its time waiting for one answer after the other. What
+lies ahead is bounded: a few files, each small.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, cast
+
+import zstandard
+from isal import igzip_lib, isal_zlib
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import SourceError
+from tidegate.specs.project import Compression
+from tidegate.storage.port import ObjectStore, SeekableInput
+
+_PLAIN_READ = 1024 * 1024
+_FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}
+"""Compressed bytes that are read at once."""
+
+LARGEST_PIECE = 4 * 1024 * 1024
+"""Plain bytes that are handed on at once at most, whatever they were compressed from."""
+
+_ZSTD_STEP = 1024
+"""Compressed bytes per step of zstd, whose library has no bound on what a step gives: four bytes may become 128 KiB,
+so this is at most 32 MiB."""
+
+LARGEST_WINDOW = 128 * 1024 * 1024
+"""The most memory that a zstd frame may ask for to look back into."""
+
+_MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
+_ENDINGS = {
+    ".gz": Compression.GZIP,
+    ".gzip": Compression.GZIP,
+    ".zst": Compression.ZSTD,
+    ".zstd": Compression.ZSTD,
+}
+_DECOMPRESSORS: dict[Compression, Callable[[], Any]] = {
+    Compression.GZIP: lambda: isal_zlib.decompressobj(31),
+    Compression.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj(),
+}
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub names an instance
+
+
+def compression_of(path: str, declared: Compression) -> Compression:
+    """What a file is compressed with: as declared, or for ``auto`` by its ending.
+
+    >>> compression_of("date=2024-01-28/a.ndjson.gz", Compression.AUTO)
+    <Compression.GZIP: 'gzip'>
+    """
+    if declared is not Compression.AUTO:
+        return declared
+    return _ENDINGS.get("." + path.lower().rpartition(".")[2], Compression.NONE)
+
+
+def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
+    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` for what is not whole."""
+    compression = compression_of(path, declared)
+    first = raw.read(_FEED.get(compression, _PLAIN_READ))
+    _check_beginning(path, first, compression, declared)
+    pieces = _pieces(first, raw, compression)
+    return pieces if compression is Compression.NONE else _decompressed(pieces, path, compression)
+
+
+def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    size = _FEED.get(compression, _PLAIN_READ)
+    piece = first
+    while piece:
+        yield piece
+        piece = raw.read(size)
+
+
+def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
+    """Every member or frame, one after the other; zeros behind a gzip member are padding."""
+    new = _DECOMPRESSORS[compression]
+    step = _zstd_step if compression is Compression.ZSTD else _gzip_step
+    member = new()
+    members = 0
+    try:
+        for fed in pieces:
+            rest = fed
+            while rest:
+                if member.eof:
+                    rest = rest.lstrip(b"\0") if compression is Compression.GZIP else rest
+                    if not rest:
+                        break
+                    member, members = new(), members + 1
+                plain, rest = step(member, rest)
+                for start in range(0, len(plain), LARGEST_PIECE):
+                    yield plain[start : start + LARGEST_PIECE]
+    except (_IsalError, zstandard.ZstdError) as error:
+        raise SourceError(f"{path}: {_broken(compression, members, str(error))}", "write the file again") from error
+    if not member.eof:
+        raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
+
+
+def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    """Some plain bytes, and what is left of ``fed``."""
+    plain = member.decompress(fed, LARGEST_PIECE)
+    return plain, member.unused_data if member.eof else member.unconsumed_tail
+
+
+def _zstd_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    plain = member.decompress(fed[:_ZSTD_STEP])
+    return plain, (member.unused_data if member.eof else b"") + fed[_ZSTD_STEP:]
+
+
+def _broken(compression: Compression, members: int, error: str) -> str:
+    if "too much memory" in error:
+        return f"its zstd frames look back further than {LARGEST_WINDOW // 2**20} MiB, which is the limit"
+    where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
+    return f"not valid {compression}, {where} ({error})"
+
+
+def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
+    expected = _MAGIC.get(compression, b"")
+    found = next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+    if found is compression or (expected and first and expected.startswith(first)):
+        return
+    because = "by its ending" if declared is Compression.AUTO else "as configured"
+    looks = "empty" if not first else "plain text" if found is Compression.NONE else f"{found} data"
+    what = "not compressed" if compression is Compression.NONE else f"compressed with {compression}"
+    raise SourceError(
+        f"{path}: should be {what} ({because}), but it is {looks}",
+        "set `compression` of the source to what its files are, or write the file again",
+    )
+
+
+AHEAD = 16
+_THREADS = 8
+
+
+class Fetcher:
+    """Opens files of one store. Files announced by :meth:`expect` are asked for in that order."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._is_local = store.location.uri.startswith(("file:", "memory:"))
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[FileSlice] = deque()
+        self._fetched: dict[str, Future[bytes]] = {}
+
+    def expect(self, slices: Sequence[FileSlice]) -> None:
+        """Say which small files will be asked for, in order."""
+        if not self._is_local and len(slices) > 1:
+            self._waiting = deque(slices)
+            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="fetch")
+
+    def __call__(self, each: FileSlice) -> BinaryIO:
+        """The file as a stream of exactly the object that was listed; raises as the store does."""
+        self._fetch_ahead()
+        fetched = self._fetched.pop(each.path, None)
+        if fetched is None:
+            return self._store.open_input(each.path, etag=each.etag, size=each.size)
+        return io.BytesIO(fetched.result())
+
+    def seekable(self, each: FileSlice) -> BinaryIO:
+        """The same, to be read from anywhere."""
+        self._fetch_ahead()
+        fetched = self._fetched.pop(each.path, None)
+        if fetched is not None:
+            return io.BytesIO(fetched.result())
+        return cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
+
+    def close(self) -> None:
+        """Stop fetching."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _fetch_ahead(self) -> None:
+        while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
+            each = self._waiting.popleft()
+            self._fetched[each.path] = self._pool.submit(self._read, each)
+
+    def _read(self, each: FileSlice) -> bytes:
+        with self._store.open_input(each.path, etag=each.etag, size=each.size) as raw:
+            return raw.read()

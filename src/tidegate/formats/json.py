@@ -1,0 +1,328 @@
+"""JSON files: an object per line, or one array per file.
+
+A record is a line; lines are counted as they lie in the file, blank ones included, because that count is what
+a commit remembers of a half-read file.
+
+Whole chunks are looked at at once. Brackets and commas outside texts decide where an element ends, whatever else is
+wrong inside it, so a malformed element becomes a line that the decoder refuses and its neighbours stay whole. Line
+ends inside an element become blanks; inside a text, where JSON does not allow them, they become carriage returns,
+which it does not allow either.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import SourceError
+from tidegate.formats.files import chunks
+from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.specs.project import Compression, Format
+
+BLOCK_BYTES = 4 * 1024 * 1024
+LONGEST_LINE = 64 * 1024 * 1024
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class LineTooLong(Exception):
+    """The line behind the last block is longer than :data:`LONGEST_LINE`."""
+
+
+def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """Blocks of about ``block_bytes`` that end with a newline; a missing one at the end is added.
+
+    A byte order mark at the beginning is dropped. Raises :class:`LineTooLong`, so that memory stays bounded.
+    """
+    held: list[bytes] = []
+    size = 0
+    for chunk in without_mark(chunks):
+        held.append(chunk)
+        size += len(chunk)
+        if size < block_bytes:
+            continue
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            held[-1] = chunk[:end]
+            yield b"".join(held)
+            held, size = [chunk[end:]], len(chunk) - end
+        elif size > LONGEST_LINE:
+            raise LineTooLong
+    last = b"".join(held)
+    if last:
+        yield last if last.endswith(b"\n") else last + b"\n"
+
+
+def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same chunks without a byte order mark at the beginning."""
+    beginning = b""
+    rest = iter(chunks)
+    for chunk in rest:
+        beginning += chunk
+        if len(beginning) >= len(_BYTE_ORDER_MARK):
+            break
+    yield beginning.removeprefix(_BYTE_ORDER_MARK)
+    yield from rest
+
+
+def skip(blocks: Iterable[bytes], count: int, path: str) -> Iterator[bytes]:
+    """The same blocks without their first ``count`` lines."""
+    left = count
+    for block in blocks:
+        lines = block.count(b"\n") if left else 0
+        if lines > left or not left:
+            yield _without_lines(block, left)
+            left = 0
+        else:
+            left -= lines
+    if left:
+        raise SourceError(
+            f"{path}: has {count - left} lines, but {count} of its lines are committed",
+            "the file was cut after it was read; restore it",
+        )
+
+
+def _without_lines(block: bytes, count: int) -> bytes:
+    start = 0
+    for _ in range(count):
+        start = block.index(b"\n", start) + 1
+    return block[start:]
+
+
+Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
+
+_QUOTE, _COMMA, _BACKSLASH, _NEWLINE, _RETURN, _BLANK = 34, 44, 92, 10, 13, 32
+_STEPS = np.zeros(256, np.int64)
+_STEPS[list(b"[{")] = 1
+_STEPS[list(b"]}")] = -1
+_WHITE = np.zeros(256, bool)
+_WHITE[list(b" \t\r\n")] = True
+_NOTHING = b","
+"""The line that stands for an element that is not there, as behind a last comma."""
+
+
+def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """The elements of the array in ``chunks``, each followed by a newline but the last; raises :class:`SourceError`.
+
+    A file with a single object is an array of one. One without anything holds no record.
+    """
+    splitter = _Splitter(path)
+    for chunk in chunks:
+        yield splitter.take(chunk)
+    yield splitter.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A chunk with the places that matter: quotes that open or close a text, and brackets outside texts.
+
+    ``depths`` are those behind each bracket, ``depth`` the one at the beginning; ``inside`` says that the chunk begins
+    in a text.
+    """
+
+    content: Bytes
+    inside: bool
+    depth: int
+    quotes: Places
+    brackets: Places
+    depths: Places
+    ends_escaped: bool
+
+    @classmethod
+    def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _Part:
+        content = np.frombuffer(chunk, np.uint8).copy()
+        quotes = np.flatnonzero(content == _QUOTE)
+        marked, ends_escaped = _escaped(content, escaped)
+        if len(marked):
+            quotes = quotes[~np.isin(quotes, marked)]
+        folded = content | 32  # makes one of both kinds of brackets
+        brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
+        brackets = brackets[~_are_inside(brackets, quotes, inside)]
+        depths = depth + np.cumsum(_STEPS[content[brackets]])
+        return cls(content, inside, depth, quotes, brackets, depths, ends_escaped)
+
+    @property
+    def ends_inside(self) -> bool:
+        return self.inside != bool(len(self.quotes) % 2)
+
+    @property
+    def ends_deep(self) -> int:
+        return int(self.depths[-1]) if len(self.depths) else self.depth
+
+    def up_to(self, end: int) -> _Part:
+        """The same without what lies from ``end`` on."""
+        kept = self.brackets < end
+        return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
+
+    def separators(self) -> Places:
+        """The commas between elements."""
+        return self._commas(self._between())
+
+    def _commas(self, places: Places) -> Places:
+        found: Places = places[self.content[places] == _COMMA]
+        return found
+
+    def split(self) -> bytes:
+        """The content with its commas as line ends, and without the blanks between elements."""
+        between = self._between()
+        separators = self._commas(between)
+        kept = np.ones(len(self.content), bool)
+        kept[between[_WHITE[self.content[between]]]] = False
+        breaks = np.flatnonzero((self.content == _NEWLINE) | (self.content == _RETURN))
+        self.content[breaks] = np.where(_are_inside(breaks, self.quotes, self.inside), _RETURN, _BLANK)
+        self.content[separators] = _NEWLINE
+        return self.content[kept].tobytes()
+
+    def _between(self) -> Places:
+        """Every place outside texts that lies between elements."""
+        shallow = np.concatenate(([self.depth], self.depths)) == 1
+        starts = np.concatenate(([0], self.brackets + 1))[shallow]
+        lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
+        before = np.cumsum(lengths) - lengths
+        places: Places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+        return places[~_are_inside(places, self.quotes, self.inside)]
+
+
+def _are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
+    """Which places lie in texts; a quote is taken for one that does not when it opens a text."""
+    found: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
+    return found
+
+
+class _Splitter:
+    """Where in the array the chunks so far have led: how deep, inside a text or not, at which element."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._kind = ""
+        self._ended = False
+        self._depth = 0
+        self._inside = False
+        self._escaped = False
+        self._elements = 0
+        self._element_is_empty = True
+
+    def take(self, chunk: bytes) -> bytes:
+        """What the next chunk gives."""
+        if not self._kind:
+            chunk = self._begin(chunk.lstrip(b" \t\r\n"))
+        if not self._kind or not chunk:
+            return b""
+        if self._ended:
+            self._check_behind(chunk)
+            return b""
+        part = _Part.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
+        self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
+        end = self._end_of(part)
+        if end is not None:
+            self._ended = True
+            self._check_behind(chunk[end + 1 :])
+            part = part.up_to(end if self._kind == "array" else end + 1)
+        return self._with_gaps_told(part.split())
+
+    def end(self) -> bytes:
+        """What is left when there is no more; raises where the array is not whole."""
+        if self._kind and not self._ended:
+            raise SourceError(f"{self._path}: the {self._kind} ends too early", "write the whole file again")
+        return _NOTHING if self._elements and self._element_is_empty else b""
+
+    def _begin(self, chunk: bytes) -> bytes:
+        if not chunk:
+            return chunk
+        self._kind = {b"[": "array", b"{": "object"}.get(chunk[:1], "")
+        if not self._kind:
+            raise SourceError(
+                f"{self._path}: begins with {chunk[:1]!r}, so it is neither a JSON array nor an object",
+                "write one array of objects, or set `format` of the source to what its files are",
+            )
+        self._depth = 1
+        return chunk[1:] if self._kind == "array" else chunk
+
+    def _end_of(self, part: _Part) -> int | None:
+        """Where the bracket stands that closes everything."""
+        closing, outer = (b"]", 0) if self._kind == "array" else (b"}", 1)
+        found = np.flatnonzero((part.depths <= outer) & (_STEPS[part.content[part.brackets]] < 0))
+        if not len(found):
+            return None
+        end = int(part.brackets[found[0]])
+        if part.content[end] != ord(closing):
+            element = self._elements + 1 + len(part.up_to(end).separators())
+            raise SourceError(
+                f"{self._path}: the {self._kind} is closed by {chr(part.content[end])!r} behind element {element}",
+                "write the file again",
+            )
+        return end
+
+    def _check_behind(self, rest: bytes) -> None:
+        if rest.strip(b" \t\r\n"):
+            raise SourceError(
+                f"{self._path}: something follows the {self._kind}",
+                "write one array per file, or set `format: ndjson` for a file with an object per line",
+            )
+
+    def _with_gaps_told(self, lines: bytes) -> bytes:
+        """The same with a line for every element that is not there; counts elements on the way."""
+        if not lines:
+            return lines
+        if self._element_is_empty and lines.startswith(b"\n"):
+            lines = _NOTHING + lines
+        while b"\n\n" in lines:
+            lines = lines.replace(b"\n\n", b"\n" + _NOTHING + b"\n")
+        self._elements += lines.count(b"\n")
+        self._element_is_empty = lines.endswith(b"\n")
+        return lines
+
+
+def _escaped(content: Bytes, first: bool) -> tuple[Places, bool]:
+    """The places that an odd number of backslashes stands before, and whether the next chunk begins with one."""
+    slashes = np.flatnonzero(content == _BACKSLASH)
+    if first:
+        slashes = np.concatenate((np.array([-1]), slashes))
+    if not len(slashes):
+        return slashes, False
+    starts = np.flatnonzero(np.diff(slashes, prepend=-9) != 1)
+    lengths = np.diff(starts, append=len(slashes))
+    after = (slashes[starts] + lengths)[lengths % 2 == 1]
+    return after[after < len(content)], bool(len(after)) and int(after[-1]) == len(content)
+
+
+class LineFormat:
+    """Files as blocks of lines, which may be decoded together with those of other files."""
+
+    seeks = False
+
+    def __init__(self, decoder: Decoder, format: Format, compression: Compression) -> None:
+        self._decoder = decoder
+        self._is_array = format is Format.JSON
+        self._compression = compression
+        self.noun = "record" if self._is_array else "line"
+
+    @property
+    def unknown(self) -> Counter[str]:
+        """Fields that the schema does not have, with how often they had a value."""
+        return self._decoder.unknown
+
+    def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:
+        """The lines of a file that are not committed yet."""
+        plain = chunks(raw, each.path, self._compression)
+        whole = blocks(element_lines(without_mark(plain), each.path) if self._is_array else plain)
+        return skip(whole, each.start_record, each.path) if each.start_record else whole
+
+    def decode(self, block: bytes) -> Decoded:
+        """The records of a block of lines."""
+        return self._decoder.decode(block)
+
+    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+        """The records from ``each.start_record`` on."""
+        return map(self._decoder.decode, self.blocks(raw, each))
+
+    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
+        """The records that dead letters keep, a line each."""
+        return self._decoder.decode(b"".join(content + b"\n" for content in contents))

@@ -1,0 +1,216 @@
+"""Parquet files, row group by row group, in bounded memory. A record is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import SourceError
+from tidegate.formats.json_decoder import Decoded
+from tidegate.formats.port import ColumnarFormat, check_start
+from tidegate.schema.names import table_names
+from tidegate.schema.types import plain
+
+_ROWS = 64 * 1024
+_BATCH_BYTES = 16 * 1024 * 1024
+_BUFFERS = 32 * 1024 * 1024
+_SMALLEST_BUFFER = 256 * 1024
+_LARGEST_BUFFER = 8 * 1024 * 1024
+_EXPANDED_BYTES = 128 * 1024 * 1024
+_HARMLESS = 4 * 1024
+_PAGE_HEADER = 32
+_NEXT_NUMBER = 0x15
+
+LARGEST_ROW = 64 * 1024 * 1024
+"""Bytes of a row, of a text and of a dictionary; a file with larger ones is refused."""
+
+
+class ParquetFormat(ColumnarFormat):
+    """Reads Parquet files; only the columns that are declared."""
+
+    seeks = True
+
+    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+        """The rows from ``each.start_record`` on."""
+        try:
+            file = open_parquet(raw)
+            schema = own_schema(file, self._fitting.forbidden)
+            unknown = self._fitting.unknown(schema, each.path)
+            check_start(each, file.metadata.num_rows)
+            declared = {field.name for field in self._fields}
+            wanted = {
+                own: name for own, name in zip(file.schema_arrow.names, schema.names, strict=True) if name in declared
+            }
+            for batch in _Groups(raw, file, list(wanted), each.path).batches(each.start_record):
+                yield self._decode(_plain(batch, wanted), unknown)
+        except MemoryError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{each.path}: not a whole Parquet file ({error})", "write the file again") from error
+
+
+def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
+    """The file, to be read through a buffer per column, which together stay within bounds."""
+    return _opened(raw, pq.read_metadata(raw))
+
+
+def _opened(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    buffer = min(max(_BUFFERS // max(metadata.num_columns, 1), _SMALLEST_BUFFER), _LARGEST_BUFFER)
+    return pq.ParquetFile(
+        raw,
+        metadata=metadata,
+        buffer_size=buffer,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit="us",
+        read_dictionary=list(dictionaries) or None,
+    )
+
+
+def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
+    """The columns of a file in plain types, under the names that they have in a table."""
+    own = file.schema_arrow
+    names = zip(table_names(own.names, forbidden), own, strict=True)
+    return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
+
+
+class _Groups:
+    """The row groups of one file, each in batches of as many rows as fit into memory.
+
+    The footer says how large the columns of a row group are. It does not say how much larger they become where a
+    column refers to a dictionary: one long text in it may stand for every row. So the longest is looked up first.
+    """
+
+    def __init__(self, raw: BinaryIO, file: pq.ParquetFile, columns: list[str], path: str) -> None:
+        self._raw = raw
+        self._file = file
+        self._columns = columns
+        self._path = path
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        """The rows from ``start`` on; row groups before it are not read at all."""
+        for number in range(self._file.metadata.num_row_groups):
+            group = self._file.metadata.row_group(number)
+            if start >= group.num_rows:
+                start -= group.num_rows
+                continue
+            rows = self._rows_at_once(number, group)
+            for batch in self._file.iter_batches(rows, [number], self._columns, use_threads=False):
+                if start < batch.num_rows:
+                    yield batch.slice(start)
+                start = max(start - batch.num_rows, 0)
+
+    def _rows_at_once(self, number: int, group: pq.RowGroupMetaData) -> int:
+        """Rows whose values take about as much memory as a block of lines, and never far more."""
+        chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if self._is_wanted(chunk)]
+        row: int = max(sum(chunk.total_uncompressed_size for chunk in chunks) // max(group.num_rows, 1), 1)
+        if row > LARGEST_ROW:
+            raise self._refusal(f"the rows of row group {number} have {row:,} bytes on average", LARGEST_ROW)
+        for chunk in chunks:
+            self._check_dictionary(number, chunk)
+        longest = self._longest_entries(number, [chunk.path_in_schema for chunk in chunks if _may_expand(chunk)])
+        if longest > LARGEST_ROW:
+            raise self._refusal(f"row group {number} has texts of {longest:,} bytes", LARGEST_ROW)
+        rows = min(_ROWS, _BATCH_BYTES // row, _EXPANDED_BYTES // max(longest, 1))
+        return max(rows, 1)
+
+    def _is_wanted(self, chunk: pq.ColumnChunkMetaData) -> bool:
+        path: str = chunk.path_in_schema
+        return any(path == name or path.startswith(f"{name}.") for name in self._columns)
+
+    def _check_dictionary(self, number: int, chunk: pq.ColumnChunkMetaData) -> None:
+        """Refuse a dictionary that is too large to be held; its own header tells, where the footer leaves it open."""
+        if not chunk.has_dictionary_page or chunk.total_uncompressed_size <= LARGEST_ROW:
+            return
+        self._raw.seek(chunk.dictionary_page_offset)
+        size = _page_size(self._raw.read(_PAGE_HEADER))
+        if size > LARGEST_ROW:
+            where = f"the dictionary of {chunk.path_in_schema!r} in row group {number}"
+            raise self._refusal(f"{where} has {size:,} bytes", LARGEST_ROW)
+
+    def _longest_entries(self, number: int, paths: list[str]) -> int:
+        """How long the texts of one row may be that stand in dictionaries."""
+        if not paths:
+            return 0
+        file = _opened(self._raw, self._file.metadata, paths)
+        first = next(file.iter_batches(1, [number], paths, use_threads=False), None)
+        return 0 if first is None else sum(map(_longest_text, first.columns))
+
+    def _refusal(self, found: str, limit: int) -> SourceError:
+        return SourceError(
+            f"{self._path}: {found}, the limit is {limit // 2**20} MiB", "write smaller values, or smaller row groups"
+        )
+
+
+def _may_expand(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Whether texts of a dictionary might stand for much more than the column is large."""
+    is_text: bool = chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
+    return is_text and bool(chunk.total_uncompressed_size > _HARMLESS)
+
+
+def _longest_text(array: pa.Array) -> int:
+    """The longest entry of the dictionaries in a column, at any depth."""
+    if isinstance(array, pa.DictionaryArray):
+        return pc.max(pc.binary_length(array.dictionary)).as_py() or 0 if len(array.dictionary) else 0
+    if isinstance(array, pa.StructArray):
+        return sum(_longest_text(array.field(index)) for index in range(array.type.num_fields))
+    if isinstance(array, pa.MapArray):
+        return _longest_text(array.keys) + _longest_text(array.items)
+    if isinstance(array, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        return _longest_text(array.values)
+    return 0
+
+
+def _page_size(header: bytes) -> int:
+    """The size of a page when unpacked: the second of its header's numbers; 0 where it is written in another way."""
+    numbers: list[int] = []
+    value = shift = 0
+    in_number = False
+    for byte in header:
+        if not in_number:
+            if byte != _NEXT_NUMBER or len(numbers) == 2:
+                break
+            in_number, value, shift = True, 0, 0
+            continue
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            numbers.append((value >> 1) ^ -(value & 1))
+            in_number = False
+    return numbers[1] if len(numbers) == 2 else 0
+
+
+def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """The wanted columns; one that only lies on the path of a name with a dot comes along, and is left out."""
+    wanted = [(names[own], array) for own, array in zip(batch.schema.names, batch.columns, strict=True) if own in names]
+    arrays = [_plain_array(array) for _, array in wanted]
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in wanted])
+
+
+def _plain_array(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage if array.type != pa.uuid() else _uuid_texts(array.storage)
+    kind = _plain_type(array.type)
+    return array if array.type == kind else pc.cast(array, kind)
+
+
+def _uuid_texts(storage: pa.Array) -> pa.Array:
+    return pa.array([None if each is None else str(UUID(bytes=each)) for each in storage.to_pylist()], pa.string())
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """A type without dictionaries, extensions and other physical variants."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.string() if kind == pa.uuid() else _plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if pa.types.is_time(kind):
+        return pa.string()
+    if pa.types.is_fixed_size_list(kind):
+        return plain(pa.list_(kind.value_field))
+    return plain(kind)

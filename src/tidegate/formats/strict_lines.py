@@ -1,0 +1,446 @@
+"""The strict line reader: one line at a time, with a reason for every line that is not a record of the schema.
+
+Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are
+UTC. Anything finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the
+years 1 to 9999, as in the calendar of everything that reads the table.
+
+It decides only where the vectorised way could not, and by the same rules: whatever does not fit its column
+exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as text in a string column, or
+``numbers: lenient`` bends it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, rescued_text, shortened
+from tidegate.schema.names import decimal_of
+from tidegate.schema.types import TIMESTAMP
+from tidegate.specs.project import FieldSpec, Numbers
+
+_NAIVE = pa.timestamp("us")
+_MOMENTS = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+_DATES = (date.min, date.max)
+_REWRITES = (
+    (r"^(\d{4}-\d{2}-\d{2})$", r"\1T00Z"),
+    (r"^(\d{4}-\d{2}-\d{2}[T ][0-9:.]+)$", r"\1Z"),
+    (r"(\.\d{6})0+(Z|[+-][0-9:]+)$", r"\1\2"),
+)
+"""Makes every accepted form one that Arrow parses as a moment with an offset."""
+
+
+def moments(texts: pa.Array) -> pa.Array:
+    """Microseconds UTC; raises ``pa.ArrowInvalid`` if a single text is not a moment.
+
+    >>> str(moments(pa.array(["2024-01-28T14:00:00+02:00"]))[0])
+    '2024-01-28 12:00:00+00:00'
+    """
+    for attempt in (_with_offsets, _without_offsets):
+        try:
+            return in_calendar(attempt(texts))
+        except pa.ArrowInvalid:
+            continue
+    for pattern, replacement in _REWRITES:
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    return in_calendar(_with_offsets(texts))
+
+
+def _with_offsets(texts: pa.Array) -> pa.Array:
+    return pc.cast(texts, TIMESTAMP)
+
+
+def _without_offsets(texts: pa.Array) -> pa.Array:
+    return pc.cast(pc.cast(texts, _NAIVE), TIMESTAMP)
+
+
+def dates(texts: pa.Array) -> pa.Array:
+    """Days; raises ``pa.ArrowInvalid`` if a single text is not ``YYYY-MM-DD``."""
+    return in_calendar(pc.cast(texts, pa.date32()))
+
+
+def in_calendar(times: pa.Array) -> pa.Array:
+    """``times``, moments or dates; raises ``pa.ArrowInvalid`` if one lies outside the years 1 to 9999."""
+    first, last = (pa.scalar(end, times.type) for end in (_DATES if pa.types.is_date(times.type) else _MOMENTS))
+    found = pc.min_max(times)
+    outside = pc.or_(pc.less(found["min"], first), pc.greater(found["max"], last))
+    if outside.as_py():
+        raise pa.ArrowInvalid("a time outside the years 1 to 9999")
+    return times
+
+
+def bytes_of(texts: pa.Array) -> pa.Array:
+    """Bytes from base64; raises ``pa.ArrowInvalid`` if a single text is something else."""
+    try:
+        decoded = [None if text is None else _base64(text) for text in texts.to_pylist()]
+    except (binascii.Error, ValueError) as error:
+        raise pa.ArrowInvalid(f"not base64: {error}") from error
+    return pa.array(decoded, pa.binary())
+
+
+def _base64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+_NOT_CSV = re.compile(
+    r"\d+ cells instead of |cell \d+ (has a quote|goes on behind)|a carriage return outside|'.*?': not UTF-8"
+)
+"""How a reason begins that is about the cells of a record, not about the value of one."""
+
+_SIGNS = (
+    ("not JSON", "not_json"),
+    ("not UTF-8", "not_json"),
+    ("not Unicode", "not_json"),
+    ("not readable", "not_json"),
+    ("nested too deeply", "not_json"),
+    ("required ", "missing"),
+    ("is repeated", "repeated_key"),
+    ("has a fraction", "lossy"),
+    ("digits behind the point", "lossy"),
+    ("is too large for", "lossy"),
+    ("is too small for", "lossy"),
+    ("cannot hold exactly", "lossy"),
+    ("lies outside the years", "lossy"),
+    ("not an object but", "wrong_type"),
+    (" is not ", "wrong_type"),
+    (" does not fit ", "wrong_type"),
+    (" is neither true nor false", "wrong_type"),
+)
+
+
+def bad_kind(reason: str) -> str:
+    """The kind of a reason.
+
+    >>> bad_kind("7 cells instead of 8")
+    'not_csv'
+    >>> bad_kind("required field 'id' is missing"), bad_kind("'n': 12.7 has a fraction, the column is int64")
+    ('missing', 'lossy')
+    """
+    if _NOT_CSV.match(reason):
+        return "not_csv"
+    return next((kind for sign, kind in _SIGNS if sign in reason), "other")
+
+
+Convert = Callable[[Any, str], Any]
+"""A JSON value (never null) and its path, to the value of the column; raises :class:`BadLine`."""
+
+_BITS = {"int32": 31, "int64": 63}
+_FLOATS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
+_EXACT = Context(prec=100)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
+    "timestamp": (moments, "an ISO 8601 moment of at most microseconds, in the years 1 to 9999"),
+    "date": (dates, "a date YYYY-MM-DD"),
+    "binary": (bytes_of, "base64"),
+}
+
+
+_INDEX = re.compile(r"\[\d+\]")
+
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""How a text says a number: with digits, a point and an exponent, and nothing else."""
+
+
+class BadLine(Exception):
+    """This line is not a record of the schema; the argument says why."""
+
+
+class RepeatedKey(BadLine):
+    """The line says two things about the same field, so there is no telling what it means; nothing is rescued of it."""
+
+
+class StrictLineReader:
+    """Reads lines one by one; fields that the schema does not have are left out.
+
+    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued``
+    names a column for what fits no other, as JSON text by path: unknown fields, and values that do not fit a column
+    that may be null; ``misfits`` counts the latter.
+    """
+
+    def __init__(
+        self,
+        fields: tuple[FieldSpec, ...],
+        *,
+        numbers: Numbers = Numbers.STRICT,
+        coerce: bool = False,
+        forbidden: tuple[str, ...] = (),
+        filled: tuple[str, ...] = (),
+        rescued: str | None = None,
+    ) -> None:
+        self._rescued = rescued
+        self._left: list[tuple[str, Any]] = []
+        self.misfits: Counter[str] = Counter()
+        self._lenient = numbers is Numbers.LENIENT
+        self._coerce = coerce
+        self._forbidden = frozenset(forbidden)
+        self._filled = filled
+        self._record = self._object(fields)
+
+    def read(self, line: bytes) -> dict[str, Any]:
+        """The record as Python values by column; raises :class:`BadLine`."""
+        try:
+            return self.record(parse(line))
+        except NotJson as error:
+            raise BadLine(str(error)) from error
+
+    def record(self, value: Any) -> dict[str, Any]:
+        """The same for a line that is parsed already."""
+        try:
+            return self._checked(value)
+        except RecursionError as error:
+            raise BadLine("nested too deeply") from error
+
+    def _checked(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, Pairs):
+            raise BadLine(f"not an object but {kind_of(value)}")
+        for name, found in value:
+            if name in self._forbidden and found is not None:
+                raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
+        self._left.clear()
+        record: dict[str, Any] = self._record(value, "")
+        if self._left:
+            record[str(self._rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
+        for name in self._filled:
+            if record.get(name) == "":
+                raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
+        return record
+
+    def _converter(self, field: FieldSpec) -> Convert:
+        match field.type:
+            case "struct":
+                return self._object(field.fields)
+            case "list" if field.items is not None:
+                return self._list(field.items)
+            case "map" if field.values is not None:
+                return self._map(field.values)
+            case "string":
+                return self._string
+            case "json":
+                return lambda value, path: compact(value)
+            case "boolean":
+                return self._boolean
+            case "int32" | "int64":
+                return self._integer(_BITS[field.type])
+            case "float32" | "float64":
+                return self._float(field.type)
+            case "timestamp" | "date" | "binary":
+                return self._text(field.type)
+            case _:
+                return self._decimal(*(decimal_of(field.type) or (38, 0)))
+
+    def _object(self, fields: tuple[FieldSpec, ...]) -> Convert:
+        converters = {field.name: self._forgiving(field) for field in fields}
+        required = [field.name for field in fields if not field.nullable]
+
+        def convert(value: Any, path: str) -> dict[str, Any]:
+            if not isinstance(value, Pairs):
+                raise _misfit(path, value, "a struct")
+            found: dict[str, Any] = {}
+            for key, item in value:
+                here = f"{path}.{key}" if path else key
+                if key not in converters:
+                    self._leave_out(here, item)
+                    continue
+                if found.get(key) is not None and not self._lenient:
+                    raise RepeatedKey(f"key {here!r} is repeated")
+                found[key] = None if item is None else converters[key](item, here)
+            for name in required:
+                if found.get(name) is None:
+                    what = "null" if name in found else "missing"
+                    raise BadLine(f"required field {f'{path}.{name}' if path else name!r} is {what}")
+            return found
+
+        return convert
+
+    def _leave_out(self, path: str, value: Any) -> None:
+        if value is not None and self._rescued is not None:
+            self._left.append((path, value))
+
+    def _forgiving(self, field: FieldSpec) -> Convert:
+        """The way to a column; where values can be rescued, one that does not fit is null."""
+        convert = self._converter(field)
+        if self._rescued is None or not field.nullable:
+            return convert
+
+        def forgive(value: Any, path: str) -> Any:
+            before = len(self._left)
+            try:
+                return convert(value, path)
+            except RepeatedKey:
+                raise
+            except BadLine:
+                self._left[before:] = [(path, value)]
+                self.misfits[_INDEX.sub("[]", path)] += 1
+                return None
+
+        return forgive
+
+    def _list(self, items: FieldSpec) -> Convert:
+        item = self._forgiving(items)
+
+        def convert(value: Any, path: str) -> list[Any]:
+            if not isinstance(value, list) or isinstance(value, Pairs):
+                raise _misfit(path, value, "a list")
+            return [self._member(items, item, each, f"{path}[{index}]") for index, each in enumerate(value)]
+
+        return convert
+
+    def _map(self, values: FieldSpec) -> Convert:
+        item = self._forgiving(values)
+
+        def convert(value: Any, path: str) -> list[tuple[str, Any]]:
+            if not isinstance(value, Pairs):
+                raise _misfit(path, value, "a map")
+            keys = Counter(self._string(key, path) for key, _ in value)
+            repeated = next((key for key, count in keys.items() if count > 1), None)
+            if repeated is not None:
+                raise RepeatedKey(f"key {f'{path}.{repeated}'!r} is repeated")
+            return [(key, self._member(values, item, each, f"{path}.{key}")) for key, each in value]
+
+        return convert
+
+    @staticmethod
+    def _member(field: FieldSpec, convert: Convert, value: Any, path: str) -> Any:
+        if value is not None:
+            return convert(value, path)
+        if not field.nullable:
+            raise BadLine(f"required value {path!r} is null")
+        return None
+
+    def _string(self, value: Any, path: str) -> str:
+        if isinstance(value, str) and not isinstance(value, Literal):
+            return value
+        if self._coerce:
+            return compact(value)
+        raise _misfit(path, value, "a string column")
+
+    @staticmethod
+    def _boolean(value: Any, path: str) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise _misfit(path, value, "a boolean")
+
+    def _number(self, value: Any, path: str, column: str, quoted: bool) -> Decimal:
+        text = isinstance(value, Literal) or (isinstance(value, str) and (quoted or self._lenient))
+        if not text or not (isinstance(value, Literal) or NUMBER.fullmatch(value)):
+            raise _misfit(path, value, column)
+        if _is_zero(value):
+            return Decimal("-0" if value.startswith("-") else "0")
+        try:
+            number = Decimal(value)
+        except InvalidOperation as error:
+            raise _misfit(path, value, column) from error
+        if not number.is_finite() or number.adjusted() > 400:
+            raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+        return number
+
+    def _integer(self, bits: int) -> Convert:
+        column = f"int{bits + 1}"
+
+        def convert(value: Any, path: str) -> int:
+            number = self._number(value, path, column, quoted=False)
+            whole = int(number)
+            if not -(2**bits) <= whole < 2**bits:
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            if number != whole and not self._lenient:
+                raise BadLine(f"{path!r}: {shortened(value)} has a fraction, the column is {column}")
+            return whole
+
+        return convert
+
+    def _float(self, column: str) -> Convert:
+        kind = _FLOATS[column]
+
+        def convert(value: Any, path: str) -> float:
+            number = self._number(value, path, column, quoted=False)
+            with np.errstate(over="ignore", under="ignore"):
+                result = _nearest(number, kind)
+            if self._lenient:
+                return result
+            if not np.isfinite(result):
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            if number and not result:
+                raise BadLine(f"{path!r}: {shortened(value)} is too small for {column}, it would become 0")
+            if _is_whole(value) and Decimal(result) != number:
+                raise BadLine(f"{path!r}: {shortened(value)} is a whole number that {column} cannot hold exactly")
+            return result
+
+        return convert
+
+    def _decimal(self, precision: int, scale: int) -> Convert:
+        column = f"decimal({precision},{scale})"
+        unit = Decimal(1).scaleb(-scale)
+
+        def convert(value: Any, path: str) -> Decimal:
+            number = self._number(value, path, column, quoted=True)
+            if number.adjusted() >= precision - scale and number:
+                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            kept = number.quantize(unit, rounding="ROUND_DOWN", context=_EXACT)
+            if kept != number and not self._lenient:
+                raise BadLine(f"{path!r}: {shortened(value)} has more than {scale} digits behind the point")
+            return kept
+
+        return convert
+
+    def _text(self, column: str) -> Convert:
+        read, expected = _TEXTS[column]
+
+        def convert(value: Any, path: str) -> Any:
+            if isinstance(value, Literal) and self._lenient and column == "timestamp":
+                return self._moment(value, path)
+            if not isinstance(value, str) or isinstance(value, Literal):
+                raise _misfit(path, value, f"a {column} column")
+            try:
+                return read(pa.array([value], pa.string()))[0].as_py()
+            except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+                raise BadLine(f"{path!r}: {shortened(value)} is not {expected}") from error
+
+        return convert
+
+    def _moment(self, value: str, path: str) -> datetime:
+        microseconds = int(self._number(value, path, "timestamp", quoted=False))
+        try:
+            return _EPOCH + timedelta(microseconds=microseconds)
+        except OverflowError as error:
+            raise BadLine(f"{path!r}: {shortened(value)} lies outside the years 1 to 9999") from error
+
+
+def _is_whole(literal: str) -> bool:
+    """Whether a number is written without a point and an exponent; others are fractions, and rounded."""
+    return literal.lstrip("+-").isdigit()
+
+
+def _is_zero(number: str) -> bool:
+    """Whether no digit before the exponent, which may be of any size, is other than 0."""
+    return not number.lower().partition("e")[0].strip("+-0.")
+
+
+def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
+    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice.
+
+    Decimals are only compared, which costs no more for exponents and digits without end.
+    """
+    first = kind(float(number))
+    if kind is np.float64 or not np.isfinite(first):
+        return float(first)
+    around = [each for each in (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf)) if np.isfinite(each)]
+    for each in around:
+        middle = Decimal((float(first) + float(each)) / 2)
+        is_beyond = number > middle if each > first else number < middle
+        if is_beyond or (number == middle and int(np.float32(each).view(np.uint32)) % 2 == 0):
+            return float(each)
+    return float(first)
+
+
+def _misfit(path: str, value: Any, column: str) -> BadLine:
+    return BadLine(f"{path!r}: {kind_of(value)} ({shortened(value)}) does not fit {column}")

@@ -1,0 +1,220 @@
+"""Fields that the schema does not have: every name, by path, with how many records have a value there.
+
+The quick parser is silent about them, so it is asked for them, too: once a field is known, it is read into a column
+of its own, which nobody gets to see but whose values are counted. That these are all is proven by
+:mod:`~tidegate.formats.json_parsing`; where something else is in a block, every line of it is looked at, names are
+counted there, and the next blocks are read with what was learned. Fields whose values are of several kinds have no
+column, nor have those with punctuation in their names, which the proof counts, so blocks with them are always looked
+at line by line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from tidegate.schema.literals import Literal, NotJson, Pairs, parse
+from tidegate.specs.project import FieldSpec
+
+MOST_SHAPES = 2000
+"""From so many undeclared fields on, those inside others included, no columns are made for them."""
+
+NOT_COUNTED = frozenset('":,\\\0')
+"""Characters in a name that upset the counting, and the zero character, at which the parser would cut the name."""
+
+Place = tuple[str, ...]
+"""The names that lead to a struct; lists and maps on the way have no name of their own."""
+
+Look = Callable[[Any, Counter[str]], None]
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What the values of an undeclared field were so far; ``kind`` is empty while there was none but null."""
+
+    kind: str = ""
+    members: dict[str, _Shape] = field(default_factory=dict)
+    items: _Shape | None = None
+
+    def add(self, name: str, value: Any) -> int:
+        """Take a value of the field with that name in; how many new things that was."""
+        if value is None or self.kind == "mixed":
+            return 0
+        if NOT_COUNTED & set(name):
+            self.kind = "mixed"
+            return 1
+        kind = _kind(value)
+        news = int(kind != self.kind)
+        if news:
+            self.kind = "mixed" if self.kind else kind
+        if self.kind == "object":
+            for key, item in value.items() if isinstance(value, dict) else value:
+                news += key not in self.members
+                news += self.members.setdefault(key, _Shape()).add(key, item)
+        elif self.kind == "array":
+            self.items = self.items or _Shape()
+            news += sum(self.items.add("", item) for item in value)
+        return news
+
+    def type(self) -> pa.DataType:
+        """What the quick parser is asked for."""
+        match self.kind:
+            case "boolean":
+                return pa.bool_()
+            case "number":
+                return pa.float64()
+            case "string":
+                return pa.string()
+            case "object":
+                return pa.struct([pa.field(name, shape.type()) for name, shape in self.members.items()])
+            case "array":
+                return pa.list_(pa.field("element", pa.null() if self.items is None else self.items.type()))
+            case _:
+                return pa.null()
+
+    def is_mixed(self) -> bool:
+        """Whether no type takes all values."""
+        children = [*self.members.values(), *([] if self.items is None else [self.items])]
+        return self.kind == "mixed" or any(child.is_mixed() for child in children)
+
+
+class Undeclared:
+    """The names that are not among ``fields``; ``ignored`` ones are nobody's business here."""
+
+    def __init__(self, fields: tuple[FieldSpec, ...], ignored: tuple[str, ...] = ()) -> None:
+        self.are_columns = True
+        self._shapes: dict[Place, dict[str, _Shape]] = {}
+        self._learned = 0
+        self._ignored = frozenset(ignored)
+        self._look = self._struct(fields, ())
+
+    def look(self, lines: Iterable[bytes]) -> tuple[Counter[str], bool]:
+        """The names in lines, with their counts, and whether something was learned; what is not JSON has none."""
+        names: Counter[str] = Counter()
+        before = self._learned
+        for line in lines:
+            try:
+                self._look(_value(line), names)
+            except NotJson:
+                continue
+        learned = self._learned > before
+        if learned:
+            found = [shape for shapes in self._shapes.values() for shape in shapes.values()]
+            self.are_columns = self._learned <= MOST_SHAPES and not any(shape.is_mixed() for shape in found)
+        return names, learned
+
+    def columns(self, declared: pa.Schema) -> pa.Schema:
+        """``declared`` with the names that were learned behind it, at any depth, for the quick parser."""
+        return pa.schema(self._fields(list(declared), ()))
+
+    def count(self, batch: pa.RecordBatch) -> Counter[str]:
+        """The names with a value in a batch of such columns."""
+        names: Counter[str] = Counter()
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._count(columns, (), names)
+        return names
+
+    def _fields(self, declared: list[pa.Field], place: Place) -> list[pa.Field]:
+        known = [each.with_type(self._type(each.type, (*place, each.name))) for each in declared]
+        return known + [pa.field(name, shape.type()) for name, shape in self._shapes.get(place, {}).items()]
+
+    def _type(self, kind: pa.DataType, place: Place) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct(self._fields(list(kind), place))
+        if pa.types.is_map(kind):
+            return pa.map_(kind.key_field, kind.item_field.with_type(self._type(kind.item_type, place)))
+        if pa.types.is_list(kind):
+            return pa.list_(kind.value_field.with_type(self._type(kind.value_type, place)))
+        return kind
+
+    def _count(self, columns: dict[str, pa.Array], place: Place, names: Counter[str]) -> None:
+        shapes = self._shapes.get(place, {})
+        for name, column in columns.items():
+            if name in shapes:
+                if found := len(column) - column.null_count:
+                    names[".".join((*place, name))] += found
+            else:
+                self._count_inside(column, (*place, name), names)
+
+    def _count_inside(self, column: pa.Array, place: Place, names: Counter[str]) -> None:
+        kind = column.type
+        if pa.types.is_struct(kind):
+            self._count({each.name: column.field(index) for index, each in enumerate(kind)}, place, names)
+        elif pa.types.is_map(kind):
+            self._count_inside(column.items, place, names)
+        elif pa.types.is_list(kind):
+            self._count_inside(column.values, place, names)
+
+    def _look_at(self, declared: FieldSpec, place: Place) -> Look | None:
+        """How values of a column are looked at; None where nothing undeclared can be inside."""
+        if declared.type == "struct":
+            return self._struct(declared.fields, place)
+        if declared.type == "list" and declared.items is not None:
+            return _each(self._look_at(declared.items, place), list)
+        if declared.type == "map" and declared.values is not None:
+            return _each(self._look_at(declared.values, place), dict)
+        return None
+
+    def _struct(self, fields: tuple[FieldSpec, ...], place: Place) -> Look:
+        looks = {each.name: self._look_at(each, (*place, each.name)) for each in fields}
+        if not place:
+            looks |= dict.fromkeys(self._ignored)
+        inner = [(name, look) for name, look in looks.items() if look is not None]
+        shapes = self._shapes.setdefault(place, {})
+
+        def look(value: Any, names: Counter[str]) -> None:
+            if not isinstance(value, dict | Pairs):
+                return
+            found = value if isinstance(value, dict) else dict(value)
+            for name in found.keys() - looks.keys():
+                if (item := found[name]) is not None:
+                    names[".".join((*place, name))] += 1
+                    if name not in shapes:
+                        shapes[name] = _Shape()
+                    if self._learned <= MOST_SHAPES:
+                        self._learned += shapes[name].add(name, item)
+            for name, deeper in inner:
+                if (item := found.get(name)) is not None:
+                    deeper(item, names)
+
+        return look
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:  # perhaps a number beyond every double
+        return parse(line)
+
+
+def _each(look: Look | None, kind: type[list[Any]] | type[dict[str, Any]]) -> Look | None:
+    if look is None:
+        return None
+
+    def look_at_each(value: Any, names: Counter[str]) -> None:
+        if isinstance(value, Pairs):
+            value = dict(value)
+        if isinstance(value, kind):
+            for item in value.values() if isinstance(value, dict) else value:
+                look(item, names)
+
+    return look_at_each
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float() | Literal():
+            return "number"
+        case str():
+            return "string"
+        case dict() | Pairs():
+            return "object"
+        case _:
+            return "array"

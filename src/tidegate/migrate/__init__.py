@@ -1,0 +1,1 @@
+"""Ways here from other systems."""

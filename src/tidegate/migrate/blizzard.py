@@ -1,0 +1,630 @@
+"""Takes over the position that Blizzard left in a table, so that the next run reads exactly what is new.
+
+Its files and transactions hold the same fields as our state in several older forms: a watermark that is a plain
+string or an object, with or without an entry per partition, or only the last finished file; paths may be full URIs.
+
+``_blizzard/{pipeline}_{source}_checkpoint.json`` holds a checkpoint; a transaction id ``blizzard:<base64>`` holds one
+too, committed together with its rows; ``penguin-<table>`` only says that its committer was here. What cannot be
+decoded is an error, never a fresh start.
+
+Looks at every trace, says what it read and what the old program may have left out or doubled, and writes the first
+position by an empty commit of the ordinary protocol. It refuses while the old program moves: what that reads or commits
+afterwards would be doubled or lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.files.codec import decode, embedded, encode
+from tidegate.core.files.paths import SourceFile, sort_key, split
+from tidegate.core.files.state import FileProgress, Finished, PathState
+from tidegate.errors import ObjectMissing, StateError, TidegateError
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Change
+from tidegate.protocol.identity import LEGACY_ROOT, SourceKey
+from tidegate.protocol.log import DeltaLog, entry_path
+from tidegate.protocol.log_contents import (
+    Contents,
+    checkpoint_actions,
+    contents,
+    newest_checkpoint,
+    unreferenced,
+    written_by_us,
+)
+from tidegate.protocol.open import Accept
+from tidegate.protocol.position import Position
+from tidegate.protocol.table import Snapshot
+from tidegate.reports.run import Adoption, Check
+from tidegate.runs.bound_source import Clock, Place, utc_now, watermarks_of
+from tidegate.sources.file_discovery import discover
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectInfo, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """A state that an older program wrote, and in words the form it had."""
+
+    state: PathState
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The state to go on from.
+
+    ``left_out`` are files that count as read although no entry says so: the old program never came back to them.
+    ``resumed`` are in progress at or below a watermark, where it would not have gone on. ``gone`` are in progress and
+    not at the source any more. ``gaps`` are unread and lie below a file that it had begun or finished.
+    """
+
+    state: PathState
+    left_out: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def paths_in(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every path that an older checkpoint names."""
+    return tuple(_paths(data))
+
+
+def _paths(data: Mapping[str, Any]) -> Iterator[str]:
+    watermark, kept = data.get("watermark"), data.get("source_state")
+    value = watermark.get("value") if isinstance(watermark, Mapping) else watermark
+    if isinstance(value, str):
+        yield value
+    if isinstance(kept, Mapping):
+        last, files = kept.get("last_committed_file"), kept.get("files")
+        if isinstance(last, str):
+            yield last
+        if isinstance(files, Mapping):
+            yield from files
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path says by itself where it lies."""
+    return "://" in path or path.startswith("/")
+
+
+def is_about(path: str, bases: Sequence[str]) -> bool:
+    """Whether a path is relative, or lies below one of ``bases``."""
+    return not is_absolute(path) or any(path.startswith(f"{base}/") for base in bases)
+
+
+def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> Older:
+    """The state in an older checkpoint of the source at ``bases``, which are ways to write the same place.
+
+    ``StateError`` for a path of another place, and for whatever is not understood.
+    """
+    paths = paths_in(data)
+    foreign = next((path for path in paths if not is_about(path, bases)), None)
+    if foreign is not None:
+        raise StateError(
+            f"the old checkpoint is about another place: it names {foreign}, and this source reads {bases[0]}",
+            "set source_uri to the place that the old program read, or choose another source",
+        )
+    base = next((base for base in bases if any(path.startswith(f"{base}/") for path in paths)), bases[0])
+    return Older(decode(data, source_uri=base), _form(data))
+
+
+def _form(data: Mapping[str, Any]) -> str:
+    if not data:
+        return "empty: nothing was read yet"
+    watermark = data.get("watermark")
+    if data.get("partition_watermarks"):
+        return "a watermark per partition"
+    if isinstance(watermark, str):
+        return "one watermark for everything, as a string"
+    if isinstance(watermark, Mapping):
+        return "one watermark for everything, with its state"
+    return "the last finished file, and the files in progress"
+
+
+def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> Settled:
+    """The state in its own terms, given all files at the source.
+
+    Partitions without an entry, at or below the old watermark, count as read: whether they were, nobody can tell, and
+    reading them could double their rows; ``read_skipped`` leaves them to be read. What is in progress gets the size and
+    etag that it has now.
+    """
+    state, at_source = older, {file.path: file for file in listed}
+    state = _unsealed(state, listed)
+    left_out = () if read_skipped else _without_entry(state, listed)
+    state = replace(state, partition_watermarks={**state.partition_watermarks, **_last_names(left_out)})
+    files = {path: _sized(progress, at_source.get(path)) for path, progress in state.files.items()}
+    in_progress = [path for path, _ in state.unfinished()]
+    return Settled(
+        replace(state, files=files),
+        left_out,
+        tuple(path for path in in_progress if _is_passed(state, path)),
+        tuple(path for path in in_progress if path not in at_source),
+        _gaps(state, listed),
+    )
+
+
+def _unsealed(state: PathState, listed: Sequence[SourceFile]) -> PathState:
+    """A file in progress in a sealed partition opens it; its other files, and those of partitions above, stay read."""
+    waiting = [partition for partition in state.first_unfinished if partition < state.sealed_below]
+    if not waiting:
+        return state
+    first = min(waiting)
+    reopened = [file.path for file in listed if first <= split(file.path)[0] < state.sealed_below]
+    entries = {**_last_names(reopened), **state.partition_watermarks}
+    return replace(state, partition_watermarks=entries, sealed_below=first)
+
+
+def _without_entry(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
+    """The files at or below the watermark in open partitions of which nothing is recorded."""
+    if state.value is None:
+        return ()
+    watermark, found = sort_key(state.value), []
+    for file in listed:
+        partition, name = split(file.path)
+        known = partition in state.partition_watermarks or (partition and partition < state.sealed_below)
+        begun = state.first_unfinished.get(partition)
+        if not known and sort_key(file.path) <= watermark and (begun is None or name < begun):
+            found.append(file.path)
+    return tuple(found)
+
+
+def _gaps(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
+    """The files above a partition's watermark and below the greatest one that is begun or finished."""
+    greatest = _last_names(tuple(state.files))
+    gaps = []
+    for file in listed:
+        partition, name = split(file.path)
+        begun = greatest.get(partition)
+        above = name > state.partition_watermarks.get(partition, "")
+        if begun is not None and above and name < begun and file.path not in state.files:
+            gaps.append(file.path)
+    return tuple(gaps)
+
+
+def _last_names(paths: Sequence[str]) -> dict[str, str]:
+    """The greatest name of each partition."""
+    last: dict[str, str] = {}
+    for partition, name in map(split, paths):
+        last[partition] = max(name, last.get(partition, name))
+    return last
+
+
+def _is_passed(state: PathState, path: str) -> bool:
+    partition, name = split(path)
+    return name <= state.partition_watermarks.get(partition, "")
+
+
+def _sized(progress: FileProgress, file: SourceFile | None) -> FileProgress:
+    if isinstance(progress, Finished) or file is None:
+        return progress
+    return replace(progress, size=file.size, etag=file.etag)
+
+
+WRITER, COMMITTER = "blizzard:", "penguin-"
+PENDING = "_staging/pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One checkpoint of the old program: where it was found, when it was written, and what it says."""
+
+    found: str
+    written: datetime | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OldCommit:
+    """A transaction of the old program; ``table_version`` is -1 when its log entry was cleaned up."""
+
+    app_id: str
+    table_version: int
+    written: datetime | None
+
+    @property
+    def is_writers(self) -> bool:
+        """Whether it holds a checkpoint."""
+        return self.app_id.startswith(WRITER)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What of the old program could move, as it was at one moment; ``pending`` are staged files in no commit."""
+
+    checkpoint: ObjectInfo | None
+    commit: OldCommit | None
+    pending: tuple[str, ...]
+
+    def moved_since(self, before: Look) -> tuple[str, ...]:
+        """What moved, in words."""
+        moved = []
+        if self.checkpoint != before.checkpoint:
+            moved.append("its checkpoint file was written again")
+        if self.commit != before.commit:
+            moved.append("it committed to the table" if self.commit is None else _committed(self.commit))
+        if self.pending != before.pending:
+            moved.append(f"{PENDING} changed")
+        return tuple(moved)
+
+    def not_quiet(self, now: datetime, seconds: float) -> tuple[str, ...]:
+        """What moved less than ``seconds`` ago, in words."""
+        moments = (
+            ("its checkpoint file was written", None if self.checkpoint is None else self.checkpoint.modified),
+            (
+                "" if self.commit is None else _committed(self.commit),
+                None if self.commit is None else self.commit.written,
+            ),
+        )
+        ages = ((what, (now - moment).total_seconds()) for what, moment in moments if moment is not None)
+        return tuple(f"{what} {max(0, age):.0f} s ago" for what, age in ages if seconds and age < seconds)
+
+
+def _committed(commit: OldCommit) -> str:
+    where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the table"
+    return f"{commit.app_id[:20]}… committed {where}"
+
+
+def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
+    """The old checkpoint file of this source; None without one, or when it is a mirror of ours."""
+    path = key.legacy_mirror
+    try:
+        content, info = store.get(path), store.head(path)
+    except ObjectMissing:
+        return None
+    data = _mapping(content, f"{store.location.uri}/{path}")
+    return None if isinstance(data.get("tidegate"), dict) else Trace(path, info.modified, data)
+
+
+def other_checkpoint_files(store: ObjectStore, key: SourceKey) -> tuple[str, ...]:
+    """The checkpoint files of other sources."""
+    listed = (item.path for item in store.list(LEGACY_ROOT) if item.path.endswith("_checkpoint.json"))
+    return tuple(path for path in listed if path != key.legacy_mirror and not written_by_us(store, path))
+
+
+def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
+    """The transactions of the old program that can still be seen, newest first; reads no further than it is asked."""
+    log, seen = DeltaLog(store), set[str]()
+    for number in reversed(log.versions()):
+        entry = log.entry(number)
+        for app_id in () if entry is None else entry.transactions:
+            if app_id.startswith((WRITER, COMMITTER)):
+                seen.add(app_id)
+                yield OldCommit(app_id, number, store.head(entry_path(number)).modified)
+    _, files = newest_checkpoint(store)
+    older = [
+        OldCommit(str(txn["appId"]), -1, _moment(txn.get("lastUpdated")))
+        for path in files
+        for txn in checkpoint_actions(store, path, "txn", ("appId", "lastUpdated"))
+        if str(txn.get("appId")).startswith((WRITER, COMMITTER)) and txn["appId"] not in seen
+    ]
+    yield from sorted(older, key=_age_of)
+
+
+def _age_of(commit: OldCommit) -> tuple[float, int]:
+    """Newest first; where no time was noted, by the table version inside."""
+    written = 0.0 if commit.written is None else commit.written.timestamp()
+    inside = decoded(commit).get("delta_version") if commit.is_writers else None
+    return -written, -(inside if isinstance(inside, int) else -1)
+
+
+def _moment(milliseconds: object) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
+
+
+def decoded(commit: OldCommit) -> Mapping[str, Any]:
+    """The checkpoint inside a transaction id."""
+    where = f"the transaction id {commit.app_id[:40]!r}… (table version {commit.table_version})"
+    text = commit.app_id.removeprefix(WRITER).replace("-", "+").replace("_", "/")
+    try:
+        content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _unreadable(where, error) from error
+    return _mapping(content, where)
+
+
+def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise _unreadable(where, error) from error
+    if not isinstance(data, dict):
+        raise _unreadable(where, ValueError("not a JSON object"))
+    return data
+
+
+def _unreadable(where: str, error: Exception) -> StateError:
+    return StateError(
+        f"{where} is not a readable checkpoint ({error}); it is not taken for a fresh start",
+        "let the old program write it once more, or put it back from a backup",
+    )
+
+
+def look(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Look:
+    """The old program as it is now; ``committed`` are the data files that the log names."""
+    try:
+        info = store.head(key.legacy_mirror)
+        checkpoint = None if written_by_us(store, info.path) else info
+    except ObjectMissing:
+        checkpoint = None
+    return Look(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
+
+
+def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
+    """The metas of staged files that no commit names."""
+    for item in store.list(PENDING):
+        if not item.path.endswith(".meta.json"):
+            continue
+        try:
+            meta = json.loads(store.get(item.path))
+            filename = str(meta["filename"])
+        except (ObjectMissing, ValueError, KeyError, TypeError):
+            filename = ""
+        if filename not in committed:
+            yield item.path
+
+
+def newest_staged(store: ObjectStore) -> OldCommit | None:
+    """The newest commit of staged files."""
+    return next((commit for commit in old_commits(store) if not commit.is_writers), None)
+
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptOptions:
+    """What was asked for: only to look, how long the old program must have been quiet, and two decisions."""
+
+    dry_run: bool = False
+    quiet_for: float = 600.0
+    fresh: bool = False
+    read_skipped: bool = False
+
+
+def adopt(place: Place, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
+    """The old position of a source, taken over unless something speaks against it."""
+    blank = Adoption(place.pipeline.name, place.source.name, place.pipeline.sink.table.uri)
+    adopting = _Adopting(place, wish, clock, blank)
+    try:
+        return adopting.run()
+    except TidegateError as error:
+        return replace(adopting.report, error=str(error))
+
+
+class _Adopting:
+    """One adoption; ``report`` holds what is known so far."""
+
+    def __init__(self, place: Place, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
+        self._place, self._wish, self._clock = place, wish, clock
+        self._store, self._key = place.table_store, place.key
+        self.report = blank
+
+    def run(self) -> Adoption:
+        """Look, decide, look again, and write."""
+        opened = self._place.positions.open([Accept.BLIZZARD], read_only=True)
+        if not opened.first_run:
+            return self._already(opened)
+        snapshot = self._snapshot()
+        known = contents(self._store, snapshot)
+        before = look(self._store, self._key, known.named)
+        older = self._older()
+        listed = self._everything()
+        now = self._clock()
+        result = settled(older.state, listed, read_skipped=self._wish.read_skipped)
+        state = replace(result.state, last_update_ts=result.state.last_update_ts or int(now.timestamp()))
+        self._show(state)
+        self.report = replace(
+            self.report,
+            findings=(*self.report.findings, *self._findings(result, older, known)),
+            next_files=self._next_files(state, now),
+        )
+        self._check_quiet(before, now)
+        if self._wish.dry_run:
+            return self.report
+        return self._write(state, before, known)
+
+    def _already(self, opened: Position) -> Adoption:
+        text = f"this source has a position of its own ({opened.version}): nothing to adopt"
+        told = Check("position", "ok", text)
+        self._show(watermarks_of(opened))
+        return replace(self.report, version=opened.version, table_version=opened.table_version, findings=(told,))
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self._place.positions.site.delta.snapshot()
+        if snapshot is None:
+            raise StateError(
+                f"{self._key}: there is no table at {self.report.table_uri}: nothing of the old program is committed",
+                "run without adopting; remove the _blizzard folder first if there is one",
+            )
+        return snapshot
+
+    def _older(self) -> Older:
+        """The state to take over, with the report told where it comes from."""
+        bases = _bases(self._place.source.location.uri)
+        in_log = self._in_log(bases)
+        file = checkpoint_file(self._store, self._key)
+        trace, remarks = self._chosen(file, in_log, bases)
+        if self._wish.fresh:
+            return self._fresh(trace)
+        if trace is None:
+            raise self._nothing()
+        older = read_older(trace.data, bases)
+        self.report = replace(self.report, trace=trace.found, form=older.form, written=trace.written, findings=remarks)
+        return older
+
+    def _fresh(self, trace: Trace | None) -> Older:
+        if trace is not None:
+            raise StateError(
+                f"{self._key}: the old program did read this source: {trace.found} says so; from the beginning "
+                "its rows would be doubled",
+                "adopt without `--fresh`",
+            )
+        self.report = replace(self.report, trace="none of this source", form="it starts at the beginning")
+        return Older(PathState(), self.report.form)
+
+    def _in_log(self, bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
+        """The newest checkpoint in the log that is about this source.
+
+        It has no name in it, so the paths tell; relative ones only where the pipeline has no other source.
+        """
+        alone = len(self._place.pipeline.sources) == 1
+        for commit in old_commits(self._store):
+            data = decoded(commit) if commit.is_writers else {}
+            if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
+                where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the Delta checkpoint"
+                return commit, Trace(f"the transaction of Blizzard in {where}", commit.written, data)
+        return None
+
+    def _chosen(
+        self, file: Trace | None, in_log: tuple[OldCommit, Trace] | None, bases: Sequence[str]
+    ) -> tuple[Trace | None, tuple[Check, ...]]:
+        """The trace to believe where there are two, and what is to be said about the other.
+
+        What the log says was committed with its rows. The checkpoint file is believed only if the committer of staged
+        files came after the last such transaction: then the log's is left over from before.
+        """
+        if file is None or in_log is None:
+            return (file if in_log is None else in_log[1]), ()
+        commit, trace = in_log
+        ours, theirs = (read_older(each.data, bases).state.value for each in (trace, file))
+        if ours == theirs:
+            return trace, ()
+        staged = newest_staged(self._store)
+        later = staged is not None and staged.table_version > commit.table_version
+        ahead = theirs is not None and (ours is None or sort_key(theirs) > sort_key(ours))
+        if later and ahead:
+            text = f"{trace.found} ends at {ours}, before the staged commits; {file.found} at {theirs}, which is taken"
+            return file, (Check("two traces", "warn", text),)
+        text = f"{file.found} ends at {theirs}, the log at {ours}; the log is taken: its rows were committed with it"
+        return trace, (Check("two traces", "warn", text),)
+
+    def _nothing(self) -> StateError:
+        others = [
+            *other_checkpoint_files(self._store, self._key),
+            *_abouts(old_commits(self._store)),
+        ]
+        if not others:
+            return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
+        return StateError(
+            f"{self._key}: nothing of this source is in {self.report.table_uri}: no {self._key.legacy_mirror}, and "
+            f"what there is belongs to others or does not say what was read: {_examples(others)}",
+            "name pipeline and source as the old program did, and set source_uri to what it read; or, if it never read "
+            "this source, start it at the beginning with `--fresh`",
+        )
+
+    def _everything(self) -> tuple[SourceFile, ...]:
+        whole = replace(self._place.source, partition_filter=None)
+        return discover(self._place.source_store, whole, PathState(), self._clock()).files
+
+    def _show(self, state: PathState) -> None:
+        self.report = replace(
+            self.report,
+            state=type(state.watermark).__name__,
+            watermark=state.value,
+            partitions=dict(state.partition_watermarks),
+            in_progress={path: progress.records for path, progress in state.unfinished()},
+            last_committed_file=state.last_committed_file,
+        )
+
+    def _next_files(self, state: PathState, now: datetime) -> int:
+        listing = self._place.discover(state, now, polls=0)
+        return self._place.plan(state, 0, listing, now).files
+
+    def _findings(self, result: Settled, older: Older, known: Contents) -> Iterator[Check]:
+        if older.state.sealed_below and not self._wish.fresh:
+            below = f"everything in partitions below {older.state.sealed_below!r} counts as read"
+            yield Check("earlier partitions", "ok", f"{below}: the old form had one watermark for all")
+        yield from _finding("left out", result.left_out, _LEFT_OUT, "`--read-skipped` reads them")
+        yield from _finding("in progress below the watermark", result.resumed, _RESUMED)
+        yield from _finding("in a gap", result.gaps, _IN_A_GAP)
+        yield from _finding("in progress and gone", result.gone, "in progress and not at the source any more")
+        sized = tuple(path for path, _ in result.state.unfinished() if path not in result.gone)
+        if sized:
+            text = "read in part; size and etag are those of now, as the old program noted none"
+            yield Check("in progress", "ok", f"{count(len(sized), 'file')} {text}: {_examples(sized)}")
+        yield from _finding("added twice", known.twice, "added to the table again while visible")
+        yield from _finding("in no commit", unreferenced(self._store, known), _IN_NO_COMMIT)
+
+    def _check_quiet(self, seen: Look, now: datetime) -> None:
+        if seen.pending:
+            raise StateError(
+                f"{self._key}: {count(len(seen.pending), 'staged file')} of the old program wait for their commit: "
+                f"{_examples(seen.pending)}; its position counts them as read",
+                "let its committer (Penguin) finish; or, if their rows are not wanted, move these files away",
+            )
+        moving = seen.not_quiet(now, self._wish.quiet_for)
+        if moving:
+            raise StateError(
+                f"{self._key}: the old program still moves: {'; '.join(moving)}",
+                f"stop it, wait until it was quiet for {self._wish.quiet_for:.0f} s (`--quiet-for`), and adopt again",
+            )
+
+    def _write(self, state: PathState, before: Look, known: Contents) -> Adoption:
+        opened = self._place.positions.open([Accept.BLIZZARD])
+        again = look(self._store, self._key, known.named).moved_since(before)
+        if again or not opened.first_run:
+            moved = "; ".join(again) or f"position {opened.version} was written"
+            raise StateError(
+                f"{self._key}: something moved while adopting: {moved}", "stop the old program; adopt again"
+            )
+        data = encode(state)
+        change = Change(state=data, embedded=embedded(data), action="adopt")
+        after = self._place.positions.commit(opened, change)
+        self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
+        return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
+
+    def _moved_after(self, before: Look, known: Contents) -> Iterator[Check]:
+        """What moved since; its checkpoint file by ourselves, if our mirror is kept there too."""
+        try:
+            after = look(self._store, self._key, known.named)
+        except TidegateError as error:
+            yield Check("moved afterwards", "warn", f"taken over, but a last look failed ({error.problem})")
+            return
+        if self._place.source.mirror_legacy:
+            after = replace(after, checkpoint=before.checkpoint)
+        for text in after.moved_since(before):
+            yield Check("moved afterwards", "warn", f"{text}: stop it, its rows may be doubled")
+
+
+_LEFT_OUT = (
+    "at or below its watermark in partitions that it has no entry for: they count as read, whether they were or not"
+)
+_RESUMED = "read in part and passed over by its watermark: the rest is read by the next run"
+_IN_A_GAP = "below one that it had begun or finished, and not read: the next run reads them"
+_IN_NO_COMMIT = "in the table's folder and in no commit of the log: their rows are not in the table"
+
+
+def _abouts(commits: Iterable[OldCommit]) -> list[str]:
+    """What the transactions of the old program are about, each place once."""
+    found: dict[str, None] = {}
+    for commit in commits:
+        paths = paths_in(decoded(commit)) if commit.is_writers else ()
+        found[f"a transaction about {paths[0]}" if paths else f"the transaction id {commit.app_id[:30]!r}"] = None
+    return list(found)
+
+
+def _bases(uri: str) -> tuple[str, ...]:
+    """The ways in which the old program may have written the source's location."""
+    plain = uri.rstrip("/")
+    if plain.startswith("file://"):
+        return plain, plain.removeprefix("file://")
+    return (plain, f"s3a://{plain.removeprefix('s3://')}") if plain.startswith("s3://") else (plain,)
+
+
+def _finding(name: str, paths: Sequence[str], text: str, remedy: str = "") -> Iterator[Check]:
+    if paths:
+        yield Check(name, "warn", f"{count(len(paths), 'file')} {text}: {_examples(paths)}", remedy)
+
+
+def _examples(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - EXAMPLES:,} more" if len(paths) > EXAMPLES else ""
+    return f"{', '.join(paths[:EXAMPLES])}{more}"

@@ -1,0 +1,188 @@
+"""What a run hands over to be committed: data files or replaced rows, what they cover, the next state.
+
+The protocol around it is the same as for files: the document first, a fresh look at the position before, and the log
+alone says afterwards what happened. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.protocol.table import CommitNote
+
+State = Mapping[str, Any]
+"""A watermark state as JSON; opaque here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A finished Parquet file below the table; ``path`` is the path on disk, relative to the table.
+
+    ``stats`` is the Delta statistics JSON, or None when only the row count is known.
+    """
+
+    path: str
+    size: int
+    record_count: int
+    partition_values: Mapping[str, str | None]
+    stats: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """As it is kept in the document (statistics live in the log)."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "record_count": self.record_count,
+            "partition_values": dict(self.partition_values),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DataFile:
+        """The stored form read back."""
+        return cls(str(data["path"]), int(data["size"]), int(data["record_count"]), dict(data["partition_values"]))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """Records ``start <= n < end`` of one source file: rows of a data file lie there, and nowhere else in it."""
+
+    file: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more.
+
+    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines. A file
+    that was given up has one letter more than records: the letter is about the file, from record ``end`` on.
+    """
+
+    file: str
+    size: int
+    etag: str | None
+    start: int
+    end: int
+    eof: bool
+    rows: int = 0
+    bad: int = 0
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the file ends here because the rest of it was not read."""
+        return self.bad > self.end - self.start
+
+    def to_json(self) -> dict[str, object]:
+        """As it is kept in the document."""
+        return {
+            "file": self.file,
+            "size": self.size,
+            "etag": self.etag,
+            "from": self.start,
+            "to": self.end,
+            "eof": self.eof,
+            "rows": self.rows,
+            "bad": self.bad,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Coverage:
+        """The stored form read back."""
+        etag = data["etag"]
+        return cls(
+            str(data["file"]),
+            int(data["size"]),
+            None if etag is None else str(etag),
+            int(data["from"]),
+            int(data["to"]),
+            bool(data["eof"]),
+            int(data.get("rows", 0)),
+            int(data.get("bad", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Rows that leave the table in this commit, and the rows that take their place.
+
+    ``predicate`` is SQL over the table's columns; a row for which it is null stays. ``rows`` is called for every
+    attempt with the table's columns as they are then, and gives the new rows in exactly these; each of them must
+    fulfil the predicate. With ``columns`` all rows leave and the table gets these columns, partition columns included.
+    """
+
+    predicate: str
+    rows: Callable[[pa.Schema], pa.RecordBatchReader]
+    columns: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Columns as they were written, partition columns included, and the files that have them."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    data_files: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a source: these files become visible and this state becomes the position, together.
+
+    ``state`` is complete; ``embedded`` is what goes into the log (the state without its late window).
+    ``schema`` holds the columns as written, partition columns included; a change without data files may go
+    without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
+    each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
+    the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
+    ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
+    With a ``frame`` Spark writes the rows, and there are none either; the log entry says how many rows it wrote, unless
+    ``rows_known``: a merge writes more than it brings. ``written_rows`` is how many the entry must say, where each row
+    that was gathered becomes one of the table.
+    Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
+    at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
+    ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
+    """
+
+    state: State
+    embedded: State
+    coverage: tuple[Coverage, ...] = ()
+    data_files: tuple[DataFile, ...] = ()
+    rows: int = 0
+    schema: pa.Schema | None = None
+    partition_columns: tuple[str, ...] = ()
+    dead_letter_files: tuple[DataFile, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()
+    action: str = "run"
+    letters: int = 0
+    replacement: Replacement | None = None
+    groups: tuple[Written, ...] = ()
+    step: Mapping[str, Any] | None = None
+    run: str = ""
+    ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
+    frame: Frame | None = None
+    rows_known: bool = False
+    written_rows: int | None = None
+
+    @property
+    def written(self) -> tuple[Written, ...]:
+        """The files by the columns they have; nothing where no columns are known."""
+        if self.groups or self.schema is None:
+            return self.groups
+        return (Written(self.schema, self.partition_columns, self.data_files),)
+
+
+class Frame(Protocol):
+    """Rows that wait to be written."""
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        """Append the rows, possibly none, in one Delta commit that carries ``note``.
+
+        ``table`` has the columns of the table, None where there is none yet: then it is created. With ``new_columns``
+        those that it lacks are added in the same commit. An exception tells nothing about whether the commit is
+        durable; ``RowsRefused`` says that if it is not, another try would end the same way.
+        """

@@ -1,0 +1,192 @@
+"""The dead-letter table: files that tasks wrote become visible there after the main commit, exactly once.
+
+It is a debt of the main commit: the application id with the table's id, and the same version, so that a durable
+commit shows itself in the next snapshot, and paying twice changes nothing. Errors are not believed; the table is
+looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import (
+    ObjectMissing,
+    SchemaMismatch,
+    StateError,
+    StorageUnavailable,
+    TidegateError,
+    UnsupportedTable,
+)
+from tidegate.failpoints import failpoint
+from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.protocol.change import DataFile
+from tidegate.protocol.documents import encoded
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log import sync_entries
+from tidegate.protocol.log_contents import application_ids
+from tidegate.protocol.maintenance import clean_log
+from tidegate.protocol.position import Pace, Position
+from tidegate.protocol.table import Add, CommitNote, DeltaTablePort, arrow_schema
+from tidegate.protocol.table_checks import check_table
+from tidegate.schema.dead_letter import RESOLUTION, Letter
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+KIND = "dead_letters"
+_FINAL = (StateError, SchemaMismatch, UnsupportedTable, ObjectMissing)
+
+
+def debt(uri: str, files: Sequence[DataFile]) -> dict[str, Any]:
+    """The debt of a commit that brings these letter files."""
+    return {"kind": KIND, "uri": uri, "files": [file.to_json() for file in files]}
+
+
+class DeadLetterTable:
+    """One dead-letter table; several sources and pipelines may share it."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        delta: DeltaTablePort,
+        pace: Pace | None = None,
+        *,
+        checkpoint_every: int = 10,
+        emit: Emit = ignore,
+    ) -> None:
+        self.store = self._store = store
+        self.delta = self._delta = delta
+        self._pace = pace or Pace()
+        self._checkpoint_every = checkpoint_every
+        self._emit = emit
+
+    @property
+    def uri(self) -> str:
+        """Where it is."""
+        return self._store.location.uri
+
+    def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
+        """Make the letter files of a committed position visible, unless they are; where it was promised."""
+        table = self if owed["uri"] == self.uri else self._elsewhere(str(owed["uri"]))
+        table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
+
+    def _elsewhere(self, uri: str) -> DeadLetterTable:
+        from tidegate.protocol.store import open_delta
+        from tidegate.storage.stores import open_store
+
+        location = replace(self._store.location, uri=uri)
+        store = open_store(location)
+        every, emit = self._checkpoint_every, self._emit
+        return DeadLetterTable(store, open_delta(location, store), self._pace, checkpoint_every=every, emit=emit)
+
+    def check(self, files: Sequence[DataFile]) -> None:
+        """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
+        for file in files:
+            self._store.head(file.path)
+
+    def position(self, opened: Position) -> int:
+        """Up to which position of the source letters were committed here."""
+        snapshot = self._delta.snapshot() if opened.table_id is not None else None
+        return 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
+
+    def writers(self) -> frozenset[str]:
+        """The application ids of all sources that have letters here, without the ids of their tables."""
+        return frozenset(app_id.rpartition("/")[0] for app_id in application_ids(self._store))
+
+    def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
+        """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
+        deadline = self._pace.start()
+        while True:
+            try:
+                self._send(app_id, version, files, key)
+                return
+            except _FINAL:
+                raise
+            except TidegateError as error:
+                if deadline.passed:
+                    raise StorageUnavailable(
+                        f"{key}: the dead letters of position {version} could not be committed to {self.uri} "
+                        f"(last problem: {error})",
+                        "nothing is lost: they are committed by the next run, before it reads anything",
+                    ) from error
+            deadline.pause()
+
+    def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
+        """The letters of a pipeline that are not answered, oldest first."""
+        from tidegate.schema.dead_letter_rows import LETTERS, letter_of
+
+        mine = f"l.pipeline = {_quoted(pipeline)}" + (f" and l.source = {_quoted(source)}" if source else "")
+        columns = ", ".join(f'l."{name}"' for name in LETTERS.names)
+        answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
+        sql = (
+            f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
+            f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine} order by l.at, l.file, l.line"
+        )
+        yield from map(letter_of, self._delta.rows(sql))
+
+    def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
+        """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
+        from tidegate.schema.dead_letter_rows import LETTERS
+
+        snapshot = self._delta.snapshot()
+        if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
+            return
+        adds = [self._add(file) for file in files]
+        metadata = encoded({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
+        note = CommitNote({app_id: version}, self._pace.now_ms(), metadata.decode())
+        failpoint("state.letters.before")
+        if snapshot is None:
+            self._delta.create(LETTERS, (), adds, note)
+        else:
+            check_table(snapshot.facts, self.uri)
+            self._check_columns(snapshot.facts.schema_json)
+            self._delta.append(snapshot, adds, note)
+        sync_entries(self._store, 0 if snapshot is None else snapshot.facts.version)
+        failpoint("state.letters.after")
+        self._checkpoint(0 if snapshot is None else snapshot.facts.version + 1, key)
+
+    def _checkpoint(self, version: int, key: SourceKey) -> None:
+        """Every so many commits of the table a checkpoint, and then its log is cleaned; neither fails a commit."""
+        if self._checkpoint_every <= 0 or (version + 1) % self._checkpoint_every:
+            return
+        try:
+            self._delta.checkpoint()
+            clean_log(self._store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
+        except Exception as error:
+            text = f"no Delta checkpoint of the dead letters {self.uri} ({error}); tried again later"
+            self._emit(Notice(key.pipeline, key.source, text))
+
+    def _check_columns(self, found: str) -> None:
+
+        from tidegate.schema.dead_letter_rows import LETTERS
+
+        names = set(arrow_schema(found).names)
+        missing = [name for name in LETTERS.names if name not in names]
+        if missing:
+            raise SchemaMismatch(
+                f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
+                "set error_handling.dlq_path to a place of its own",
+            )
+
+    def _add(self, file: DataFile) -> Add:
+        try:
+            found = self._store.head(file.path)
+        except ObjectMissing as error:
+            raise StateError(
+                f"dead letters that are committed but not yet visible are gone: {self.uri}/{file.path}",
+                "put the file back from a copy; what it held can also be read again by `tidegate replay`",
+            ) from error
+        stats = file.stats if file.stats is not None else f'{{"numRecords": {file.record_count}}}'
+        return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), stats)
+
+
+def _app_id(opened: Position) -> str:
+    """Whose letters: those of one source of one table, so that another table under the same names is another."""
+    return f"{opened.key.app_id}/{opened.table_id}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,361 @@
+"""The table port over the ``deltalake`` library.
+
+A watermark that a person sets, a fence, a file that failed: such a change adds nothing to the table. Its entry holds
+``commitInfo`` and ``txn`` and is put at the next version if nobody was first, which is all that the Delta protocol asks
+of a writer that adds no file, whatever features the table has. In-commit timestamps are the one feature about the
+entry itself: they go on from the entry before.
+
+The library's errors are mapped here, once. They are only ever shown: what a commit did is read from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
+from tidegate.protocol.ledger_blocks import pumped
+from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path
+from tidegate.protocol.log_contents import newest_checkpoint
+from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
+from tidegate.protocol.table_checks import check_protocol
+from tidegate.specs.masking import Mask, shortened
+from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.specs.locations import Location
+    from tidegate.storage.port import ObjectStore
+
+
+def put(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
+    """Write the entry that follows version ``facts.version``; ``ObjectExists`` when there is one."""
+    info: dict[str, Any] = {
+        "timestamp": note.last_updated_ms,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+        "isBlindAppend": True,
+        "userMetadata": note.user_metadata,
+        "engineInfo": "tidegate",
+    }
+    if facts.properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
+        info = {"inCommitTimestamp": _next_timestamp(store, facts, note), **info}
+    transactions = [
+        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
+        for app_id, version in note.transactions.items()
+    ]
+    lines = [{"commitInfo": info}, *transactions]
+    content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    store.put_if_absent(entry_path(facts.version + 1), content.encode())
+
+
+def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> int:
+    """Later than that of the entry before, as the protocol asks."""
+    before = DeltaLog(store).entry(facts.version)
+    if before is None:
+        raise StorageUnavailable(
+            f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is not known",
+            "try again",
+        )
+    if before.in_commit_ms is None:
+        raise TableError(
+            f"{store.location.uri}/{entry_path(facts.version)} has no in-commit timestamp, and the table asks for it",
+            "see the table's history",
+        )
+    return max(note.last_updated_ms, before.in_commit_ms + 1)
+
+
+_PROTOCOL_SEARCH = 100
+_STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
+"""How the library tells of a store that failed, inside any of its errors."""
+
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
+"""Colours and native stack traces in the library's messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSnapshot:
+    """One loaded version of the table; what it is asked may make the library read storage once more."""
+
+    facts: TableFacts
+    table: Any
+    mapped: Callable[[str], AbstractContextManager[None]]
+
+    def transaction_version(self, app_id: str) -> int | None:
+        with self.mapped("read a position of"):
+            found = self.table.transaction_version(app_id)
+        return None if found is None else int(found)
+
+    def active_paths(self) -> frozenset[str]:
+        with self.mapped("list the files of"):
+            column = self.table.get_add_actions(flatten=True).column("path")
+        return frozenset(unquote(str(path)) for path in column.to_pylist())
+
+    def size(self) -> TableSize:
+        with self.mapped("list the files of"):
+            adds = self.table.get_add_actions(flatten=True)
+            sizes = adds.column("size_bytes").to_pylist()
+            rows = adds.column("num_records").to_pylist()
+        return TableSize(len(sizes), sum(sizes), sum(each or 0 for each in rows))
+
+
+class DeltaLakeTable:
+    """The table at ``location``; ``store`` is the same place, for questions the library answers badly."""
+
+    def __init__(self, location: Location, store: ObjectStore) -> None:
+        if "%" in split_uri(location.uri)[2]:
+            raise StorageError(
+                f"table {location.uri}: the Delta library cannot open a path with a percent sign in it",
+                "use another name for the table's directory",
+            )
+        self._location = location
+        self._store = store
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return library_options(self._location)
+
+    def snapshot(self) -> Snapshot | None:
+        table = self._load()
+        if table is None and not DeltaLog(self._store).is_empty():
+            table = self._load()
+            if table is None:
+                raise StateError(
+                    f"{self._location.uri}/_delta_log holds entries, but no table can be made of them",
+                    "the log is incomplete: put the missing entries back from a copy",
+                )
+        return None if table is None else DeltaSnapshot(_facts(table), table, self._mapped)
+
+    def _load(self) -> Any | None:
+        from deltalake import DeltaTable
+
+        try:
+            with self._mapped("load"):
+                return DeltaTable(self._location.uri, storage_options=self._options)
+        except _Missing:
+            return None
+        except TableError:
+            self._explain()
+            raise
+
+    def _explain(self) -> None:
+        """A table that cannot be loaded may have a feature the library does not know: say which."""
+        log = DeltaLog(self._store)
+        with suppress(StorageError):
+            for entry in log.backwards(max(log.versions(), default=-1), _PROTOCOL_SEARCH):
+                if entry.protocol is not None:
+                    check_protocol(entry.protocol, self._location.uri)
+                    return
+
+    def create(
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        from deltalake import Schema
+        from deltalake.transaction import create_table_with_add_actions
+
+        with self._mapped("create"):
+            create_table_with_add_actions(
+                self._location.uri,
+                Schema.from_arrow(schema),
+                _adds(adds),
+                mode="error",
+                partition_by=list(partition_columns),
+                configuration=dict(properties or {}),
+                storage_options=self._options,
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
+        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
+        from deltalake import QueryBuilder
+
+        table = self._load()
+        if table is None:
+            return
+        with self._mapped("read"):
+            for batch in QueryBuilder().register("t", table).execute(sql):
+                yield from batch.to_struct_array().to_pylist()
+
+    def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("append to"):
+            base.table.create_write_transaction(
+                _adds(adds),
+                mode="append",
+                schema=base.table.schema(),
+                partition_by=list(base.facts.partition_columns),
+                commit_properties=_properties(note),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        from deltalake import write_deltalake
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("replace rows of"):
+            write_deltalake(
+                base.table,
+                rows,
+                mode="overwrite",
+                predicate=predicate,
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        from deltalake import write_deltalake
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("replace the columns of"):
+            write_deltalake(
+                base.table,
+                rows,
+                mode="overwrite",
+                schema_mode="overwrite",
+                commit_properties=_properties(note, max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
+            )
+
+    @contextmanager
+    def all_rows(self, base: Snapshot) -> Iterator[Iterator[pa.RecordBatch]]:
+        import pyarrow
+        from deltalake import QueryBuilder
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("read"):
+            found = QueryBuilder().register("t", base.table).execute("SELECT * FROM t")
+            with pumped(pyarrow.record_batch(batch) for batch in found) as batches:
+                yield batches
+
+    def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
+        import pyarrow
+        from deltalake import CommitProperties, Schema
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("add columns to"):
+            base.table.alter.add_columns(
+                Schema.from_arrow(pyarrow.schema(fields)).fields,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        from deltalake import CommitProperties
+
+        assert isinstance(base, DeltaSnapshot)
+        with self._mapped("set properties of"):
+            base.table.alter.set_table_properties(
+                dict(properties),
+                raise_if_not_exists=False,
+                commit_properties=CommitProperties(max_commit_retries=0),
+                post_commithook_properties=no_hooks(),
+            )
+
+    def checkpoint(self) -> None:
+        table = self._load()
+        if table is not None:
+            with self._mapped("checkpoint"):
+                table.create_checkpoint()
+            if self._location.is_forced:
+                self._store.sync([*newest_checkpoint(self._store)[1], f"{DIRECTORY}/_last_checkpoint"])
+
+    @contextmanager
+    def _mapped(self, action: str) -> Iterator[None]:
+        """Everything the library raises as one of ours; a panic of its native code included."""
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        problem = f"cannot {action} table {self._location.uri}"
+        try:
+            yield
+        except TidegateError:
+            raise
+        except TableNotFoundError as error:
+            raise _Missing(f"{problem}: {said(error, self._location)}") from error
+        except OSError as error:
+            raise StorageUnavailable(
+                f"{problem}: {said(error, self._location)}", "check the storage and try again"
+            ) from error
+        except (DeltaError, ValueError, TypeError) as error:
+            if _STORAGE.search(str(error)):
+                raise StorageUnavailable(
+                    f"{problem}: {said(error, self._location)}", "check the storage and try again"
+                ) from error
+            raise TableError(f"{problem}: {said(error, self._location)}", "see the table's history") from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise StorageUnavailable(f"{problem}: {said(error, self._location)}", "try again") from error
+
+
+def said(error: BaseException, location: Location) -> str:
+    """A foreign error on one line, without secrets."""
+    told = Mask.of(*secrets(location.options))(str(error))
+    text = " ".join(_DECORATION.sub(" ", told).split()).replace(" ↳ ", ": ")
+    return f"{shortened(text)} ({type(error).__name__})"
+
+
+def library_options(location: Location) -> dict[str, str]:
+    """What the library needs to reach the place: the same names, times, retries and endpoint as the store."""
+    scheme = split_uri(location.uri)[0]
+    if scheme == "file":
+        return {}
+    http = {name: str(value) for name, value in client_settings(location.options).items()}
+    return http | retry_options(location.options) | of_scheme(location.options, scheme)
+
+
+class _Missing(TableError):
+    """The library found no table."""
+
+
+def _facts(table: Any) -> TableFacts:
+    protocol, metadata = table.protocol(), table.metadata()
+    return TableFacts(
+        version=int(table.version()),
+        table_id=str(metadata.id),
+        protocol=TableProtocol(
+            protocol.min_reader_version,
+            protocol.min_writer_version,
+            tuple(protocol.reader_features or ()),
+            tuple(protocol.writer_features or ()),
+        ),
+        schema_json=table.schema().to_json(),
+        partition_columns=tuple(metadata.partition_columns),
+        properties={name: str(value) for name, value in metadata.configuration.items()},
+    )
+
+
+def _adds(adds: Sequence[Add]) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    return [AddAction(add.path, add.size, dict(add.partition_values), add.modified_ms, True, add.stats) for add in adds]
+
+
+def _properties(note: CommitNote, max_commit_retries: int | None = None) -> Any:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[
+            Transaction(app_id, version, note.last_updated_ms) for app_id, version in note.transactions.items()
+        ],
+        custom_metadata={"userMetadata": note.user_metadata},
+        max_commit_retries=max_commit_retries,
+    )
+
+
+def no_hooks() -> Any:
+    """Neither checkpoint nor clean-up after a commit."""
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

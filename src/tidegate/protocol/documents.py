@@ -1,0 +1,425 @@
+"""Documents, which hold the complete state of a position, and the commit tag that names one in the log.
+
+A document precedes its commit, and Spark names its files while it commits. So they are saved afterwards, as a debt, and
+whoever reads such a document is given them with it.
+
+``{version:020d}-{attempt}.json`` is immutable: one plain PUT under a name that only one attempt uses. Many
+attempts may reach for the same version; the log says whose won, and ``….won`` beside the document repeats it.
+
+``{"tidegate": [{pipeline, source, version, attempt, sha256, identity, state}]}`` - one mark per source that
+the commit moves. The state is the one without its late window; above 4 KB it is zlib-compressed and
+base64-encoded. Debts of the commit and the number of open dead letters stand beside it, where there are any.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegate.errors import ObjectMissing, StateError
+from tidegate.protocol.change import Coverage, DataFile, State
+from tidegate.protocol.identity import Identity, SourceKey
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+KIND = "work"
+"""The debt of every commit that Spark makes."""
+
+
+def save(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
+    """Keep what that log entry adds."""
+    files = [file.to_json() for file in _added(entry)]
+    store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
+
+
+def saved(
+    store: ObjectStore, key: SourceKey, version: int, attempt: str, debts: Sequence[Mapping[str, Any]]
+) -> tuple[DataFile, ...]:
+    """What was kept for a document with these debts; nothing for other documents, and before it is paid."""
+    if not any(debt.get("kind") == KIND for debt in debts):
+        return ()
+    try:
+        data = json.loads(store.get(key.written(version, attempt)))
+        return tuple(map(DataFile.from_json, data["data_files"]))
+    except (ObjectMissing, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _added(entry: bytes) -> Iterator[DataFile]:
+    for line in entry.splitlines():
+        if line.startswith(b'{"add":'):
+            add = json.loads(line)["add"]
+            rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)
+            yield DataFile(unquote(str(add["path"])), int(add["size"]), int(rows), add.get("partitionValues") or {})
+
+
+SCHEMA_VERSION = 1
+
+
+def encoded(data: Mapping[str, Any]) -> bytes:
+    """JSON with one possible form, so that its hash says something."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of a document's bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_schema_version(data: Mapping[str, Any], what: str) -> None:
+    """Refuse what a newer Tidegate wrote, before any other field is looked at."""
+    found = data.get("schema_version")
+    if isinstance(found, int) and found > SCHEMA_VERSION:
+        raise StateError(
+            f"{what} has schema_version {found}, this Tidegate knows {SCHEMA_VERSION}; nothing was written",
+            "upgrade Tidegate on this machine to at least the version that wrote it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The position that a document builds on; winners are a chain of these."""
+
+    version: int
+    attempt: str
+    sha256: str
+
+    def to_json(self) -> dict[str, object]:
+        """As it is stored."""
+        return {"version": self.version, "attempt": self.attempt, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Parent:
+        """The stored form read back."""
+        return cls(int(data["version"]), str(data["attempt"]), str(data["sha256"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One attempt to move one source from ``version - 1`` to ``version``.
+
+    ``delta_version`` is the table's version when the position was opened, -1 without a table. ``letters`` is how many
+    dead letters of the source are open after it.
+    """
+
+    key: SourceKey
+    identity: Identity
+    version: int
+    attempt: str
+    parent: Parent | None
+    table_id: str | None
+    delta_version: int
+    state: State
+    coverage: tuple[Coverage, ...]
+    data_files: tuple[DataFile, ...]
+    rows: int
+    written_at: str
+    dead_letter_files: tuple[DataFile, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()
+    action: str = "run"
+    letters: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The object's content."""
+        return encoded(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "pipeline": self.key.pipeline,
+                "source": self.key.source,
+                "identity": self.identity.to_json(),
+                "version": self.version,
+                "attempt": self.attempt,
+                "parent": None if self.parent is None else self.parent.to_json(),
+                "table_id": self.table_id,
+                "delta_version": self.delta_version,
+                "state": dict(self.state),
+                "coverage": [item.to_json() for item in self.coverage],
+                "data_files": [item.to_json() for item in self.data_files],
+                "dead_letter_files": [item.to_json() for item in self.dead_letter_files],
+                "debts": [dict(debt) for debt in self.debts],
+                "action": self.action,
+                "rows": {"written": self.rows, "open_letters": self.letters},
+                "written_at": self.written_at,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Document:
+        """The content read back; ``ValueError`` or ``KeyError`` when it is not a document, ``StateError``
+        when newer.
+        """
+        data = json.loads(content)
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")
+        check_schema_version(data, f"the document of {data.get('pipeline')}/{data.get('source')}")
+        parent, table_id = data["parent"], data["table_id"]
+        return cls(
+            key=SourceKey(data["pipeline"], data["source"]),
+            identity=Identity.from_json(data["identity"]),
+            version=int(data["version"]),
+            attempt=str(data["attempt"]),
+            parent=None if parent is None else Parent.from_json(parent),
+            table_id=None if table_id is None else str(table_id),
+            delta_version=int(data["delta_version"]),
+            state=dict(data["state"]),
+            coverage=tuple(map(Coverage.from_json, data["coverage"])),
+            data_files=tuple(map(DataFile.from_json, data["data_files"])),
+            rows=int(data["rows"]["written"]),
+            written_at=str(data["written_at"]),
+            dead_letter_files=tuple(map(DataFile.from_json, data["dead_letter_files"])),
+            debts=tuple(data["debts"]),
+            action=str(data.get("action", "run")),
+            letters=int(data["rows"].get("open_letters", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as found: ``document`` is None when its content is damaged or belongs to something else."""
+
+    attempt: str
+    sha256: str
+    document: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """What the ``.won`` note says: which commit it was, and how far the log after it was looked through.
+
+    No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version
+    whose entries had been cleaned up, could not be looked at. ``paid``: nothing that the commit owes is left to do.
+    ``added`` are the data files that its entry adds and its document could not name, because whoever wrote them chose
+    the names.
+    """
+
+    version: int
+    attempt: str
+    sha256: str
+    table_version: int
+    table_id: str
+    checked: int
+    unseen: tuple[int, int] | None = None
+    paid: bool = False
+    added: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """The object's content."""
+        return encoded(
+            {
+                "version": self.version,
+                "attempt": self.attempt,
+                "sha256": self.sha256,
+                "table_version": self.table_version,
+                "table_id": self.table_id,
+                "checked": self.checked,
+                "unseen": self.unseen,
+                "paid": self.paid,
+                **({"added": self.added} if self.added else {}),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Won | None:
+        """The content read back, None when it is damaged."""
+        try:
+            data = json.loads(content)
+            unseen = data["unseen"]
+            return cls(
+                int(data["version"]),
+                str(data["attempt"]),
+                str(data["sha256"]),
+                int(data["table_version"]),
+                str(data["table_id"]),
+                int(data["checked"]),
+                None if unseen is None else (int(unseen[0]), int(unseen[1])),
+                bool(data.get("paid", False)),
+                tuple(map(str, data.get("added", ()))),
+            )
+        except (ValueError, KeyError, TypeError, IndexError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An object of a source's directory: ``ending`` is ``json`` (a document) or ``won``."""
+
+    version: int
+    attempt: str
+    ending: str
+
+
+def parse_name(path: str) -> Name | None:
+    """The parts of a document's or note's name; None for any other object."""
+    stem, _, ending = path.rpartition("/")[2].rpartition(".")
+    digits, dash, attempt = stem[:20], stem[20:21], stem[21:]
+    if ending not in ("json", "won") or dash != "-" or not attempt:
+        return None
+    return Name(int(digits), attempt, ending) if digits.isascii() and digits.isdigit() else None
+
+
+def names(store: ObjectStore, key: SourceKey, from_version: int = 0, to_version: int | None = None) -> Iterator[Name]:
+    """Every document and note of the source, of ``from_version`` up to ``to_version``, ascending.
+
+    Stops at the first object behind them, so that what else lies below the directory is not listed.
+    """
+    after = f"{key.directory}/{from_version:020d}" if from_version else None
+    for found in store.list(key.directory, after):
+        if found.path.startswith(f"{key.ledger}/"):
+            return
+        name = parse_name(found.path)
+        if name is not None and to_version is not None and name.version > to_version:
+            return
+        if name is not None and name.version >= from_version:
+            yield name
+
+
+def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stored | None:
+    """The document of that attempt, None when there is none.
+
+    A document that is not about this source, version and attempt counts as damaged.
+    """
+    try:
+        content = store.get(key.document(version, attempt))
+    except ObjectMissing:
+        return None
+    try:
+        document: Document | None = Document.from_bytes(content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        document = None
+    if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
+        document = None
+    if document is not None and (files := saved(store, key, version, attempt, document.debts)):
+        document = replace(document, data_files=files)
+    return Stored(attempt, digest(content), document)
+
+
+def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Won | None:
+    """The note of that attempt, None when it is missing, damaged or about another commit."""
+    try:
+        note = Won.from_bytes(store.get(key.won(version, attempt)))
+    except ObjectMissing:
+        return None
+    return note if note is not None and (note.version, note.attempt) == (version, attempt) else None
+
+
+FIELD = "tidegate"
+COMPRESS_ABOVE = 4096
+
+_BACKUP = "put the document of that position back from a backup, or write into a new table_uri"
+
+
+class DamagedCommitTag(StateError):
+    """The state inside a log entry cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTag:
+    """That this commit is the attempt that moved ``key`` to ``version``."""
+
+    key: SourceKey
+    version: int
+    attempt: str
+    sha256: str
+    identity: Identity | None
+    packed: Mapping[str, Any]
+
+    @property
+    def debts(self) -> tuple[Mapping[str, Any], ...]:
+        """What the commit left to do, beyond note and mirror."""
+        return tuple(self.packed.get("debts", ()))
+
+    @property
+    def letters(self) -> int:
+        """How many dead letters were open after the commit."""
+        return int(self.packed.get("letters", 0))
+
+    def state(self) -> State:
+        """The embedded state; ``StateError`` when it is damaged or newer than this program."""
+        what = f"the log's mark of {self.key} at position {self.version}"
+        check_schema_version(self.packed, what)
+        try:
+            text = self.packed.get("state_zlib")
+            state = self.packed["state"] if text is None else json.loads(zlib.decompress(base64.b64decode(text)))
+        except (KeyError, ValueError, TypeError, zlib.error) as error:
+            raise DamagedCommitTag(f"{what} holds no readable state", _BACKUP) from error
+        if not isinstance(state, dict):
+            raise DamagedCommitTag(f"{what} holds no readable state", _BACKUP)
+        return state
+
+
+def mark(
+    key: SourceKey,
+    identity: Identity,
+    version: int,
+    attempt: str,
+    sha256: str,
+    state: State,
+    *,
+    debts: Sequence[Mapping[str, Any]] = (),
+    letters: int = 0,
+) -> CommitTag:
+    """The mark of one attempt, its state packed."""
+    text = encoded(state)
+    packed: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    if len(text) > COMPRESS_ABOVE:
+        packed["state_zlib"] = base64.b64encode(zlib.compress(text, 6)).decode()
+    else:
+        packed["state"] = dict(state)
+    if debts:
+        packed["debts"] = [dict(debt) for debt in debts]
+    if letters:
+        packed["letters"] = letters
+    return CommitTag(key, version, attempt, sha256, identity, packed)
+
+
+def user_metadata(marks: Sequence[CommitTag]) -> str:
+    """The ``userMetadata`` of a commit that holds these marks.
+
+    A dollar sign is written as JSON's ``\\u0024``, the same text to every reader: Spark gets the note as a setting, and
+    in settings it replaces ``${…}`` by variables of its own and of the environment.
+    """
+    return encoded({FIELD: [_to_json(item) for item in marks]}).decode().replace("$", "\\u0024")
+
+
+def parse(text: object) -> tuple[CommitTag, ...]:
+    """The marks in a commit's ``userMetadata``; none when somebody else wrote it."""
+    if not isinstance(text, str) or f'"{FIELD}"' not in text:
+        return ()
+    try:
+        items = json.loads(text)[FIELD]
+        return tuple(_from_json(item) for item in items)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _to_json(item: CommitTag) -> dict[str, object]:
+    identity = None if item.identity is None else item.identity.to_json()
+    return {
+        "pipeline": item.key.pipeline,
+        "source": item.key.source,
+        "version": item.version,
+        "attempt": item.attempt,
+        "sha256": item.sha256,
+        "identity": identity,
+        **item.packed,
+    }
+
+
+def _from_json(data: Mapping[str, Any]) -> CommitTag:
+    known = {"pipeline", "source", "version", "attempt", "sha256", "identity"}
+    identity = data.get("identity")
+    return CommitTag(
+        SourceKey(data["pipeline"], data["source"]),
+        int(data["version"]),
+        str(data["attempt"]),
+        str(data["sha256"]),
+        None if identity is None else Identity.from_json(identity),
+        {name: value for name, value in data.items() if name not in known},
+    )

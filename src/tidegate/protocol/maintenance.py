@@ -1,0 +1,382 @@
+"""Maintenance of a table: rewriting files without changing a row, vacuum, checkpoints, old log entries.
+
+Only tables that the library honours are touched; for all others the error has the statement that does it in Spark.
+
+The entry is written here and not by the Delta library, whose own OPTIMIZE is accepted after another one has replaced
+the same files, and then every row of them is there twice. Ours is put at a version only if nothing since its base
+touched the files it replaces, by put-if-absent, which also tells apart a lost answer and a lost race.
+
+The Delta library's own clean-up does not know what a position needs: the entry that holds it (OPEN reads the state from
+it when the document is lost), and everything after it (a RESTORE is looked for there). So the oldest position of any
+source of the table holds back what follows it, whatever its age.
+
+For ``chaos`` and for tests: these are commits without any trace of ours, made by the Delta library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from tidegate.errors import ObjectExists, ObjectMissing, StorageUnavailable, TableError, UnsupportedTable
+from tidegate.failpoints import failpoint
+from tidegate.protocol import documents
+from tidegate.protocol.delta import DeltaLakeTable, DeltaSnapshot, no_hooks
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.log import DIRECTORY, entry_path
+from tidegate.protocol.log_contents import checkpoint_actions, newest_checkpoint
+from tidegate.protocol.position import Pace
+from tidegate.protocol.table import Add
+from tidegate.protocol.table_checks import check_table
+from tidegate.specs.locations import Location
+from tidegate.storage.durability import alone
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.storage.port import ObjectInfo, ObjectStore
+
+_HEADS = 16
+
+
+class MaintainedTable:
+    """One table on disk or in object storage."""
+
+    def __init__(self, location: Location, store: ObjectStore) -> None:
+        if location.uri.startswith("memory:"):
+            raise TableError(f"table {location.uri} is in memory only", "care for tables on disk or in object storage")
+        self.uri = location.uri
+        self._store = store
+        self._delta = DeltaLakeTable(location, store)
+
+    def snapshot(self, statement: str) -> DeltaSnapshot:
+        """The newest version; ``UnsupportedTable`` names the Spark ``statement`` to use instead."""
+        with self._or_in_spark(statement):
+            found = self._delta.snapshot()
+            if found is None:
+                raise TableError(f"there is no table at {self.uri}", "run the pipeline first")
+            assert isinstance(found, DeltaSnapshot)
+            check_table(found.facts, self.uri)
+            features = {*found.facts.protocol.reader_features, *found.facts.protocol.writer_features}
+            if "deletionVectors" in features:
+                raise UnsupportedTable(f"table {self.uri} has the feature 'deletionVectors'")
+        return found
+
+    def active_files(self, snapshot: DeltaSnapshot) -> tuple[ActiveFile, ...]:
+        """The visible data files."""
+        with snapshot.mapped("list the files of"):
+            rows = snapshot.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
+        return tuple(_active(row, snapshot.facts.partition_columns) for row in rows)
+
+    def left_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
+        """The files that left the table longer ago than that and are still there.
+
+        The log names them long after they are removed, so each is looked for.
+        """
+        named = self._vacuum(snapshot, retention_hours, dry_run=True)
+        with ThreadPoolExecutor(_HEADS, "head") as pool:
+            return tuple(found for found in pool.map(self._there, named) if found is not None)
+
+    def vacuum(self, snapshot: DeltaSnapshot, retention_hours: int) -> int:
+        """Remove them; never one that the log does not name as removed. The version that the table has then."""
+        self._vacuum(snapshot, retention_hours, dry_run=False)
+        return int(snapshot.table.version())
+
+    def _vacuum(self, snapshot: DeltaSnapshot, retention_hours: int, *, dry_run: bool) -> list[str]:
+        with snapshot.mapped("vacuum"):
+            found = snapshot.table.vacuum(
+                retention_hours=retention_hours,
+                dry_run=dry_run,
+                enforce_retention_duration=False,
+                post_commithook_properties=no_hooks(),
+                full=False,
+            )
+        return sorted({str(path) for path in found})
+
+    def _there(self, path: str) -> ObjectInfo | None:
+        try:
+            return self._store.head(path)
+        except ObjectMissing:
+            return None
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version."""
+        self._delta.checkpoint()
+
+    @contextmanager
+    def _or_in_spark(self, statement: str) -> Iterator[None]:
+        try:
+            yield
+        except UnsupportedTable as error:
+            raise UnsupportedTable(error.problem, f"use Spark instead: {statement}") from error
+
+
+def _active(row: Mapping[str, Any], partition_columns: tuple[str, ...]) -> ActiveFile:
+    values = tuple((name, _text(row.get(f"partition.{name}"))) for name in partition_columns)
+    logged = str(row["path"])
+    return ActiveFile(unquote(logged), logged, int(row["size_bytes"]), int(row["num_records"] or 0), values)
+
+
+def _text(value: object) -> str | None:
+    """A partition value as Delta writes it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        case date():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+Action = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFile:
+    """A visible data file: its path on disk and as the log writes it."""
+
+    path: str
+    logged: str
+    size: int
+    rows: int
+    partition_values: tuple[tuple[str, str | None], ...] = ()
+
+
+class Overtaken(TableError):
+    """Another commit touched the same files, or the table itself, since the base; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Files to take out and files to put in, which hold the same rows."""
+
+    removed: tuple[ActiveFile, ...]
+    added: tuple[Add, ...]
+
+    def actions(self, name: str, now_ms: int) -> list[Action]:
+        """The lines of the log entry."""
+        metrics = {"numRemovedFiles": str(len(self.removed)), "numAddedFiles": str(len(self.added))}
+        info = {
+            "timestamp": now_ms,
+            "operation": "OPTIMIZE",
+            "operationParameters": {"predicate": "[]"},
+            "operationMetrics": metrics,
+            "isBlindAppend": False,
+            "engineInfo": "tidegate",
+            "txnId": name,
+        }
+        removes = [_remove(file, now_ms) for file in self.removed]
+        return [{"commitInfo": info}, *removes, *(_add(file) for file in self.added)]
+
+
+def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace | None = None) -> int:
+    """The version at which the files were replaced; :class:`Overtaken` when they may not be any more."""
+    pace = pace or Pace()
+    deadline = pace.start()
+    name = str(uuid4())
+    content = "".join(json.dumps(each) + "\n" for each in rewrite.actions(name, pace.now_ms())).encode()
+    touched = {file.logged for file in rewrite.removed}
+    version = base + 1
+    while True:
+        try:
+            failpoint("state.rewrite.before")
+            with alone(store.location, always=False):
+                store.put_if_absent(entry_path(version), content)
+            failpoint("state.rewrite.after")
+            return version
+        except ObjectExists:
+            if _settled(store, version, name, touched):
+                return version
+            version += 1
+        except StorageUnavailable:
+            if deadline.passed:
+                raise
+            deadline.pause()
+
+
+def _settled(store: ObjectStore, version: int, name: str, touched: Collection[str]) -> bool:
+    """Whether the entry at ``version`` is ours; raises when ours may not follow it."""
+    try:
+        content = store.get(entry_path(version))
+    except ObjectMissing as error:
+        raise Overtaken(f"version {version} came and went while files were replaced", "try again") from error
+    actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    if any((each.get("commitInfo") or {}).get("txnId") == name for each in actions):
+        return True
+    for action in actions:
+        if "metaData" in action or "protocol" in action:
+            raise Overtaken(f"the table itself was changed at version {version}", "try again")
+        if (action.get("remove") or {}).get("path") in touched:
+            raise Overtaken(f"the same files were replaced or removed at version {version}", "nothing is left to do")
+    if _may_fence(actions):
+        raise Overtaken(f"version {version} may fence off files that nobody had committed by then", "try again")
+    return False
+
+
+def _may_fence(actions: Collection[Action]) -> bool:
+    """Whether a commit moved positions and nothing else: ``reconcile --clean`` makes one, and what was written before
+    and is in no commit may be removed from then on.
+    """
+    return any("txn" in each for each in actions) and not any({"add", "remove"} & each.keys() for each in actions)
+
+
+def _remove(file: ActiveFile, now_ms: int) -> Action:
+    return {
+        "remove": {
+            "path": file.logged,
+            "deletionTimestamp": now_ms,
+            "dataChange": False,
+            "extendedFileMetadata": True,
+            "partitionValues": dict(file.partition_values),
+            "size": file.size,
+        }
+    }
+
+
+def _add(file: Add) -> Action:
+    return {
+        "add": {
+            "path": quote(file.path, safe="/=-_.~"),
+            "partitionValues": dict(file.partition_values),
+            "size": file.size,
+            "modificationTime": file.modified_ms,
+            "dataChange": False,
+            "stats": file.stats,
+        }
+    }
+
+
+RETENTION = timedelta(days=30)
+SHORTEST = timedelta(days=1)
+"""Whatever the property says: a process that slept so long still finds what it was about to read."""
+
+MOST = 1000
+"""Files removed at once; the next time goes on."""
+
+_RETENTION = "delta.logRetentionDuration"
+_ENABLED = "delta.enableExpiredLogCleanup"
+_DURATION = re.compile(r"(?i)\s*(?:interval\s+)?(\d{1,9})\s+(week|day|hour|minute|second)s?\s*")
+_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
+_APP = "tidegate/"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How many files of the log were removed, and how large they were."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -> Cleaned:
+    """Remove what is old enough, in ascending order; ``of_positions`` is false for a table that keeps none."""
+    newest, parts = newest_checkpoint(store)
+    if len(parts) != 1 or not parts[0].endswith(".checkpoint.parquet"):
+        return Cleaned()
+    kept = retention(_properties(store, parts[0]))
+    needed = _needed(store, parts[0]) if of_positions else newest
+    if kept is None or needed is None:
+        return Cleaned()
+    removed = [info for _, info in _removable(store, now - kept, min(needed, newest))][:MOST]
+    for info in removed:
+        store.delete(info.path)
+    return Cleaned(len(removed), sum(info.size for info in removed))
+
+
+def retention(properties: Mapping[str, str]) -> timedelta | None:
+    """How long entries are kept; None where the table wants no clean-up, or says something that is not understood.
+
+    >>> retention({}), retention({"delta.logRetentionDuration": "interval 2 weeks"}).days
+    (datetime.timedelta(days=30), 14)
+    >>> retention({"delta.enableExpiredLogCleanup": "false"})
+    """
+    if properties.get(_ENABLED, "true").lower() != "true":
+        return None
+    if _RETENTION not in properties:
+        return RETENTION
+    found = _DURATION.fullmatch(properties[_RETENTION])
+    return None if found is None else max(timedelta(**{f"{found[2].lower()}s": int(found[1])}), SHORTEST)
+
+
+def _properties(store: ObjectStore, checkpoint: str) -> dict[str, str]:
+    found = list(checkpoint_actions(store, checkpoint, "metaData", ("id", "configuration")))
+    return {str(name): str(value) for each in found for name, value in dict(each.get("configuration") or {}).items()}
+
+
+def _needed(store: ObjectStore, checkpoint: str) -> int | None:
+    """The first version that some position still needs; None where a position has no document that tells."""
+    first: list[int] = []
+    for txn in checkpoint_actions(store, checkpoint, "txn", ("appId", "version")):
+        key = _key(str(txn["appId"]))
+        if key is None:
+            continue
+        version = int(txn["version"])
+        named = [each for each in documents.names(store, key, version) if each.ending == "json"]
+        read = [documents.read(store, key, each.version, each.attempt) for each in named]
+        opened_at = [each.document.delta_version for each in read if each is not None and each.document is not None]
+        if not opened_at or not any(each.version == version for each in named):
+            return None
+        first.append(min(opened_at) + 1)
+    return min(first, default=None)
+
+
+def _key(app_id: str) -> SourceKey | None:
+    pipeline, _, source = app_id.removeprefix(_APP).partition("/")
+    try:
+        return SourceKey(pipeline, source) if app_id.startswith(_APP) else None
+    except ValueError:
+        return None
+
+
+def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tuple[int, ObjectInfo]]:
+    """Files of versions below a checkpoint that all are older than ``before``, and below what is ``needed``."""
+    files: dict[int, list[ObjectInfo]] = {}
+    for info in store.list(DIRECTORY):
+        match = _FILE.fullmatch(info.path.rpartition("/")[2])
+        if match:
+            files.setdefault(int(match[1]), []).append(info)
+    old = -1
+    for version in sorted(files):
+        if version >= needed or any(info.modified >= before for info in files[version] if info.path.endswith(".json")):
+            break
+        old = version
+    checkpoints = [
+        version
+        for version in files
+        if version <= old + 1 and any(info.path.endswith(".parquet") for info in files[version])
+    ]
+    base = next((each for each in sorted(checkpoints, reverse=True) if _is_readable(store, each)), -1)
+    for version in sorted(files):
+        if version < base:
+            yield from ((version, info) for info in sorted(files[version], key=lambda info: info.path))
+
+
+def _is_readable(store: ObjectStore, version: int) -> bool:
+    path = f"{DIRECTORY}/{version:020d}.checkpoint.parquet"
+    return next(iter(checkpoint_actions(store, path, "protocol", ("minReaderVersion",))), None) is not None
+
+
+def append_foreign_rows(table: Location, rows: pa.Table) -> None:
+    """Append rows to a table that exists; columns they lack are NULL."""
+    from deltalake import write_deltalake
+
+    write_deltalake(table.uri, rows, mode="append", schema_mode="merge", storage_options=dict(table.options))
+
+
+def compact_as_stranger(table: Location) -> None:
+    """OPTIMIZE: the same rows in fewer files; a stream sees nothing of it."""
+    from deltalake import DeltaTable
+
+    DeltaTable(table.uri, storage_options=dict(table.options)).optimize.compact()

@@ -1,0 +1,271 @@
+"""The set of paths that were read, as immutable Parquet segments: looked up in bounded memory, and extended.
+
+A segment has the columns ``path``, ``size`` and ``etag``, sorted by path, and is named by the sha256 of its
+content, in which no other has the same mark, so that a name is never written twice. It is written before the document
+that refers to it, never changed, and removed by ``reconcile --clean`` alone, once nothing refers to it. Reading one
+checks its hash: a segment that is missing or damaged stops, because without it everything would be read again.
+
+Listed files come in batches. Segments are sorted and a listing is nearly so, hence a batch meets only a few
+parts of each segment, and each part is read about once per poll. Paths are compared in full; the memory needed
+is a batch and the parts that were used last, whatever the number of paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from enum import Enum
+from itertools import islice
+from operator import attrgetter
+from typing import IO, TYPE_CHECKING
+from uuid import uuid4
+
+from tidegate.core.files.path_set import Segment, SetState, segments_to_merge, with_segment
+from tidegate.core.files.paths import SourceFile
+from tidegate.errors import ObjectMissing, StateError
+from tidegate.failpoints import failpoint
+from tidegate.protocol.identity import SourceKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.storage.port import ObjectStore
+
+ROWS_PER_GROUP = 32_768
+LAST = "\U0010ffff" * 1024
+"""A path that no other sorts behind."""
+
+_ROWS_AT_ONCE = 1024
+_CHUNK = 1024 * 1024
+
+
+def write_segment(store: ObjectStore, key: SourceKey, files: Iterable[SourceFile]) -> Segment:
+    """A new segment with ``files``, which are sorted by path and come in a stream; a path counts once."""
+    with tempfile.NamedTemporaryFile(prefix="tidegate-set-", suffix=".parquet") as local:
+        count = _write(local, files)
+        local.flush()
+        size = local.tell()
+        local.seek(0)
+        sha256 = hashlib.file_digest(local, "sha256").hexdigest()
+        failpoint("state.set.before")
+        store.put_file(key.segment(sha256), local.name)
+        failpoint("state.set.after")
+    return Segment(sha256, count, size)
+
+
+def merged(parts: Iterable[Iterable[SourceFile]]) -> Iterator[SourceFile]:
+    """Several sorted streams as one."""
+    return heapq.merge(*parts, key=attrgetter("path"))
+
+
+class OpenSegment:
+    """A segment that was fetched and found to be the one that was written; its parts are read when asked for.
+
+    ``bounds`` has the first and last path of each part.
+    """
+
+    def __init__(self, store: ObjectStore, key: SourceKey, segment: Segment) -> None:
+        import pyarrow.parquet as pq
+
+        self.segment = segment
+        self._local = _fetched(store, key, segment)
+        self._parquet = pq.ParquetFile(self._local)
+        self.bounds = [_bounds(self._parquet, number) for number in range(self._parquet.num_row_groups)]
+
+    def close(self) -> None:
+        """Give the local copy back."""
+        self._parquet.close()
+        self._local.close()
+
+    def part(self, number: int) -> pa.Table:
+        """The rows whose paths lie between ``bounds[number]``."""
+        return self._parquet.read_row_group(number, use_threads=False)
+
+    def files(self) -> Iterator[SourceFile]:
+        """Everything, by path, in bounded memory."""
+        for batch in self._parquet.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            columns = (column.to_pylist() for column in batch.columns)
+            for path, size, etag in zip(*columns, strict=True):
+                yield SourceFile(path, size, etag)
+
+
+def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())], {"mark": uuid4().hex})
+    rows = _once_each(files)
+    count = 0
+    with pq.ParquetWriter(local, schema, compression="zstd", use_dictionary=False) as writer:
+        while group := list(islice(rows, ROWS_PER_GROUP)):
+            columns = [[file.path for file in group], [file.size for file in group], [file.etag for file in group]]
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+            writer.write_table(pa.table(arrays, schema=schema), row_group_size=ROWS_PER_GROUP)
+            count += len(group)
+    return count
+
+
+def _once_each(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
+    before: str | None = None
+    for file in files:
+        if file.path != before:
+            yield file
+        before = file.path
+
+
+def _bounds(parquet: pa.parquet.ParquetFile, number: int) -> tuple[str, str]:
+    """The first and last path of a part; all paths there can be where the file does not say."""
+    statistics = parquet.metadata.row_group(number).column(0).statistics
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else ("", LAST)
+
+
+def _fetched(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFile:
+    """A local copy whose content has the recorded hash; it has no name any more and goes when it is closed."""
+    import pyarrow as pa
+
+    found = hashlib.sha256()
+    with tempfile.NamedTemporaryFile(prefix="tidegate-set-") as local:
+        try:
+            with closing(store.open_input(key.segment(segment.sha256), etag=None, size=None)) as remote:
+                while chunk := remote.read(_CHUNK):
+                    found.update(chunk)
+                    local.write(chunk)
+        except ObjectMissing as error:
+            raise _lost(store, key, segment, "is missing") from error
+        if found.hexdigest() != segment.sha256:
+            raise _lost(store, key, segment, "is damaged: its content is not what was written")
+        local.flush()
+        return pa.OSFile(local.name, "rb")
+
+
+def _lost(store: ObjectStore, key: SourceKey, segment: Segment, how: str) -> StateError:
+    return StateError(
+        f"{key}: {store.location.uri}/{key.segment(segment.sha256)} {how}; it names {segment.count:,} files that were"
+        " read, and without it they would be read again; nothing was written",
+        "put it back from a backup, or rebuild it from the documents with `tidegate recover --accept set`",
+    )
+
+
+ROWS_KEPT = 500_000
+"""Rows of segments that stay in memory, some 60 MB of them."""
+
+
+class Known(Enum):
+    """What the set says about a listed file."""
+
+    NEW = "not in the set"
+    READ = "in the set"
+    REWRITTEN = "in the set with another size or etag"
+    PENDING = "read, and not in the set before its commit"
+
+
+class RememberedPaths:
+    """The set of one source; segments that were fetched stay open from poll to poll, as long as they are used.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, store: ObjectStore, key: SourceKey) -> None:
+        self._store = store
+        self._key = key
+        self._open: dict[str, OpenSegment] = {}
+        self._parts = _Parts()
+
+    def look_up(self, segments: Sequence[Segment], files: Sequence[SourceFile]) -> list[Known]:
+        """What the set says about each of ``files``; ``StateError`` when a segment is missing or damaged."""
+        known = [Known.NEW] * len(files)
+        opened = self._opened(segments)
+        if not files or not opened:
+            return known
+        order = sorted(range(len(files)), key=lambda number: files[number].path)
+        paths = [files[number].path for number in order]
+        listed = _table([files[number] for number in order])
+        for segment in opened:
+            for number, (first, last) in enumerate(segment.bounds):
+                start, stop = bisect_left(paths, first), bisect_right(paths, last)
+                if start == stop:
+                    continue
+                part = self._parts.of(segment, number)
+                for at, same in _matches(listed.slice(start, stop - start), part):
+                    known[order[start + at]] = Known.READ if same else Known.REWRITTEN
+        return known
+
+    def including(self, state: SetState, files: Iterable[SourceFile]) -> SetState:
+        """``state`` with one more segment that holds ``files``, and what is to be merged with them."""
+        new = sorted(files, key=lambda file: file.path)
+        if not new:
+            return state
+        old = segments_to_merge(state.segments, len(new))
+        parts = [segment.files() for segment in self._opened(state.segments) if segment.segment in old]
+        return with_segment(state, old, write_segment(self._store, self._key, merged([new, *parts])))
+
+    def check(self, segments: Sequence[Segment]) -> None:
+        """``StateError`` unless every segment is there and is the one that was written."""
+        self._opened(segments)
+
+    def _opened(self, segments: Sequence[Segment]) -> list[OpenSegment]:
+        wanted = {segment.sha256 for segment in segments}
+        for sha256 in [each for each in self._open if each not in wanted]:
+            self._parts.forget(sha256)
+            self._open.pop(sha256).close()
+        for segment in segments:
+            if segment.sha256 not in self._open:
+                self._open[segment.sha256] = OpenSegment(self._store, self._key, segment)
+        return [self._open[segment.sha256] for segment in segments]
+
+
+class _Parts:
+    """The parts of segments that were used last, up to so many rows."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+        self._rows = 0
+
+    def of(self, segment: OpenSegment, number: int) -> pa.Table:
+        """One part, read or kept."""
+        key = (segment.segment.sha256, number)
+        part = self._kept.get(key)
+        if part is None:
+            part = self._kept[key] = segment.part(number)
+            self._rows += part.num_rows
+        self._kept.move_to_end(key)
+        while self._rows > ROWS_KEPT and len(self._kept) > 1:
+            self._rows -= self._kept.popitem(last=False)[1].num_rows
+        return part
+
+    def forget(self, sha256: str) -> None:
+        """Without the parts of a segment that is not used any more."""
+        for key in [each for each in self._kept if each[0] == sha256]:
+            self._rows -= self._kept.pop(key).num_rows
+
+
+def _table(files: Sequence[SourceFile]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "path": pa.array([file.path for file in files], pa.string()),
+            "size": pa.array([file.size for file in files], pa.int64()),
+            "etag": pa.array([file.etag for file in files], pa.string()),
+        }
+    )
+
+
+def _matches(listed: pa.Table, part: pa.Table) -> Iterator[tuple[int, bool]]:
+    """The listed files that ``part`` holds, by number, and whether size and etag are as recorded there."""
+    import pyarrow.compute as pc
+
+    where = pc.index_in(listed["path"], value_set=part["path"].combine_chunks())
+    found = pc.is_valid(where)
+    numbers = pc.indices_nonzero(found)
+    if not len(numbers):
+        return
+    recorded, seen = part.take(where.filter(found)), listed.take(numbers)
+    same_etag = pc.fill_null(pc.equal(recorded["etag"], seen["etag"]), True)
+    same = pc.and_(pc.equal(recorded["size"], seen["size"]), same_etag)
+    yield from zip(numbers.to_pylist(), same.to_pylist(), strict=True)

@@ -1,0 +1,215 @@
+"""What is left of a position whose state cannot be read, rung by rung: for ``tidegate recover``, never for OPEN.
+
+From the newest position down: its documents, its ``.won`` notes, its log entry, and then those of the position
+before, until one gives a state that can be used. Beside these the mirror, which shows the newest position, but which no
+hash protects. Here the whole log is searched, and a document also counts as the winner's when its data files are
+in the table: nothing but its own commit makes them visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from tidegate.errors import StateError
+from tidegate.observe.wording import count
+from tidegate.protocol import documents
+from tidegate.protocol.change import Coverage, State
+from tidegate.protocol.documents import Document, Parent
+from tidegate.protocol.log import LogEntry
+from tidegate.protocol.mirror import Mirror, read_mirror
+from tidegate.protocol.open import Accept, checked_snapshot, known, position
+from tidegate.protocol.position import Position, TableContext
+from tidegate.protocol.table import Snapshot
+from tidegate.protocol.winner import StateUnreadable, Winner, WinnerEvidence, gather, holds, weighed
+
+Usable = Callable[[State], bool]
+"""Whether a state can be gone on from; raises for one that a newer program wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One position: its winner if that is certain, whether its state can be used, and what was found."""
+
+    version: int
+    winner: Winner | None
+    usable: bool
+    found: str
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...] | None:
+        """What the position is known to have read, None where that is not known.
+
+        Only a run is told by its coverage; other commands change the state in ways that it does not show.
+        """
+        document = None if self.winner is None else self.winner.document
+        return document.coverage if document is not None and document.action == "run" else None
+
+    @property
+    def follows(self) -> int:
+        """The position before it, as its document says; -1 where there is none that tells."""
+        document = None if self.winner is None else self.winner.document
+        if document is None:
+            return -1
+        return 0 if document.parent is None else document.parent.version
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The position ``version`` of a source and what is left of it; ``rungs`` from the newest down."""
+
+    version: int
+    snapshot: Snapshot
+    rungs: tuple[Rung, ...]
+    mirror: Winner | None
+    mirror_found: str
+
+    @property
+    def base(self) -> Rung | None:
+        """The newest position whose state can be used."""
+        return next((rung for rung in self.rungs if rung.usable), None)
+
+
+def climb(site: TableContext, usable: Usable) -> Ladder:
+    """Look at every rung of the newest position, down to the first usable state; reads only."""
+    snapshot = checked_snapshot(site)
+    version = position(site, snapshot)
+    if snapshot is None or version == 0:
+        raise StateError(f"{site.key}: {site.uri} knows no position of it", "see the message of `tidegate run`")
+    looking = _Looking(site, snapshot, usable)
+    rungs: list[Rung] = []
+    for number in looking.versions(version):
+        rungs.append(looking.at(number))
+        if rungs[-1].usable:
+            break
+    mirror, found = looking.mirror(version)
+    return Ladder(version, snapshot, tuple(rungs), mirror, found)
+
+
+def open_rebuilt(site: TableContext, ladder: Ladder, winner: Winner, accept: Collection[Accept]) -> Position:
+    """The newest position with the state of ``winner`` under it, after the checks of OPEN 4.
+
+    What the newest position owes is paid by the commit, if its document is known; of those in between it was paid
+    before the next one was committed.
+    """
+    opened = known(site, ladder.snapshot, winner, accept)
+    newest = ladder.rungs[0].winner if ladder.rungs and ladder.rungs[0].version == ladder.version else None
+    debts = () if newest is None or newest.paid else newest.debts
+    return replace(opened, version=ladder.version, debts=debts, from_log=True, unpaid=bool(debts))
+
+
+class _Looking:
+    """The whole log, read once, and what each position has."""
+
+    def __init__(self, site: TableContext, snapshot: Snapshot, usable: Usable) -> None:
+        self._site, self._snapshot, self._usable = site, snapshot, usable
+        self._entries: dict[int, LogEntry] = {}
+        self._active: frozenset[str] | None = None
+        for entry in site.log.between(0, snapshot.facts.version + 1):
+            mark = entry.mark_of(site.key)
+            if mark is not None and holds(site, entry, mark.version):
+                self._entries[mark.version] = entry
+
+    def versions(self, newest: int) -> list[int]:
+        """The positions of which anything is left, and the newest, downwards."""
+        named = {name.version for name in documents.names(self._site.store, self._site.key)}
+        return sorted((each for each in {newest, *named, *self._entries} if 0 < each <= newest), reverse=True)
+
+    def at(self, version: int) -> Rung:
+        """What is left of one position."""
+        evidence = gather(self._site, version)
+        entry = self._entries.get(version)
+        found = _words(self._site, version, evidence, entry)
+        try:
+            winner = weighed(self._site, version, evidence, entry) or self._by_its_files(version, evidence)
+        except StateUnreadable:
+            return Rung(version, None, False, f"{found}; the state in the log is damaged too")
+        if winner is None:
+            readable = any(stored.document is not None for stored in evidence.stored.values())
+            told = "what is there does not prove who won" if readable else "no state is left"
+            return Rung(version, None, False, f"{found}; {told}")
+        if not (winner.state and self._usable(winner.state)):
+            return Rung(version, winner, False, f"{found}; its state cannot be understood")
+        return Rung(version, winner, True, f"{found}; {_source(winner, entry)}")
+
+    def _by_its_files(self, version: int, evidence: WinnerEvidence) -> Winner | None:
+        """The document whose data files are in the table."""
+        for attempt, stored in evidence.stored.items():
+            document = stored.document
+            contradicted = evidence.notes.get(attempt) is not None
+            if document is not None and not contradicted and self._is_visible(document):
+                return Winner(
+                    parent=Parent(version, attempt, stored.sha256),
+                    state=document.state,
+                    identity=document.identity,
+                    document=document,
+                    table_id=document.table_id,
+                    delta_version=document.delta_version,
+                    committed_at=-1,
+                    checked=document.delta_version,
+                    noted=False,
+                    debts=document.debts,
+                    letters=document.letters,
+                )
+        return None
+
+    def _is_visible(self, document: Document) -> bool:
+        if document.data_files and self._active is None:
+            self._active = self._snapshot.active_paths()
+        return any(file.path in (self._active or ()) for file in document.data_files)
+
+    def mirror(self, version: int) -> tuple[Winner | None, str]:
+        """The state that the mirror shows of ``version``, and in words what it shows."""
+        shown = read_mirror(self._site.store, self._site.key)
+        if shown is None:
+            return None, "missing or damaged"
+        if shown.version != version:
+            return None, f"shows position {shown.version}, not {version}"
+        evidence = gather(self._site, version)
+        if evidence.noted not in (None, shown.attempt):
+            return None, f"shows attempt {shown.attempt}, and the note names {evidence.noted}"
+        if not (shown.state and self._usable(shown.state)):
+            return None, f"shows position {version}; its state cannot be understood"
+        return self._mirrored(shown, evidence), f"shows position {version}: its whole state, which no hash protects"
+
+    def _mirrored(self, shown: Mirror, evidence: WinnerEvidence) -> Winner:
+        note = evidence.notes.get(shown.attempt)
+        return Winner(
+            parent=Parent(shown.version, shown.attempt, "" if note is None else note.sha256),
+            state=shown.state,
+            identity=None,
+            document=None,
+            table_id=None if note is None else note.table_id,
+            delta_version=shown.delta_version,
+            committed_at=-1 if note is None else note.table_version,
+            checked=shown.table_version,
+            noted=note is not None,
+            letters=shown.letters,
+        )
+
+
+def _words(site: TableContext, version: int, evidence: WinnerEvidence, entry: LogEntry | None) -> str:
+    """The documents, notes and log entry of a position, in words."""
+    if not evidence.stored:
+        papers = "no document"
+    else:
+        good = sum(stored.document is not None for stored in evidence.stored.values())
+        papers = f"{count(len(evidence.stored), 'document')}, {good} of them readable"
+    if not evidence.notes:
+        notes = "no .won note"
+    else:
+        notes = f".won note of attempt {evidence.noted}" if evidence.noted else "several .won notes"
+        notes += " (damaged)" if not any(evidence.notes.values()) else ""
+    mark = None if entry is None else entry.mark_of(site.key)
+    if entry is None or mark is None:
+        return f"{papers}; {notes}; no log entry"
+    return f"{papers}; {notes}; log entry {entry.version} names attempt {mark.attempt}"
+
+
+def _source(winner: Winner, entry: LogEntry | None) -> str:
+    """Where the state of a winner comes from."""
+    if winner.document is None:
+        return "state readable from the log, without its late window"
+    if entry is not None or winner.noted:
+        return "state readable from its document"
+    return "state readable from its document, whose data files are in the table or which the only note names"

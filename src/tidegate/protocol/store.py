@@ -1,0 +1,165 @@
+"""The position store: what runs, plans and status use of the commit protocol."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ObjectMissing
+from tidegate.observe.events import Emit, ignore
+from tidegate.protocol import commit as commit_module
+from tidegate.protocol import follow_ups, notes
+from tidegate.protocol import open as open_module
+from tidegate.protocol.change import Change, State
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.log import entry_path
+from tidegate.protocol.open import Accept
+from tidegate.protocol.position import Pace, Payer, Position, TableContext, utc_now
+from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
+from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
+from tidegate.protocol.winner import Winner
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Evolution
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.storage.port import ObjectStore
+
+
+def open_delta(table: Location, store: ObjectStore) -> DeltaTablePort:
+    """The table port for a location: the Delta library, or the twin for ``memory://``."""
+    if table.uri.startswith("memory:"):
+        from tidegate.protocol.memory import MemoryDelta
+
+        return MemoryDelta(store)
+    from tidegate.protocol.delta import DeltaLakeTable
+
+    return DeltaLakeTable(table, store)
+
+
+class PositionStore:
+    """The position of one source in one table; ``store`` is rooted at the table.
+
+    Not thread-safe; several processes may use the same position, and one of them wins each commit.
+    """
+
+    staged = False
+    """Whether changes are left to a committer."""
+
+    def __init__(
+        self,
+        key: SourceKey,
+        identity: Identity,
+        table: Location,
+        store: ObjectStore,
+        delta: DeltaTablePort | None = None,
+        *,
+        deadline_secs: float = 120.0,
+        checkpoint_every: int = 10,
+        search_commits: int = 100,
+        evolution: Evolution = Evolution.MERGE,
+        properties: Mapping[str, str] | None = None,
+        mirror_legacy: bool = False,
+        payers: Mapping[str, Payer] | None = None,
+        now: Callable[[], datetime] = utc_now,
+        pace: Pace | None = None,
+        emit: Emit = ignore,
+    ) -> None:
+        self.site = TableContext(
+            key=key,
+            identity=identity,
+            store=store,
+            delta=delta if delta is not None else open_delta(table, store),
+            pace=pace if pace is not None else Pace(deadline_secs=deadline_secs, now=now),
+            evolution=evolution,
+            properties=properties or {},
+            checkpoint_every=checkpoint_every,
+            search_commits=search_commits,
+            mirror_legacy=mirror_legacy,
+            payers=payers or {},
+            emit=emit,
+        )
+
+    def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
+        """OPEN: the position, or ``StateError``/``UnsupportedTable`` with the way out; ``read_only`` writes
+        nothing.
+        """
+        return open_module.open_position(self.site, accept, read_only=read_only)
+
+    def open_at(self, snapshot: Snapshot | None, accept: Collection[Accept] = ()) -> Position:
+        """OPEN by a snapshot whose version ``is_newest``, for whoever opens several positions of one table."""
+        return open_module.open_position(self.site, accept, snapshot=snapshot)
+
+    def ladder(self, usable: Usable) -> Ladder:
+        """What is left of a position that ``open`` cannot read; reads only."""
+        return climb(self.site, usable)
+
+    def open_rebuilt(self, ladder: Ladder, winner: Winner, accept: Collection[Accept] = ()) -> Position:
+        """The newest position with an earlier or mirrored state under it, to be recorded anew by a commit."""
+        return open_rebuilt(self.site, ladder, winner, accept)
+
+    def position(self) -> int:
+        """How often the source has committed, by a fresh snapshot."""
+        return open_module.position(self.site, self.site.delta.snapshot())
+
+    def at_poll(self, polls: int) -> PositionStore:
+        """The same store, whose mirror will say that the source was polled ``polls`` times."""
+        other = copy.copy(self)
+        other.site = replace(self.site, polls=polls)
+        return other
+
+    def paying(self, payers: Mapping[str, Payer]) -> PositionStore:
+        """The same store with further payers of debts."""
+        other = copy.copy(self)
+        other.site = replace(self.site, payers={**self.site.payers, **payers})
+        return other
+
+    def is_current(self, opened: Position) -> bool:
+        """Whether nothing was committed to the table since ``opened``: one small request instead of an OPEN.
+
+        Planning from a position that is not current costs work, never rows: COMMIT looks again.
+        """
+        return opened.table_version >= 0 and not opened.unpaid and self.is_newest(opened.table_version)
+
+    def is_newest(self, table_version: int) -> bool:
+        """Whether no version follows this one, which the table has."""
+        try:
+            self.site.store.head(entry_path(table_version + 1))
+        except ObjectMissing:
+            return True
+        return False
+
+    def commit(self, opened: Position, change: Change) -> Position:
+        """COMMIT: the position after ``change``, to go on from. ``CommitLost`` means: open and plan again."""
+        return commit_module.commit(self.site, opened, change)
+
+    def idle(self, opened: Position, state: State) -> Position:
+        """A poll found nothing: show it in the mirror. Commits nothing, and before the first commit writes
+        nothing.
+        """
+        if opened.first_run:
+            return opened
+        follow_ups.show(self.site, opened, state)
+        return replace(opened, state=state)
+
+    def cold_start(self) -> State | None:
+        """The state fixed by the first filtered plan, None when there is none."""
+        return notes.read_cold_start(self.site)
+
+    def put_cold_start(self, state: State) -> State:
+        """Fix the state of the first filtered plan unless one is fixed; returns the one that holds."""
+        return notes.put_cold_start(self.site, state)
+
+    def has_rows(self) -> bool:
+        """Whether the table as it is now holds any file."""
+        snapshot = self.site.delta.snapshot()
+        return snapshot is not None and bool(snapshot.active_paths())
+
+    def table_schema(self) -> pa.Schema | None:
+        """The columns of the table as it is now, None without a table."""
+        snapshot = self.site.delta.snapshot()
+        return None if snapshot is None else arrow_schema(snapshot.facts.schema_json)

@@ -1,0 +1,159 @@
+"""The port to one Delta table: a fresh snapshot, and the few things that may be written.
+
+Guarantees that every adapter gives, and one contract suite checks:
+
+- ``snapshot`` is as new as the last commit that was durable when it was called.
+- ``append`` makes all of its actions visible in one commit or none. Since ``base``: a commit with one of the
+  same application ids, a change of metadata or protocol, and removed data are refused; appends of others and
+  rewrites that change no data are not in the way.
+- ``replace`` takes rows out and puts others in, in one commit or not at all; it is refused when anything was
+  committed since ``base``, so that no rewrite of somebody else can bring removed rows back.
+- ``overwrite`` does the same with all rows and all columns; the table's identity, its properties, its partition
+  columns and the positions of all sources stay.
+- ``create`` never replaces a table: of two creators one is refused.
+- ``add_columns`` and ``set_properties`` are refused when anything was committed since ``base``.
+- **An exception tells nothing** about whether the commit is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TableProtocol:
+    """What readers and writers of the table must understand."""
+
+    min_reader: int
+    min_writer: int
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a snapshot says about the table, as plain values."""
+
+    version: int
+    table_id: str
+    protocol: TableProtocol
+    schema_json: str
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """How much a table holds, by its log."""
+
+    files: int
+    bytes: int
+    rows: int
+
+
+class Snapshot(Protocol):
+    """The table as of one version."""
+
+    @property
+    def facts(self) -> TableFacts: ...
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The newest ``txn`` version of an application, None without one."""
+
+    def active_paths(self) -> frozenset[str]:
+        """Paths on disk of the visible data files, relative to the table. Expensive on large tables."""
+
+    def size(self) -> TableSize:
+        """How much there is; a file without statistics counts no rows. As expensive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A data file to make visible."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+    modified_ms: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What goes into the log beside the files: application id → version, the time, and the marks."""
+
+    transactions: Mapping[str, int]
+    last_updated_ms: int
+    user_metadata: str
+
+
+class DeltaTablePort(Protocol):
+    """One table; see the module for what is guaranteed."""
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot, None when there is no table; a storage problem raises."""
+
+    def rows(self, sql: str) -> Iterator[Mapping[str, Any]]:
+        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
+
+    def create(
+        self,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        adds: Sequence[Add],
+        note: CommitNote,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create the table with its first files."""
+
+    def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
+        """Append files, possibly none, to the table seen in ``base``."""
+
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Remove the rows of ``base`` that fulfil ``predicate`` and add ``rows``, which all fulfil it."""
+
+    def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Give the table the columns of ``rows`` and these rows alone."""
+
+    def all_rows(self, base: Snapshot) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+        """Every row of ``base``, batch by batch, while others write."""
+
+    def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
+        """Add nullable columns to the table seen in ``base``."""
+
+    def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
+        """Set properties of the table seen in ``base``."""
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version."""
+
+
+@lru_cache(maxsize=64)
+def arrow_schema(schema_json: str) -> pa.Schema:
+    """The Arrow schema of a Delta schema string."""
+    import pyarrow
+    from deltalake import Schema
+
+    return pyarrow.schema(Schema.from_json(schema_json))
+
+
+@lru_cache(maxsize=64)
+def schema_json(schema: pa.Schema) -> str:
+    """The Delta schema string of an Arrow schema."""
+    from deltalake import Schema
+
+    return str(Schema.from_arrow(schema).to_json())
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
+    """Columns without a row."""
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_batches(schema, [])

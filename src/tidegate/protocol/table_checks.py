@@ -1,0 +1,370 @@
+"""Whether Tidegate may write a table, and whether the files of a change fit it.
+
+The Delta library appends blindly to tables it does not understand: the rows then break a constraint, read as
+NULL, or make the table unreadable. So the Arrow lane, which commits by that library, takes only what is known here to
+be safe. Spark honours more: what it knows needs the DataFrame lane, by name. What neither may write is refused, with
+the way out.
+
+The check is made against the snapshot of each attempt, since the table may have changed since the files were
+written. Parquet files keep the types they were written with, so a narrower type that was fine while planning
+is not any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError, UnsupportedTable
+from tidegate.protocol.change import Change, Written
+from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema
+from tidegate.specs.project import RETENTION, Evolution, is_unknown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ALLOWED_FEATURES = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+    }
+)
+"""Features a blind append may meet. Constraints, column mapping and generated columns only while nothing uses
+them.
+"""
+
+_OTHER_TABLE = "write into another table, or take that off this one"
+
+_REFUSED = {
+    "catalogManaged": "commits managed by a catalog",
+    "catalogOwned-preview": "commits managed by a catalog",
+    "coordinatedCommits-preview": "coordinated commits",
+    "variantShredding": "variant columns",
+    "variantShredding-preview": "variant columns",
+    "variantType": "variant columns",
+    "variantType-preview": "variant columns",
+}
+"""Features that no lane writes: the log alone does not decide there, or no source has such values."""
+
+_FRAMES = {
+    "allowColumnDefaults": "column defaults",
+    "checkpointProtection": "checkpoint protection",
+    "clustering": "clustering",
+    "domainMetadata": "domain metadata (it comes with clustering and row tracking)",
+    "icebergCompatV1": "Iceberg compatibility",
+    "icebergCompatV2": "Iceberg compatibility",
+    "identityColumns": "identity columns",
+    "inCommitTimestamp": "in-commit timestamps",
+    "inCommitTimestamp-preview": "in-commit timestamps",
+    "rowTracking": "row tracking",
+    "typeWidening": "type widening",
+    "typeWidening-preview": "type widening",
+    "vacuumProtocolCheck": "the protocol check of VACUUM",
+}
+"""Features that Spark honours and the Delta library does not."""
+
+_COLUMN_MARKS = {
+    "delta.generationExpression": "a generated column",
+    "delta.identity.start": "an identity column",
+    "delta.invariants": "a column invariant",
+    "CURRENT_DEFAULT": "a column default",
+}
+
+_FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+"""Marks of columns that Spark fills where the rows do not bring them."""
+
+
+def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
+    """Why the table needs the DataFrame lane; nothing where the Arrow lane may write it.
+
+    Raises :class:`UnsupportedTable` for a table that no lane may write.
+    """
+    retention = facts.properties.get(RETENTION)
+    if retention is not None:
+        raise UnsupportedTable(
+            f"table {uri} forgets positions: delta.setTransactionRetentionDuration is {retention!r}, "
+            "and a source that was quiet for that long would be read again from the start",
+            "remove it: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
+        )
+    refused = tuple(_refusals(facts.protocol))
+    if refused:
+        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(refused)}", _OTHER_TABLE)
+    reasons = (*_protocol_reasons(facts.protocol), *_property_reasons(facts), *_column_reasons(facts))
+    if reasons:
+        check_frame_place(uri, f"table {uri} needs the DataFrame lane: {'; '.join(reasons)}")
+    return reasons
+
+
+def check_frame_place(uri: str, needed: str) -> None:
+    """Raise :class:`UnsupportedTable` where the DataFrame lane must not write; ``needed`` says why it would."""
+    if not uri.startswith(("file:", "s3:")):
+        raise UnsupportedTable(
+            f"{needed}; and that lane writes tables on local disks and on S3 only: elsewhere it is not proven that "
+            "Spark and the Delta library keep each other's log entries",
+            _OTHER_TABLE,
+        )
+
+
+def check_table(facts: TableFacts, uri: str) -> None:
+    """Raise :class:`UnsupportedTable` unless a blind append to this table is right; names everything in the
+    way.
+    """
+    reasons = lane_reasons(facts, uri)
+    if reasons:
+        raise UnsupportedTable(
+            f"table {uri} cannot be appended to here: {'; '.join(reasons)}",
+            "only `tidegate run` and `tidegate reconcile --ingest` write such a table, by the DataFrame lane",
+        )
+
+
+def filled_by_spark(schema_json: str) -> frozenset[str]:
+    """The columns that Spark fills where the rows do not bring them: generated, identity, with a default."""
+    columns = json.loads(schema_json).get("fields", ())
+    return frozenset(
+        str(column["name"]) for column in columns if any(mark in (column.get("metadata") or {}) for mark in _FILLED)
+    )
+
+
+def check_replaceable(facts: TableFacts, uri: str) -> None:
+    """Raise :class:`UnsupportedTable` where rows must not be taken out of this table by the Delta library."""
+    if facts.properties.get("delta.appendOnly", "").lower() == "true":
+        raise UnsupportedTable(
+            f"rows of table {uri} cannot be replaced: delta.appendOnly is set",
+            "take the property off while you replay: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')",
+        )
+    if "deletionVectors" in {*facts.protocol.reader_features, *facts.protocol.writer_features}:
+        raise UnsupportedTable(
+            f"rows of table {uri} cannot be replaced: it has the feature 'deletionVectors', and whether the Delta "
+            "library honours every vector is not proven",
+            "drop the feature (ALTER TABLE ... DROP FEATURE deletionVectors), or delete and reload the rows with Spark",
+        )
+
+
+def check_protocol(data: Mapping[str, Any], uri: str) -> None:
+    """What stands in the way by a bare ``protocol`` action, for tables that the library cannot even load."""
+    protocol = TableProtocol(
+        int(data.get("minReaderVersion", 0)),
+        int(data.get("minWriterVersion", 0)),
+        tuple(data.get("readerFeatures") or ()),
+        tuple(data.get("writerFeatures") or ()),
+    )
+    problems = [*_refusals(protocol), *_protocol_reasons(protocol)]
+    if problems:
+        raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _OTHER_TABLE)
+
+
+def _named(protocol: TableProtocol) -> list[str]:
+    return sorted({*protocol.reader_features, *protocol.writer_features} - ALLOWED_FEATURES)
+
+
+def _refusals(protocol: TableProtocol) -> Iterator[str]:
+    if protocol.min_reader > 3 or protocol.min_writer > 7:
+        yield f"it needs reader version {protocol.min_reader} and writer version {protocol.min_writer}"
+    for name in _named(protocol):
+        if name in _REFUSED:
+            yield f"it uses {_REFUSED[name]} (feature {name!r})"
+        elif name not in _FRAMES:
+            yield f"it has the unknown feature {name!r}"
+
+
+def _protocol_reasons(protocol: TableProtocol) -> Iterator[str]:
+    if protocol.min_writer == 6:
+        yield "it needs writer version 6 (identity columns)"
+    yield from (f"it uses {_FRAMES[name]} (feature {name!r})" for name in _named(protocol) if name in _FRAMES)
+
+
+def _property_reasons(facts: TableFacts) -> Iterator[str]:
+    for name, value in sorted(facts.properties.items()):
+        if name.startswith("delta.constraints."):
+            yield f"it has the CHECK constraint {name.removeprefix('delta.constraints.')!r} ({value})"
+        elif name == "delta.columnMapping.mode" and value != "none":
+            yield f"it uses column mapping ({name} is {value!r})"
+        elif is_unknown(name) and str(value).lower() not in ("false", "none"):
+            yield f"it sets {name} to {value!r}, which the Delta library does not honour"
+
+
+def _column_reasons(facts: TableFacts) -> Iterator[str]:
+    for column in json.loads(facts.schema_json).get("fields", ()):
+        yield from _field_reasons(column, "")
+
+
+def _field_reasons(column: Mapping[str, Any], above: str) -> Iterator[str]:
+    path = above + str(column.get("name", ""))
+    metadata = column.get("metadata") or {}
+    for mark, meaning in _COLUMN_MARKS.items():
+        if mark in metadata:
+            yield f"{path!r} is {meaning}" if "column" in meaning else f"{path!r} has {meaning}"
+    nested = column.get("type")
+    while isinstance(nested, dict):
+        for child in nested.get("fields", ()):
+            yield from _field_reasons(child, f"{path}.")
+        nested = nested.get("elementType") or nested.get("valueType")
+
+
+MAX_FILES = 10_000
+
+
+def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
+    """Refuse what no table could take in one commit: too many files, or one of them twice.
+
+    Each change comes with the files of the commit before it.
+    """
+    for change, _ in changes:
+        if (change.replacement or change.frame) and (change.data_files or len(changes) > 1):
+            how = "replaces rows" if change.replacement else "has rows that Spark writes"
+            raise TableError(f"a change {how} and brings data files", "commit them one after the other")
+    files = [file.path for change, _ in changes for file in change.data_files]
+    if len(files) > MAX_FILES:
+        raise TableError(
+            f"{len(files)} data files in one commit, at most {MAX_FILES} are allowed",
+            "partition by a column with fewer values (sink.partition_by)",
+        )
+    seen: set[str] = set().union(*(previous for _, previous in changes))
+    for path in files:
+        if path in seen:
+            raise TableError(f"data file {path} is committed twice; its rows would be doubled", "plan and write again")
+        seen.add(path)
+
+
+def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """Refuse files that are partitioned by other columns than the table, or in another order."""
+    if table != files:
+        raise SchemaMismatch(
+            f"the table is partitioned by {list(table)}, the files by {list(files)}",
+            "set sink.partition_by as the table has it, or write into another table",
+        )
+
+
+def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequence[str]) -> None:
+    """Refuse partition values that the table's columns cannot hold: readers would fail on every one of them."""
+    import pyarrow.types as kinds
+
+    from tidegate.schema.evolution import widens
+    from tidegate.schema.types import plain
+
+    known = {field.name: field for field in table}
+    for field in written:
+        if field.name not in columns or field.name not in known:
+            continue
+        ours, theirs = plain(field.type), plain(known[field.name].type)
+        if ours != theirs and not (kinds.is_integer(ours) and kinds.is_integer(theirs) and widens(ours, theirs)):
+            raise SchemaMismatch(
+                f"partition column {field.name!r} is {theirs} in the table, and its values are {ours}",
+                "declare the table's type, or write into another table",
+            )
+        if field.nullable and not known[field.name].nullable:
+            raise SchemaMismatch(
+                f"partition column {field.name!r} is required in the table, and its values may be null",
+                "declare it with `nullable: false`, or write into another table",
+            )
+
+
+def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution) -> tuple[pa.Field, ...]:
+    """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
+    table = arrow_schema(facts.schema_json)
+    if any(change.frame is not None for change in changes):
+        table = brought(table, facts.schema_json, {name for each in changes for name in _names(each)})
+    complete = table
+    for change in changes:
+        if change.data_files and not change.written:
+            raise TableError("data files without a schema cannot be committed", "hand over their schema")
+        for written in change.written:
+            if written.data_files or change.replacement or change.frame:
+                check_partitioning(facts.partition_columns, written.partition_columns)
+            complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
+    known = {field.name: field for field in table}
+    return tuple(field for field in complete if field.name not in known or field != known[field.name])
+
+
+def costs_rows(error: ReplacesTable) -> ReplacesTable:
+    """The same where the table has rows, which would go with its columns: somebody has to agree to that."""
+    return ReplacesTable(
+        f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
+        "`tidegate schema replace` says how many and does it; or " + error.remedy,
+    )
+
+
+def brought(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
+    """``table`` without the columns that Spark fills by itself, unless rows bring those ``names``."""
+    filled = filled_by_spark(schema_json) - set(names)
+    for name in filled:
+        table = table.remove(table.get_field_index(name))
+    return table
+
+
+def _names(change: Change) -> list[str]:
+    return [name for written in change.written for name in written.schema.names]
+
+
+def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns of a table that begins with these files, and its partition columns."""
+    first = groups[0]
+    schema = first.schema
+    for written in groups[1:]:
+        check_partitioning(first.partition_columns, written.partition_columns)
+        schema = _with(schema, _missing(schema, written, mode, first.partition_columns))
+    return schema, first.partition_columns
+
+
+def _with(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
+    """``schema`` with these columns, in the place of those of the same name."""
+    for field in fields:
+        at = schema.get_field_index(field.name)
+        schema = schema.append(field) if at < 0 else schema.set(at, field)
+    return schema
+
+
+def _missing(
+    table: pa.Schema, written: Written, mode: Evolution, partition_columns: tuple[str, ...]
+) -> tuple[pa.Field, ...]:
+    """The columns of some files that the table does not have; ``SchemaMismatch`` when they do not fit."""
+    from tidegate.schema.evolution import evolve
+
+    if written.data_files:
+        check_partition_types(table, written.schema, partition_columns)
+    name = written.data_files[0].path if written.data_files else "the new rows"
+    fields = evolve(table, written.schema, mode, partition_columns=partition_columns, file_name=name)
+    if written.data_files:
+        _check_types(table, written.schema, partition_columns, name)
+    return fields
+
+
+def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequence[str], name: str) -> None:
+    """Types of columns that both have must be the same; ``evolve`` also lets narrower ones pass.
+
+    Files are planned with the table's types, so a difference means that the table was changed since.
+    """
+    from tidegate.schema.types import plain
+
+    known = {field.name: field for field in table}
+    for field in written:
+        if field.name not in known or field.name in partition_columns:
+            continue
+        ours, theirs = plain(field.type), plain(known[field.name].type)
+        if not _same(theirs, ours):
+            raise ColumnsChanged(
+                f"column {field.name!r} was written as {ours} into {name}, and the table now has {theirs}",
+                "run again: the next plan writes the table's type",
+            )
+
+
+def _same(table: Any, written: Any) -> bool:
+    """Equal leaf types; a struct of the file may lack fields or bring new ones."""
+    import pyarrow.types as kinds
+
+    if kinds.is_struct(table) and kinds.is_struct(written):
+        known = {child.name: child.type for child in table}
+        return all(_same(known[child.name], child.type) for child in written if child.name in known)
+    if kinds.is_list(table) and kinds.is_list(written):
+        return _same(table.value_type, written.value_type)
+    if kinds.is_map(table) and kinds.is_map(written):
+        return _same(table.key_type, written.key_type) and _same(table.item_type, written.item_type)
+    return bool(table == written)

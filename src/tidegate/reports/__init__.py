@@ -1,0 +1,1 @@
+"""What commands return, as frozen values."""

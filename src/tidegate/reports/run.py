@@ -1,0 +1,340 @@
+"""What the commands return: plans, run reports, statuses, watermarks, checks.
+
+Each value turns into plain JSON types by ``to_json()``; those shapes are what ``--json`` prints, and the
+reference of the command line documents them. Nothing here does any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tidegate.core.files.plan import Plan
+
+Verdict = Literal["ok", "warn", "fail"]
+
+
+def _plain(value: object) -> Any:
+    """The JSON form of a field's value."""
+    own = getattr(value, "to_json", None)
+    if callable(own):
+        return own()
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        case Enum():
+            return value.value
+        case Mapping():
+            return {str(key): _plain(entry) for key, entry in value.items()}
+        case tuple() | list():
+            return [_plain(entry) for entry in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return value
+
+
+class Report:
+    """Base of the values below: the JSON form is the fields, by their names."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types; times are ISO 8601 in UTC."""
+        assert is_dataclass(self)
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFile(Report):
+    """A file that could not be read; the watermark of its partition waits below it."""
+
+    path: str
+    reason: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedUnit(Report):
+    """A work unit that failed: its unit, the start of its partition, why, and how often in a row."""
+
+    unit: str
+    start: str
+    reason: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkProgress(Report):
+    """The work units of a source: ``done``, ``open`` (they run, or wait for their turn), ``failed`` when tried last.
+
+    ``retired`` are not asked for any more, ``unfinished`` ones are not caught up. ``next_eligible`` is from when on
+    one may run again, where none does now.
+    """
+
+    done: int = 0
+    open: int = 0
+    failed: int = 0
+    retired: int = 0
+    unfinished: int = 0
+    next_eligible: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan(Report):
+    """What a run would do for one source; ``notes`` are about table and lane, the plan has its own.
+
+    ``pending_units`` wait for ``tidegate commit``; the plan is made on top of them.
+    """
+
+    pipeline: str
+    source: str
+    plan: Plan
+    table_uri: str
+    lane: str = "arrow"
+    notes: tuple[str, ...] = ()
+    pending_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport(Report):
+    """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
+
+    ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
+    ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how many records had a value there.
+    ``work_units`` are those that were read and committed, ``failed_units`` those that were not.
+    """
+
+    pipeline: str
+    source: str
+    state: str
+    watermark: str | None
+    files: int
+    bytes: int
+    rows: int
+    commits: int
+    failed: tuple[FailedFile, ...] = ()
+    skipped: tuple[tuple[str, int], ...] = ()
+    table_version: int | None = None
+    error: str | None = None
+    seconds: float = 0.0
+    exit_code: int = 0
+    bad_records: int = 0
+    dead_files: int = 0
+    staged: int = 0
+    unknown_fields: Mapping[str, int] = field(default_factory=dict)
+    work_units: int = 0
+    failed_units: tuple[FailedUnit, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
+        skipped = [{"reason": str(reason), "count": count} for reason, count in self.skipped]
+        return Report.to_json(self) | {"skipped": skipped}
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport(Report):
+    """What a run did; ``ok`` only if everything that was asked for succeeded."""
+
+    sources: tuple[SourceReport, ...]
+    ok: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus(Report):
+    """Where one source stands: its position, how far behind it is, and where that was read from.
+
+    ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
+    listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
+    nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
+    ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
+    ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
+    one by one. ``work_units`` tells how far the work units of a source are that has such.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    state: str
+    watermark: str | None
+    version: int
+    table_version: int | None
+    updated: datetime | None
+    lag_seconds: float | None
+    backlog_files: int
+    backlog_bytes: int
+    backlog_complete: bool
+    in_progress: int
+    failed: tuple[FailedFile, ...] = ()
+    open_partitions: int = 0
+    sealed: int = 0
+    shown_from: Literal["mirror", "document", "none"] = "none"
+    open_letters: int = 0
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
+    remembered: int = 0
+    pending_units: int = 0
+    pending_files: int = 0
+    pending_seconds: float | None = None
+    state_files: int = 0
+    work_units: WorkProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkView(Report):
+    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one.
+
+    Of a source of work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow.
+    """
+
+    pipeline: str
+    source: str
+    version: int
+    state: str
+    value: str | None
+    partitions: Mapping[str, str]
+    files: Mapping[str, Any]
+    sealed: Mapping[str, Any]
+    last_committed_file: str | None
+    updated: datetime | None
+    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
+    remembered: int = 0
+    failed_units: tuple[FailedUnit, ...] = ()
+    retired: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Report):
+    """One thing ``doctor`` looked at; ``remedy`` is empty when all is well."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption(Report):
+    """The position that an older program left for one source, and what became of it.
+
+    ``trace`` says where it was found and ``form`` how it was written; both are empty without one. ``findings`` are
+    what the old program may have left out or doubled; nothing is changed about them. ``next_files`` is how many files
+    the next run reads. ``adopted`` and ``version`` tell what was written, ``error`` why nothing was.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    trace: str = ""
+    form: str = ""
+    written: datetime | None = None
+    state: str = "Initial"
+    watermark: str | None = None
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    in_progress: Mapping[str, int] = field(default_factory=dict)
+    last_committed_file: str | None = None
+    findings: tuple[Check, ...] = ()
+    next_files: int = 0
+    adopted: bool = False
+    version: int = 0
+    table_version: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LettersReport(Report):
+    """What became of dead letters: ``answered`` of the ``letters`` that were meant are done with.
+
+    ``still_bad`` has the id, the file and today's reason of each that is not; ``position`` is that of the commit, None
+    when there was nothing to commit.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    letters: int
+    answered: int = 0
+    rows: int = 0
+    new_letters: int = 0
+    still_bad: tuple[tuple[str, str, str], ...] = ()
+    position: int | None = None
+    table_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCareReport(Report):
+    """What was done for a table, or would be with ``dry_run``.
+
+    ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left
+    the table more than ``retention_hours`` ago. ``table_version`` is that of the table afterwards.
+    """
+
+    pipeline: str
+    table_uri: str
+    operation: Literal["optimize", "vacuum", "checkpoint"]
+    dry_run: bool
+    table_version: int
+    files_before: int = 0
+    bytes_before: int = 0
+    files_after: int = 0
+    bytes_after: int = 0
+    retention_hours: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStep(Report):
+    """One step of the demonstration: title, text, the command that does the same, and a table to show."""
+
+    title: str
+    text: str = ""
+    command: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport(Report):
+    """What the demonstration made and where; ``next_commands`` can be tried afterwards."""
+
+    folder: str
+    config: str
+    steps: tuple[DemoStep, ...]
+    ok: bool
+    seconds: float
+    next_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSourcePlan(Report):
+    """What a run would ask one column source for.
+
+    ``stored`` is the watermark by column, as text, ``effective`` where the read begins after look-back; both are empty
+    on a first run. ``predicate`` is the condition in the language of the source. The upper bounds are fixed by the run:
+    ``cap`` says how.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    kind: str
+    source_uri: str
+    load_type: str
+    position: int
+    stored: Mapping[str, str | None]
+    effective: Mapping[str, str | None]
+    predicate: str
+    full: bool
+    cap: str
+    window: bool = False
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with ``tracking: columns``, which tells these plans from those of files."""
+        return Report.to_json(self) | {"tracking": "columns"}

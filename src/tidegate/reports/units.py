@@ -1,0 +1,199 @@
+"""What looking at sources of work units gives back: the plan with its grid, the units, one unit, and what was changed.
+
+Moments are ISO 8601 in UTC, ranges ``[low, high)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.reports.run import Report
+
+Span = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnits(Report):
+    """Work units of one partition that run alike: which range is read of each of ``units``, and why.
+
+    ``before`` is how far they were read, ``segments`` are the parts that are read one by one. ``replaces`` says that
+    rows of them may be in the table and give way; ``failures`` is how often they failed in a row.
+    """
+
+    start: str
+    nominal_end: str | None
+    units: tuple[str, ...]
+    low: str
+    high: str
+    why: str
+    before: str | None
+    segments: tuple[Span, ...]
+    replaces: bool
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedWork(Report):
+    """Work units that do not run for one reason: all ``units`` in ``partitions`` consecutive partitions.
+
+    ``first`` and ``last`` are where the first and the last of these begin; ``eligible`` is from when on they may run.
+    """
+
+    why: str
+    units: tuple[str, ...]
+    partitions: int
+    first: str
+    last: str
+    eligible: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine(Report):
+    """One partition of the plan: ``[start, end)``, its end when it is full, and its work units by reason."""
+
+    start: str
+    end: str
+    nominal_end: str | None
+    reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSourcePlan(Report):
+    """What a run would read of one source of work units.
+
+    ``partitions`` crossed with ``units`` are all ``work_units``; each of them is either in ``runs`` or in ``skipped``,
+    and ``reasons`` counts both. ``job_cutoff`` is the greatest high watermark less the grace period, None where nothing
+    was read. ``grid`` is what the identities of work units depend on, ``stale`` are units that were read and are not
+    there any more. ``input_version`` is the version of the secondary inputs that the units were read from, of whose
+    rows ``repeated`` gave a unit once more and ``filtered`` gave none.
+    """
+
+    pipeline: str
+    source: str
+    table_uri: str
+    kind: str
+    source_uri: str
+    position: int
+    now: str
+    zone: str
+    grid: str
+    run: int
+    replace: str
+    work_units: int
+    would_run: int
+    reasons: Mapping[str, int]
+    job_cutoff: str | None
+    partitions: tuple[PartitionLine, ...]
+    units: tuple[str, ...]
+    runs: tuple[PlannedUnits, ...]
+    skipped: tuple[SkippedWork, ...]
+    stale: tuple[str, ...] = ()
+    input_version: str | None = None
+    repeated: int = 0
+    filtered: int = 0
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with ``tracking: units``, which tells these plans from others."""
+        return Report.to_json(self) | {"tracking": "units"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLine(Report):
+    """Where one unit stands: its work units that are ``done``, would run or wait (``open``), and ``failed`` last time.
+
+    ``state`` is ``done``, ``open``, ``failed``, ``retired`` or ``stale``; ``read_up_to`` is its greatest high
+    watermark, ``reason`` why it failed or was retired, ``next_eligible`` from when on it may run again.
+    """
+
+    unit: str
+    state: str
+    done: int = 0
+    open: int = 0
+    failed: int = 0
+    read_up_to: str | None = None
+    next_eligible: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitList(Report):
+    """The units of a source; ``total`` is how many were asked for, of which ``units`` are the first."""
+
+    pipeline: str
+    source: str
+    position: int
+    zone: str
+    grid: str
+    partitions: int
+    total: int
+    units: tuple[UnitLine, ...]
+    input_version: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnitLine(Report):
+    """One partition of a unit: why it would run or would not, the range it would read, and its failures so far.
+
+    ``high_watermark`` is up to where it was read without a gap.
+    """
+
+    start: str
+    end: str
+    nominal_end: str | None
+    why: str
+    low: str | None = None
+    high: str | None = None
+    high_watermark: str | None = None
+    eligible: str | None = None
+    failures: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitView(Report):
+    """One unit with all its work units.
+
+    ``coverage`` is what was read of it; ``left`` was forgotten on request, and rows of it may be in the table.
+    ``variables`` are what requests are filled with; secret ones do not show.
+    """
+
+    pipeline: str
+    source: str
+    unit: str
+    state: str
+    position: int
+    zone: str
+    grid: str
+    coverage: tuple[Span, ...]
+    left: tuple[Span, ...]
+    work_units: tuple[WorkUnitLine, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    retired: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsMove(Report):
+    """Units of which failures, or what was read, are forgotten because a person says so.
+
+    ``units`` have something that changes: ``failures`` are forgotten, ``retired`` ones are planned again, ``ranges``
+    that were read are read once more. ``version`` is the position after the commit if ``applied``, else the one that
+    was looked at.
+    """
+
+    pipeline: str
+    source: str
+    action: str
+    partition: str | None
+    units: tuple[str, ...]
+    failures: int
+    retired: int
+    ranges: int
+    notes: tuple[str, ...]
+    version: int
+    table_version: int
+    applied: bool = False

@@ -1,0 +1,310 @@
+"""The committer of one table: what all writers left, taken in order and committed together.
+
+One round opens the committer's own position, which pays what the commit before left to do, lists the pending folder
+once, repeats the units of each source on top of its state, and makes one Delta commit of everything: one ``txn`` per
+source, and one for the committer itself, so that of two committers one is first and the other begins again. Nothing
+leaves the pending folder except as a debt of such a commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from tidegate.errors import (
+    CommitLost,
+    ObjectChanged,
+    ObjectMissing,
+    SchemaMismatch,
+    StateError,
+    TableError,
+    TidegateError,
+)
+from tidegate.failpoints import failpoint
+from tidegate.observe import events
+from tidegate.observe.wording import count
+from tidegate.protocol.change import Change, DataFile, Written
+from tidegate.protocol.commit import Member, commit_together
+from tidegate.protocol.documents import SCHEMA_VERSION
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.open import Accept, Restored
+from tidegate.protocol.position import Position
+from tidegate.protocol.staging import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.table import Snapshot
+from tidegate.runs.bound_source import Clock, Place, utc_now
+from tidegate.runs.committer_round import KIND, Clearing, CommitterCounts, ForeignFiles, PendingBatch, Taken, debt
+from tidegate.runs.staged import DEFAULT, retention
+from tidegate.runs.staged_units import SourceFold, TableColumns, since_version
+from tidegate.runs.table_columns import first_columns
+from tidegate.specs.project import Evolution
+
+TRIES_AGAINST_OTHERS = 20
+YOUNG = timedelta(minutes=10)
+"""Nobody needs to worry about units that wait for less."""
+
+REMEMBERED = 1000
+"""So many names of foreign files that were committed last are refused a second time, visible or not."""
+
+_AGAIN = (CommitLost, ObjectMissing, ObjectChanged, SchemaMismatch)
+
+
+class TableCommitter:
+    """Commits what waits below one table; ``places`` are the sources of the configuration that write into it."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        emit: events.Emit = events.ignore,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        first = places[0]
+        self.tally = CommitterCounts(emit)
+        self.uri = first.pipeline.sink.table.uri
+        self._places = {place.key: place for place in places}
+        self._first = first
+        self._store = first.table_store
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._archive = any(place.pipeline.staging.archive for place in places)
+        self._max_files = min(place.pipeline.staging.max_files_per_commit for place in places)
+        self._clearing = Clearing(self._store, self._settle)
+        site = first.positions.site
+        self.positions = PositionStore(
+            COMMITTER,
+            COMMITTER_IDENTITY,
+            first.pipeline.sink.table,
+            self._store,
+            site.delta,
+            checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
+            search_commits=site.search_commits,
+            payers={KIND: self._clearing.pay},
+            pace=site.pace,
+            emit=self._tell_about_committer,
+        )
+        self._opened: Position | None = None
+        self._sources: dict[SourceKey, Position] = {}
+        self._snapshot: Snapshot | None = None
+        self._settled: frozenset[SourceKey] = frozenset()
+        self._metas_of_units: set[str] = set()
+        self._careful = False
+        self._kept_for: timedelta | None = None
+
+    @property
+    def position(self) -> int:
+        """How often a committer has committed to the table, as far as this one knows."""
+        return 0 if self._opened is None else self._opened.version
+
+    def run(self) -> None:
+        """Commit until nothing is left to take; raises what stopped it, and everything committed until then stays."""
+        tries = 0
+        self._kept_for = None
+        while not self._stop.is_set():
+            try:
+                if not self._round():
+                    return
+                tries = 0
+            except _AGAIN as error:
+                tries += 1
+                self._opened, self._careful = None, not isinstance(error, CommitLost)
+                self._sources.clear()
+                if tries == TRIES_AGAINST_OTHERS:
+                    raise
+
+    def _round(self) -> bool:
+        """One look and, if there is anything to take, one commit; whether to look again."""
+        if self._opened is not None and not self._opened.unpaid and list_pending(self._store).is_empty:
+            return False
+        self._snapshot = None
+        opened = self.open()
+        pending = list_pending(self._store)
+        failpoint("staging.commit.listed")
+        self._look_at_age(pending)
+        folds = self._folds(pending, recorded_positions(opened))
+        self._snapshot = None
+        before = set(opened.data_files).union(*(fold.opened.data_files for fold in folds.values()))
+        gathering = PendingBatch(self._store, folds, TableColumns(opened), self._max_files, self._careful, paths=before)
+        gathering.units(pending)
+        foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
+        self.tally.count_what_waits(pending, folds, gathering, set(self._places))
+        taken = Taken(self._members(folds), _stale(pending, folds), foreign, gathering)
+        if taken.nothing:
+            return False
+        self._commit(opened, taken)
+        return True
+
+    def _members(self, folds: Mapping[SourceKey, SourceFold]) -> tuple[tuple[SourceFold, Member], ...]:
+        """The sources that move; one whose dead letters cannot be owed does not."""
+        found: list[tuple[SourceFold, Member]] = []
+        for key, fold in folds.items():
+            try:
+                if fold.moved:
+                    found.append((fold, fold.member()))
+            except StateError as error:
+                self.tally.errors[key] = error
+        return tuple(found)
+
+    def open(self) -> Position:
+        """The committer's own position, what it owed paid.
+
+        Nobody has to accept a RESTORE for it: it stands for no rows of a source, and each source stops by itself.
+        """
+        try:
+            self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
+        except Restored as restored:
+            self.tally.tell_once(f"{restored.problem}; the committer goes on, and each source says whether it may")
+            self._opened = self._open(self.positions, None, (Accept.BLIZZARD, Accept.RESTORE))
+        return self._opened
+
+    def _open(self, positions: PositionStore, before: Position | None, accept: Sequence[Accept] = ()) -> Position:
+        if before is not None and positions.is_current(before):
+            return before
+        return positions.open_at(self._newest(), accept)
+
+    def _newest(self) -> Snapshot | None:
+        """The newest snapshot: within a round the one that was loaded last, as long as nothing was committed since."""
+        if self._snapshot is None or not self.positions.is_newest(self._snapshot.facts.version):
+            self._snapshot = self.positions.site.delta.snapshot()
+        return self._snapshot
+
+    def _folds(self, pending: Pending, recorded: Mapping[str, Sequence[int]]) -> dict[SourceKey, SourceFold]:
+        """Every source with units that wait, opened; one that cannot be opened keeps no other from moving."""
+        folds: dict[SourceKey, SourceFold] = {}
+        self.tally.errors.clear()
+        for key in pending.units:
+            place = self._places.get(key)
+            if place is None:
+                continue
+            try:
+                opened = self._open(place.positions, self._sources.get(key), (Accept.PENDING,))
+                folds[key] = SourceFold(place, opened, since_version(opened, recorded))
+            except TidegateError as error:
+                self.tally.errors[key] = error
+        return folds
+
+    def _foreign(self, pending: Pending, gathering: PendingBatch, opened: Position) -> ForeignFiles:
+        """Metas without a unit: their files, if there is a table to put them into."""
+        looked = gathering.foreign(pending.metas, self._metas_of_units, self._clock())
+        found, metas = ForeignFiles(rejected=looked.unreadable), looked.metas
+        for path in looked.growing:
+            self.tally.tell_once(f"{path} cannot be read and is less than a minute old; it is looked at again later")
+        if not metas:
+            return found
+        if not gathering.columns.known:
+            self.declare(gathering.columns, opened)
+        if not gathering.columns.known:
+            self.tally.tell_once(
+                f"{count(len(metas), 'meta')} of foreign writers wait for a table: declare schema.fields"
+            )
+            return found
+        snapshot = self._first.positions.site.delta.snapshot()
+        active = frozenset() if snapshot is None else snapshot.active_paths()
+        known = active.union((opened.state or {}).get("foreign", ()), gathering.paths)
+        found.add(self._store, metas, known, gathering.columns, self._first.pipeline.schema.evolution)
+        return found
+
+    def declare(self, columns: TableColumns, opened: Position) -> None:
+        """Without a table, the columns that a pipeline declares, or has inferred before, will make it."""
+        for place in self._places.values():
+            first = first_columns(place, opened)
+            if first is not None:
+                columns.add_files(first.table, first.partition_columns, (), Evolution.MERGE)
+                return
+
+    def _commit(self, opened: Position, taken: Taken) -> None:
+        """One Delta commit of everything that was gathered."""
+        change = self._change(opened, taken)
+        self._clearing.metas_of.update(taken.gathering.metas_of)
+        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not member.change.debts)
+        failpoint("staging.commit.before")
+        members = [member for _, member in taken.sources]
+        try:
+            after = commit_together([*members, Member(self.positions.site, opened, change)])
+        finally:
+            self._settled = frozenset()
+        self._opened, self._careful = after[-1], False
+        self._sources.update((each.key, each) for each in after[:-1])
+        self.tally.count(taken, after)
+
+    def _change(self, opened: Position, taken: Taken) -> Change:
+        """What becomes of the committer's own position."""
+        recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
+        units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
+        for fold, _ in taken.sources:
+            recorded.pop(str(fold.opened.key), None)
+            if not fold.replan:
+                recorded[str(fold.opened.key)] = [fold.seq, fold.since]
+            units[fold.opened.key] = (fold.opened.version + 1, fold.seq)
+        foreign, columns = taken.foreign, taken.gathering.columns
+        rejected = [*(each for fold, _ in taken.sources for each in fold.rejected), *foreign.rejected]
+        files = foreign.data_files
+        state = next_state(opened, recorded, files)
+        return Change(
+            state=state,
+            embedded={name: value for name, value in state.items() if name != "foreign"},
+            data_files=files,
+            rows=sum(file.record_count for file in files),
+            groups=(*self.first_columns(columns, opened), *foreign.written(columns.partition_columns)),
+            debts=(debt(units, [*foreign.taken, *foreign.duplicates], rejected, archive=self._archive),),
+            action="commit",
+        )
+
+    def first_columns(self, columns: TableColumns, opened: Position) -> tuple[Written, ...]:
+        """What makes the table where there is none and no unit that is taken would."""
+        if opened.table_id is not None:
+            return ()
+        if not columns.known:
+            self.declare(columns, opened)
+        schema = columns.schema()
+        return () if schema is None else (Written(schema, columns.partition_columns),)
+
+    def _settle(self, key: SourceKey) -> None:
+        """Pay what a source owes of its own, where it can: its writers do not, and it may have no further units."""
+        place = self._places.get(key)
+        if place is None or key in self._settled:
+            return
+        try:
+            place.positions.open((Accept.PENDING,))
+        except (StateError, TableError) as error:
+            self.tally.tell(f"something is left to do after its commit: {error}", key)
+
+    def _look_at_age(self, pending: Pending) -> None:
+        """Tell of units that wait for so long that a VACUUM could soon take their files."""
+        now = self._clock()
+        old = any(now - signal.since > YOUNG for signals in pending.units.values() for signal in signals)
+        if old and self._kept_for is None:
+            snapshot = self._first.positions.site.delta.snapshot()
+            self._kept_for = retention({} if snapshot is None else snapshot.facts.properties)
+        self.tally.count_what_ages(pending, now, self._kept_for or DEFAULT)
+
+    def _tell_about_committer(self, event: events.Event) -> None:
+        """What its own position tells; a commit only where it brought files itself."""
+        if not isinstance(event, events.Committed) or event.data_files:
+            self._emit(event)
+
+
+def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: Sequence[DataFile]) -> dict[str, Any]:
+    """The committer's state once foreign ``files`` are committed: the last of them are remembered by name."""
+    names = [*(opened.state or {}).get("foreign", ()), *(file.path for file in files)]
+    kept = names[-max(REMEMBERED, len(files)) :]
+    return {"schema_version": SCHEMA_VERSION, "positions": dict(recorded), "foreign": kept}
+
+
+def recorded_positions(opened: Position) -> Mapping[str, Sequence[int]]:
+    """Up to which position the committer moved each source, and from which table version on it must be planned."""
+    positions = (opened.state or {}).get("positions", {})
+    return positions if isinstance(positions, Mapping) else {}
+
+
+def _stale(pending: Pending, folds: Mapping[SourceKey, SourceFold]) -> dict[SourceKey, tuple[int, int]]:
+    """The position of each source with units that are committed already by their number, and how many they are."""
+    numbers = {
+        key: (fold.opened.version, sum(signal.seq <= fold.opened.version for signal in pending.units[key]))
+        for key, fold in folds.items()
+    }
+    return {key: found for key, found in numbers.items() if found[1]}

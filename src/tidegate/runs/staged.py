@@ -1,0 +1,372 @@
+"""Staged delivery, the writer's side: runs leave numbered units, and the committer of the table commits them.
+
+Everything that ``Tracker.advance`` looks at travels with the unit, so that writer and committer come to the same
+state without listing the source again. A long listing is left out beyond what the unit covers; such a step seals
+nothing, a later one does.
+
+What is pending counts as done: the position is the committed one with every pending unit folded into it. A change
+becomes the next unit. Its signal is written last and only where there is none of that number, so one writer wins
+each number; whoever comes second plans again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from tidegate.core.files.paths import SourceFile, sort_key, split
+from tidegate.core.files.plan import Plan
+from tidegate.core.files.state import Covered, FileOutcome, RecordsRead, Refused
+from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
+from tidegate.failpoints import failpoint
+from tidegate.observe.events import CommitContested, Staged
+from tidegate.protocol.change import Change, Coverage, DataFile, State
+from tidegate.protocol.commit import measured
+from tidegate.protocol.open import Accept
+from tidegate.protocol.position import Deadline, Position, TableContext
+from tidegate.protocol.resolve import lost
+from tidegate.protocol.staging import Meta, StagedUnit, meta_path, pending_of, signals_of, unit_path
+from tidegate.protocol.store import PositionStore
+from tidegate.protocol.table import schema_json
+from tidegate.protocol.table_checks import check_changes
+from tidegate.runs.bound_source import Place
+from tidegate.runs.file_trackers import SetTracker
+from tidegate.runs.tracker import SourceState, Step, Tracker
+from tidegate.sink.read_task import outcome_from_json, outcome_to_json
+from tidegate.specs.project import Delivery
+
+PROPERTY = "delta.deletedFileRetentionDuration"
+DEFAULT = timedelta(days=7)
+_PART = re.compile(r"(\d+)\s+(microsecond|millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
+
+
+def retention(properties: Mapping[str, str]) -> timedelta:
+    """After which time a VACUUM takes files; a week where the table does not say.
+
+    >>> retention({PROPERTY: "interval 1 week 2 days"}).days, retention({}).days
+    (9, 7)
+    """
+    parts = _PART.findall(properties.get(PROPERTY, ""))
+    total = sum((timedelta(**{f"{unit.lower()}s": int(number)}) for number, unit in parts), timedelta())
+    return total if parts else DEFAULT
+
+
+LISTED_IN_FULL = 10_000
+
+
+def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -> dict[str, Any]:
+    """The arguments of a step from ``state``; ``after_step`` repeats it."""
+    whole = len(plan.listed) <= LISTED_IN_FULL
+    shown = replace(
+        plan,
+        units=(),
+        skipped=(),
+        late=(),
+        notes=(),
+        remarks=(),
+        given_up=(),
+        listed=plan.listed if whole else _up_to(plan.listed, outcomes),
+        complete=plan.complete and whole,
+    )
+    return {
+        "plan": shown.to_json(),
+        "outcomes": [outcome_to_json(each) for each in outcomes],
+        "unfinished": sorted(path for path, _ in state.unfinished()),
+    }
+
+
+def step_of(step: Mapping[str, Any]) -> tuple[Plan, tuple[FileOutcome, ...]]:
+    """The arguments read back; ``StateError`` when they are not understood."""
+    try:
+        return Plan.from_json(step["plan"]), tuple(outcome_from_json(each) for each in step["outcomes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"a staged step cannot be read ({error!r})", "let the writer plan again") from error
+
+
+def after_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> Step:
+    """The state once the rows of the step are committed on top of ``state``.
+
+    That may be another state than the writer had: a unit before this one may have been rejected, and its files are
+    unfinished again. They keep the watermark below them although the writer's listing does not show them.
+    ``StateError`` when the step does not fit: something it covers is finished already, or was not begun where it
+    goes on.
+    """
+    plan, outcomes = step_of(step)
+    known = dict(state.unfinished())
+    _check_not_finished(tracker, state, plan, [each for each in outcomes if isinstance(each, Covered)])
+    listed = {file.path: file for file in plan.listed}
+    for path in known.keys() - set(step["unfinished"]):
+        listed.setdefault(path, SourceFile(path, known[path].size or 0, known[path].etag))
+    files = tuple(sorted(listed.values(), key=lambda file: sort_key(file.path)))
+    return tracker.advance(state, replace(plan, listed=files), outcomes)
+
+
+def without_step(tracker: Tracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
+    """The state once it is clear that the step will not be taken: every file that it tells of is unfinished.
+
+    The watermark stays below them, and the next plan reads them. None for a step that tells of no file: what whoever
+    made it had in mind cannot be kept.
+    """
+    plan, outcomes = step_of(step)
+    told = [each for each in outcomes if isinstance(each, Covered | Refused)]
+    known = {path for path, _ in state.unfinished()}
+    new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
+    due = tracker.sorted(state, new, plan.now).due
+    entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in due}
+    return _with_files(state, entries) if told else None
+
+
+def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
+    changed: SourceState = replace(state, files={**state.files, **entries})
+    return changed
+
+
+def _check_not_finished(tracker: Tracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
+    known = {path for path, _ in state.unfinished()}
+    files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
+    for file in tracker.sorted(state, files, plan.now).finished:
+        raise StateError(f"{file.path} is finished already", "its rows are not committed a second time")
+
+
+def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tuple[SourceFile, ...]:
+    """The listed files of each partition up to the last one that the outcomes are about."""
+    last: dict[str, str] = {}
+    for outcome in outcomes:
+        partition, name = split(outcome.path)
+        last[partition] = max(name, last.get(partition, ""))
+    return tuple(file for file in listed if split(file.path)[1] <= last.get(split(file.path)[0], ""))
+
+
+THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
+
+
+def remembering(place: Place) -> Place:
+    """The same place with a tracker that remembers what pending units finished where its state cannot."""
+    if not isinstance(place.tracker, SetTracker):
+        return place
+    return replace(place, tracker=replace(place.tracker, pending={}))
+
+
+def read_unit(site: TableContext, seq: int) -> StagedUnit:
+    """One pending unit; ``StateError`` for one that is none or is about something else, ``ObjectMissing`` for one
+    that is gone.
+    """
+    path = unit_path(site.key, seq)
+    content = site.store.get(path)
+    try:
+        unit = StagedUnit.from_bytes(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"{site.uri}/{path} cannot be read as a unit ({error!r})", THE_WAY_ON) from error
+    changes = site.identity.differences(unit.identity)
+    if changes or (unit.key, unit.seq) != (site.key, seq):
+        found = "; ".join(changes) or f"it says that it is unit {unit.seq} of {unit.key}"
+        raise StateError(f"{site.uri}/{path} is about another source: {found}", THE_WAY_ON)
+    return unit
+
+
+def folded(place: Place, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
+    """The state once ``units`` are committed on top of ``state``; ``place`` is one that is ``remembering``."""
+    tracker = place.tracker
+    if isinstance(tracker, SetTracker) and tracker.pending is not None:
+        tracker.pending.clear()
+    for unit in units:
+        try:
+            state = tracker.written(after_step(tracker, state, unit.step))
+        except StateError as error:
+            site = place.positions.site
+            path = unit_path(unit.key, unit.seq)
+            raise StateError(f"{site.uri}/{path} does not fit: {error.problem}", THE_WAY_ON) from error
+    return state
+
+
+LISTINGS = 5
+
+
+def delivering(place: Place) -> Place:
+    """The place as a run uses it: where delivery is staged, its commits become units."""
+    if place.pipeline.delivery is Delivery.DIRECT:
+        return place
+    place = remembering(place)
+    return replace(place, positions=StagedPositions(place))
+
+
+def units_pending(opened: Position) -> int:
+    """How many units lie between the committed position and the opened one."""
+    return opened.version - (0 if opened.parent is None else opened.parent.version)
+
+
+class StagedPositions(PositionStore):
+    """The position of the source of ``place``, pending units included."""
+
+    staged = True
+
+    def __init__(self, place: Place) -> None:
+        self.site = place.positions.site
+        self._place = place
+
+    def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
+        """The committed position and everything that is pending on top of it. Writes nothing: what is owed after a
+        commit is the committer's.
+        """
+        deadline = self.site.pace.start()
+        for _ in range(LISTINGS):
+            listed = [signal.seq for signal in signals_of(self.site.store, self.site.key)]
+            committed = super().open(accept, read_only=True)
+            above = [seq for seq in listed if seq > committed.version]
+            if above == list(range(committed.version + 1, committed.version + 1 + len(above))):
+                try:
+                    units = [read_unit(self.site, seq) for seq in above]
+                except ObjectMissing:
+                    continue
+                return self._folded(replace(committed, unpaid=False), units)
+            deadline.pause()
+        raise StateError(
+            f"{self.site.key}: units are missing in {self.site.uri}/{pending_of(self.site.key)}: position "
+            f"{committed.version} is committed, and those that wait are {_shown(above)}",
+            "put the missing ones back; or remove those that wait, and what they hold is read again",
+        )
+
+    def is_current(self, opened: Position) -> bool:
+        """Whether nothing was committed to the table and no unit was added since ``opened``."""
+        return super().is_current(opened) and not self._exists(unit_path(self.site.key, opened.version + 1))
+
+    def idle(self, opened: Position, state: State) -> Position:
+        """A poll found nothing: shown in the mirror, if that is where the source is."""
+        return replace(opened, state=state) if units_pending(opened) else super().idle(opened, state)
+
+    def commit(self, opened: Position, change: Change) -> Position:
+        """Leave ``change`` as the next unit; ``CommitLost`` when there is one of that number."""
+        check_changes([(change, opened.data_files)])
+        deadline = self.site.pace.start()
+        unit = self._unit(opened, change)
+        measured(self.site, change.data_files)
+        for file in change.data_files:
+            failpoint("staging.meta.before")
+            meta = _meta(unit, file, change.ranges.get(file.path, ()))
+            self.site.store.put(meta_path(file.path), meta.to_bytes())
+            failpoint("staging.meta.after")
+        self._signal(unit, deadline)
+        self._check_not_overtaken(opened, unit)
+        self.site.emit(_event(unit, deadline))
+        return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
+
+    def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
+        state = folded(self._place, self._place.opened_state(opened), units)
+        if not units:
+            return opened
+        letters = opened.letters + sum(unit.letters for unit in units)
+        return replace(opened, version=units[-1].seq, state=self._place.tracker.encode(state), letters=letters)
+
+    def _unit(self, opened: Position, change: Change) -> StagedUnit:
+        return StagedUnit(
+            key=self.site.key,
+            seq=opened.version + 1,
+            attempt=self.site.attempts(),
+            identity=self.site.identity,
+            run=change.run,
+            written_at=self.site.pace.now().isoformat(),
+            base=opened.table_version,
+            step=change.step or {},
+            coverage=change.coverage,
+            data_files=change.data_files,
+            rows=change.rows,
+            schema_json=None if change.schema is None else schema_json(change.schema),
+            partition_columns=change.partition_columns,
+            letter_files=change.dead_letter_files,
+            letters=change.letters,
+            letters_uri=self._place.letters.uri if change.dead_letter_files else None,
+            action=change.action,
+        )
+
+    def _signal(self, unit: StagedUnit, deadline: Deadline) -> None:
+        """Write the signal until it is there. An error never means that it is not: it is read back."""
+        path, content = unit_path(unit.key, unit.seq), unit.to_bytes()
+        while True:
+            problem: Exception
+            try:
+                failpoint("staging.unit.before")
+                self.site.store.put_if_absent(path, content)
+                failpoint("staging.unit.after")
+                return
+            except Exception as error:
+                problem = error
+            try:
+                if self.site.store.get(path) == content:
+                    return
+                raise self._lost(unit, "another writer")
+            except ObjectMissing:
+                unclear = False
+            except StorageUnavailable:
+                unclear = True
+            if deadline.passed:
+                raise _too_late(unit, path, deadline, problem, unclear) from problem
+            deadline.pause()
+
+    def _check_not_overtaken(self, opened: Position, unit: StagedUnit) -> None:
+        """Stop where the number was committed and removed before the signal came: such a unit counts for nothing."""
+        if not super().is_current(opened) and self.position() >= unit.seq:
+            raise self._lost(unit, "a commit")
+
+    def _lost(self, unit: StagedUnit, by: str) -> TidegateError:
+        detail = f"position {unit.seq} was taken by {by}"
+        self.site.emit(CommitContested(unit.key.pipeline, unit.key.source, detail))
+        return lost(self.site, unit.seq - 1, by)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.site.store.head(path)
+        except ObjectMissing:
+            return False
+        return True
+
+
+def _meta(unit: StagedUnit, file: DataFile, ranges: tuple[Coverage, ...]) -> Meta:
+    """What is said about one file of a unit."""
+    return Meta(
+        filename=file.path,
+        size=file.size,
+        record_count=file.record_count,
+        partition_values=file.partition_values,
+        source_file=getattr(file, "source_file", None),
+        pipeline=unit.key.pipeline,
+        source=unit.key.source,
+        attempt=unit.attempt,
+        ranges=ranges,
+        stats=file.stats,
+        schema_json=unit.schema_json,
+    )
+
+
+def _event(unit: StagedUnit, deadline: Deadline) -> Staged:
+    files = {item.file: item.size for item in unit.coverage}
+    return Staged(
+        unit.key.pipeline,
+        unit.key.source,
+        position=unit.seq,
+        source_files=len(files),
+        source_bytes=sum(files.values()),
+        data_files=len(unit.data_files),
+        rows=unit.rows,
+        seconds=deadline.seconds,
+    )
+
+
+def _too_late(unit: StagedUnit, path: str, deadline: Deadline, problem: Exception, unclear: bool) -> TidegateError:
+    waited = f"after {deadline.seconds:.0f} s"
+    if unclear:
+        return OutcomeUnknown(
+            f"{unit.key}: {waited} it is unknown whether {path} is written ({problem})",
+            "run again when the storage answers: the next run finds out and goes on from there",
+        )
+    return StorageUnavailable(
+        f"{unit.key}: {path} could not be written; given up {waited} (last problem: {problem})",
+        "nothing was lost: run again; for more patience raise global.commit_deadline_secs",
+    )
+
+
+def _shown(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+    return ", ".join(map(str, numbers[:10])) + more

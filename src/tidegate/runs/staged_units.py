@@ -1,0 +1,389 @@
+"""Staged units of one source on their way into a commit: checked, and repeated on top of the state.
+
+For metas of foreign writers, which hold five fields and no columns, and for files that are adopted. A wrong
+statistic hides rows, so bounds of floats are left out: a footer does not tell whether there was a NaN.
+
+The columns that a unit brings along count for those after it, so that two units which fit the table and not each
+other are told apart. The commit itself checks again, against the snapshot that it builds on.
+
+A unit that cannot be taken is rejected and the others go on. Where it is known which files it would have covered, they
+become unfinished again, so that no watermark passes them and the next plan reads them. Where that is not known, nothing
+after it is taken: units that were planned on top of it could pass files that nobody knows of. They are told by the
+table version that they were planned on, and their writer plans again from what is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.core.files.state import Covered
+from tidegate.errors import ObjectMissing, StateError, TableError
+from tidegate.protocol.change import Change, Coverage, DataFile, Written
+from tidegate.protocol.commit import Member
+from tidegate.protocol.position import Position
+from tidegate.protocol.staging import STAGING, Signal, StagedUnit
+from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
+from tidegate.protocol.table_checks import columns_to_add
+from tidegate.runs.bound_source import Place
+from tidegate.runs.source_report import DeadLetters
+from tidegate.runs.staged import after_step, without_step
+from tidegate.runs.tracker import SourceState
+from tidegate.schema.types import plain_field
+from tidegate.sink.read_task import outcome_from_json
+from tidegate.sink.statistics import delta_statistics, float_columns
+from tidegate.specs.project import Evolution
+from tidegate.storage.port import ObjectStore, SeekableInput
+
+_RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A Parquet file as its footer tells of it; ``columns`` are those in the file, without partition columns."""
+
+    file: DataFile
+    columns: pa.Schema
+
+
+def check_path(path: str) -> None:
+    """``StateError`` unless ``path`` can be a data file of the table."""
+    parts = path.split("/")
+    wrong = (
+        not path.endswith(".parquet")
+        or "://" in path
+        or any(part in ("", ".", "..") or part.startswith((".", "_")) for part in parts[-1:])
+        or any(part in ("", ".", "..") for part in parts)
+        or parts[0] in _RESERVED
+    )
+    if wrong:
+        raise StateError(f"{path!r} is not the path of a Parquet file below the table", "name it relative to the table")
+
+
+def examine(store: ObjectStore, path: str, values: Mapping[str, str | None], size: int, rows: int | None) -> Examined:
+    """The file at ``path``, by its footer; ``StateError`` when it is not the one that is told of."""
+    check_path(path)
+    try:
+        found = store.head(path)
+    except ObjectMissing as error:
+        raise StateError(f"there is no Parquet file {path}", "write it before its meta") from error
+    if found.size != size:
+        raise StateError(f"{path} has {found.size} bytes, and its meta says {size}", "write the meta last")
+    try:
+        with pq.ParquetFile(SeekableInput(store, path)) as parquet:
+            footer, columns = parquet.metadata, parquet.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise StateError(f"{path} is not a readable Parquet file ({error})", "write it again") from error
+    if rows is not None and footer.num_rows != rows:
+        raise StateError(f"{path} has {footer.num_rows} rows, and its meta says {rows}", "write the meta last")
+    columns = pa.schema([plain_field(field) for field in columns])
+    stats = delta_statistics(footer, columns, frozenset(float_columns(columns)))
+    given = {name: value or None for name, value in values.items()}
+    return Examined(DataFile(path, size, footer.num_rows, given, stats), columns)
+
+
+def fitted(examined: Examined, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
+    """The columns of the file as they fit the table, with its partition columns behind them.
+
+    A column that the table requires must have no null in the file: that is known from its footer, or it does not fit.
+    """
+    present = [name for name in keys if name in examined.columns.names]
+    if present:
+        raise StateError(f"{examined.file.path} holds the partition column {present[0]!r}", "leave it out of the file")
+    _check_values(examined.file, table, keys)
+    required = {field.name for field in table if not field.nullable}
+    columns = [
+        field.with_nullable(False) if field.name in required and _has_no_null(examined.file, field.name) else field
+        for field in examined.columns
+    ]
+    known = {field.name: field for field in table}
+    return pa.schema([*columns, *(known[name] for name in keys)])
+
+
+def _has_no_null(file: DataFile, column: str) -> bool:
+    counts = json.loads(file.stats or "{}").get("nullCount", {})
+    return bool(counts.get(column) == 0)
+
+
+def _check_values(file: DataFile, table: pa.Schema, keys: tuple[str, ...]) -> None:
+    if set(file.partition_values) != set(keys):
+        raise StateError(
+            f"{file.path} has values for {sorted(file.partition_values)}, and the table is partitioned by {list(keys)}",
+            "give every partition column its value",
+        )
+    for name in keys:
+        field, value = table.field(name), file.partition_values[name]
+        if value is None and not field.nullable:
+            raise StateError(f"{file.path}: partition column {name!r} is required and has no value", "give it one")
+        if value is not None and not _is_value(field.type, value):
+            raise StateError(f"{file.path}: {value!r} is no {field.type} for partition column {name!r}", "correct it")
+
+
+def _is_value(kind: pa.DataType, text: str) -> bool:
+    """Whether ``text`` is a value of that type as the Delta protocol writes it."""
+    parse = next((parse for fits, parse in _PARSERS if fits(kind)), None)
+    try:
+        if parse is not None:
+            parse(text)
+    except (ValueError, ArithmeticError):
+        return False
+    return parse is not None
+
+
+def _boolean(text: str) -> None:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+
+
+_PARSERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]], ...] = (
+    (pa.types.is_string, str),
+    (pa.types.is_large_string, str),
+    (pa.types.is_integer, int),
+    (pa.types.is_date, date.fromisoformat),
+    (pa.types.is_timestamp, datetime.fromisoformat),
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_floating, float),
+)
+
+
+class TableColumns:
+    """The columns of a table as they will be after everything that was added; none yet without a table."""
+
+    def __init__(self, opened: Position) -> None:
+        self._facts = (
+            None if opened.schema_json is None else _facts(opened.schema_json, tuple(opened.partition_columns))
+        )
+        self._fitting: set[tuple[str, tuple[str, ...], Evolution]] = set()
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a table, or something that will make one."""
+        return self._facts is not None
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Of the table, or of the one that will be made."""
+        return () if self._facts is None else self._facts.partition_columns
+
+    def schema(self) -> pa.Schema | None:
+        """The columns as they will be."""
+        return None if self._facts is None else arrow_schema(self._facts.schema_json)
+
+    def add(self, unit: StagedUnit, mode: Evolution) -> None:
+        """``SchemaMismatch`` when the files of the unit do not fit."""
+        if unit.schema_json is None or not (unit.data_files or self._facts is None):
+            return
+        seen = (unit.schema_json, unit.partition_columns, mode)
+        if seen not in self._fitting:
+            self.add_files(arrow_schema(unit.schema_json), unit.partition_columns, unit.data_files[:1], mode)
+            self._fitting.add(seen)
+
+    def add_files(self, schema: pa.Schema, keys: tuple[str, ...], files: Sequence[DataFile], mode: Evolution) -> None:
+        """The same for files with these columns."""
+        if self._facts is None:
+            self._facts = _facts(schema_json(schema), keys)
+        written = Written(schema, keys, tuple(files))
+        change = Change({}, {}, data_files=tuple(files), groups=(written,))
+        fields = {field.name: field for field in columns_to_add(self._facts, [change], mode)}
+        if fields:
+            table = arrow_schema(self._facts.schema_json)
+            kept = [fields.pop(field.name, field) for field in table]
+            self._facts = replace(self._facts, schema_json=schema_json(table_of([*kept, *fields.values()])))
+            self._fitting.clear()
+
+
+def table_of(fields: Sequence[pa.Field]) -> pa.Schema:
+    """Columns as a schema."""
+    import pyarrow
+
+    return pyarrow.schema(fields)
+
+
+def _facts(schema: str, keys: tuple[str, ...]) -> TableFacts:
+    return TableFacts(-1, "", TableProtocol(1, 2), schema, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Something that waited and will not be committed, and why."""
+
+    path: str
+    reason: str
+
+    def to_json(self) -> dict[str, str]:
+        """As a debt holds it."""
+        return {"path": self.path, "reason": self.reason}
+
+
+class _Unknown(Exception):
+    """A unit of which nobody can say what it covers, or that was planned on something that is not there."""
+
+
+class SourceFold:
+    """One source: the position that was opened, and what its units make of it.
+
+    ``since`` is the table version from which on a writer must have planned. With ``replan`` whatever was planned until
+    this commit does not fit any more. Without ``open`` nothing more is taken of it in this commit.
+    """
+
+    def __init__(self, place: Place, opened: Position, since: int) -> None:
+        self.place, self.opened, self.since = place, opened, since
+        self.seq = opened.version
+        self.taken: list[StagedUnit] = []
+        self.rejected: list[Rejection] = []
+        self.open = True
+        self.replan = False
+        self._state: SourceState = place.opened_state(opened)
+
+    @property
+    def moved(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.seq > self.opened.version
+
+    @property
+    def rows(self) -> int:
+        """Rows of the units that are taken."""
+        return sum(unit.rows for unit in self.taken)
+
+    def waiting(self, signals: Sequence[Signal]) -> tuple[Signal, ...]:
+        """Those of the source's units that follow its position one after the other."""
+        ahead = [signal for signal in signals if signal.seq > self.opened.version]
+        return tuple(signal for number, signal in enumerate(ahead, self.opened.version + 1) if signal.seq == number)
+
+    def read(self, signal: Signal, content: bytes) -> StagedUnit | None:
+        """The next unit of the source; None for one that is rejected at sight, and then nothing after it is taken.
+
+        ``StateError`` for a unit of a newer Tidegate: that is left for one that understands it.
+        """
+        try:
+            return self._understood(signal, content)
+        except _Unknown as unknown:
+            self._reject(signal, f"{unknown}; everything planned on top of it is planned again")
+            self._plan_again()
+            return None
+
+    def take(self, signal: Signal, unit: StagedUnit, columns: TableColumns, damage: str | None = None) -> None:
+        """Take a unit that was read, or reject it; ``damage`` is what is known to be wrong with its files."""
+        try:
+            self._repeat(unit, columns, damage)
+        except (StateError, TableError, ObjectMissing) as error:
+            self._refuse(signal, unit, error.problem)
+        self.seq = signal.seq
+
+    def _understood(self, signal: Signal, content: bytes) -> StagedUnit:
+        try:
+            unit = StagedUnit.from_bytes(content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _Unknown(f"the unit cannot be read ({error!r})") from error
+        if (unit.key, unit.seq) != (signal.key, signal.seq):
+            raise _Unknown(f"the unit says that it is number {unit.seq} of {unit.key}")
+        if changes := self.place.positions.site.identity.differences(unit.identity):
+            raise _Unknown(f"the unit is not about the source of this configuration: {'; '.join(changes)}")
+        if unit.base < self.since:
+            raise _Unknown(
+                f"the unit was planned at table version {unit.base}, and the source was moved by something else at "
+                f"{self.since}"
+            )
+        return unit
+
+    def _repeat(self, unit: StagedUnit, columns: TableColumns, damage: str | None) -> None:
+        if damage:
+            raise StateError(damage, "")
+        self._check_files(unit)
+        _check_coverage(unit)
+        step = after_step(self.place.tracker, self._state, unit.step)
+        columns.add(unit, self.place.pipeline.schema.evolution)
+        self._state = self.place.tracker.written(step)
+        self.taken.append(unit)
+
+    def _check_files(self, unit: StagedUnit) -> None:
+        for file in unit.data_files:
+            check_path(file.path)
+        if unit.rows != sum(file.record_count for file in unit.data_files):
+            raise StateError(f"the unit tells of {unit.rows} rows, and its files of others", "")
+        if unit.letter_files and unit.letters_uri != self.place.letters.uri:
+            raise StateError(
+                f"its dead letters lie in {unit.letters_uri}, and this configuration has {self.place.letters.uri}", ""
+            )
+        self.place.letters.check(unit.letter_files)
+
+    def _refuse(self, signal: Signal, unit: StagedUnit, reason: str) -> None:
+        """The unit is rejected, and its files are unfinished again, where they are known."""
+        try:
+            state = without_step(self.place.tracker, self._state, unit.step)
+        except StateError:
+            state = None
+        self._reject(signal, reason)
+        if state is None:
+            self._plan_again()
+        else:
+            self._state = state
+
+    def _plan_again(self) -> None:
+        self.open, self.replan = False, True
+
+    def _reject(self, signal: Signal, reason: str) -> None:
+        self.rejected.append(Rejection(signal.path, reason))
+        self.seq = signal.seq
+
+    def member(self) -> Member:
+        """What the source brings into the commit."""
+        tracker = self.place.tracker
+        state = tracker.encode(self._state)
+        letters = tuple(file for unit in self.taken for file in unit.letter_files)
+        count = sum(unit.letters for unit in self.taken)
+        change = Change(
+            state=state,
+            embedded=tracker.embedded(state),
+            coverage=tuple(each for unit in self.taken for each in unit.coverage),
+            data_files=tuple(file for unit in self.taken for file in unit.data_files),
+            rows=self.rows,
+            dead_letter_files=letters,
+            debts=DeadLetters(letters, count).debts(self.place, self.opened),
+            letters=count,
+            groups=grouped(self.taken),
+        )
+        site = replace(self.place.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
+        return Member(site, self.opened, change, self.seq - self.opened.version)
+
+
+def grouped(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
+    """The data files of units by the columns that they have."""
+    found: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
+    for unit in units:
+        if unit.schema_json is not None:
+            found.setdefault((unit.schema_json, unit.partition_columns), []).extend(unit.data_files)
+    return tuple(Written(arrow_schema(schema), keys, tuple(files)) for (schema, keys), files in found.items())
+
+
+def _check_coverage(unit: StagedUnit) -> None:
+    """What the ledger will show must be what the step takes."""
+    try:
+        outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
+    except (KeyError, TypeError) as error:
+        raise StateError(f"its step cannot be read ({error!r})", "") from error
+    taken = [
+        Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
+        for each in outcomes
+        if isinstance(each, Covered)
+    ]
+    if list(unit.coverage) != taken:
+        raise StateError("what the unit covers is not what its step takes", "")
+
+
+def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> int:
+    """The table version from which on units of a source must have been planned.
+
+    A committer remembers up to which position it moved the source; where something else moved it since, whatever was
+    planned before that does not fit any more.
+    """
+    version, since = recorded.get(str(opened.key), (0, -1))
+    return since if version == opened.version else max(opened.committed_at, opened.delta_version)

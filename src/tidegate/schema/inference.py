@@ -1,0 +1,383 @@
+"""Columns inferred from sampled JSON records: what every field was seen to be, and the type that holds all of it.
+
+Whole numbers become ``int64``, other numbers ``float64``, and a field that is both ``float64``. Whole numbers
+beyond 64 bits become ``decimal(20,0)``; numbers that none of these types holds exactly are kept as text, by the
+type ``json``. Text stays ``string``, also where it looks like a moment: a type that a later record would not fit
+must be declared, not guessed. A field that was null whenever it was there is a ``string``, an empty list a list
+of strings, an object without keys ``json``, and so is what lies deeper than a table can be nested; the report
+says so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.errors import SourceError
+from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
+from tidegate.schema.names import (
+    MOST_LEVELS,
+    field_from_json,
+    field_to_json,
+    forbidden_name,
+    name_problem,
+)
+from tidegate.specs.project import FieldSpec
+
+MOST_KEYS = 1000
+"""An object with more different keys is data, not a struct: it is kept as ``json``."""
+
+MANY = 100
+"""From so many values of one kind on a type is called sure."""
+
+SHOWN = 10
+"""So many columns are named in one line."""
+
+NUMBERS = frozenset({"integer", "long integer", "large integer", "number", "inexact number"})
+"""The kinds of numbers, by what can hold them: see :func:`number_kind`."""
+
+_LARGE = re.compile(r"-?[0-9]{1,20}")
+_SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReport:
+    """What was seen of one field. ``records`` had the chance to have it, ``seen`` had a value, ``nulls`` a null.
+
+    ``examples`` has one value of each kind.
+    """
+
+    path: str
+    type: str
+    records: int
+    seen: int
+    kinds: Mapping[str, int]
+    note: str = ""
+    nulls: int = 0
+    examples: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> int:
+        """How many records did not have it."""
+        return self.records - self.seen - self.nulls
+
+    @property
+    def confidence(self) -> str:
+        """``high``: many values, all of one kind; ``none``: no value, or values that contradict each other."""
+        if not self.seen or (len(self.kinds) > 1 and not self.kinds.keys() <= NUMBERS):
+            return "none"
+        return "high" if self.seen >= MANY and not self.note else "low"
+
+    @property
+    def share(self) -> float:
+        """How much of the sample speaks for the type, from 0 to 1."""
+        return self.seen / self.records if self.records else 0.0
+
+    def describe(self) -> str:
+        """One line for people."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items()) or "never a value"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.path}: {self.type} (in {self.share:.0%} of {self.records} records: {kinds}{note})"
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Inferred columns and how they came about; ``unreadable`` lines of the sample were left out."""
+
+    fields: tuple[FieldSpec, ...]
+    report: tuple[FieldReport, ...]
+    records: int
+    unreadable: int = 0
+    problems: tuple[str, ...] = ()
+
+    def describe(self) -> tuple[str, ...]:
+        """Lines for people."""
+        return tuple(each.describe() for each in self.report)
+
+    def summary(self) -> str:
+        """One line for people: how many columns, and the ones that are unsure, if they are few."""
+        nested = len(self.report) - len(self.fields)
+        size = f"{len(self.fields)} columns" + (f" ({nested} fields inside them)" if nested > 0 else "")
+        shown = self.report if len(self.report) <= SHOWN else [each for each in self.report if each.note]
+        told = "; ".join(each.describe() for each in shown[:SHOWN])
+        more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+        listed = f": {told}{more}" if told else ""
+        return f"{size} from {self.records} records{listed}; `tidegate schema show` lists all"
+
+    def to_json(self) -> dict[str, Any]:
+        """In JSON types, as it is remembered beside the table."""
+        report = [
+            {
+                "path": each.path,
+                "type": each.type,
+                "records": each.records,
+                "seen": each.seen,
+                "kinds": dict(each.kinds),
+                "note": each.note,
+                "nulls": each.nulls,
+                "examples": dict(each.examples),
+            }
+            for each in self.report
+        ]
+        return {
+            "schema_version": 1,
+            "fields": [field_to_json(each) for each in self.fields],
+            "report": report,
+            "records": self.records,
+            "unreadable": self.unreadable,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Inference:
+        """What :meth:`to_json` wrote."""
+        return cls(
+            fields=tuple(field_from_json(each) for each in data["fields"]),
+            report=tuple(FieldReport(**each) for each in data.get("report", ())),
+            records=data.get("records", 0),
+            unreadable=data.get("unreadable", 0),
+        )
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Everything one field was seen to be."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    members: dict[str, _Seen] = field(default_factory=dict)
+    items: _Seen | None = None
+    nulls: int = 0
+
+    def add(self, value: Any, levels: int = MOST_LEVELS) -> None:
+        """Look into one more value, ``levels`` deep."""
+        kind = _kind(value)
+        if kind == "null":
+            self.nulls += 1
+            return
+        self.kinds[kind] += 1
+        if kind not in self.examples:
+            self.examples[kind] = shortened(value)
+        if not levels:
+            return
+        if isinstance(value, Pairs):
+            for key, item in value:
+                self.members.setdefault(key, _Seen()).add(item, levels - 1)
+        elif kind == "list":
+            self.items = self.items or _Seen()
+            for item in value:
+                self.items.add(item, levels - 1)
+
+
+def number_kind(text: str) -> str:
+    """What a number that JSON or CSV has as ``text`` needs of a column.
+
+    >>> [number_kind(text) for text in ("1", "9007199254740993", "18446744073709551615", "1.5", "1e400")]
+    ['integer', 'long integer', 'large integer', 'number', 'inexact number']
+    """
+    if not text.lstrip("-").isdigit():
+        value = float(text)
+        is_bent = not math.isfinite(value) or (value == 0 and re.search("[1-9]", re.split("[eE]", text)[0]) is not None)
+        return "inexact number" if is_bent else "number"
+    if _LARGE.fullmatch(text) is None:
+        return "inexact number"
+    whole = int(text)
+    if not -(2**63) <= whole < 2**63:
+        return "large integer"
+    return "integer" if int(float(whole)) == whole else "long integer"
+
+
+def number_type(kinds: Iterable[str]) -> str | None:
+    """The column type that holds numbers of these kinds exactly; None where there is none."""
+    found = set(kinds)
+    if found <= {"integer", "long integer"}:
+        return "int64"
+    if found <= {"integer", "long integer", "large integer"}:
+        return "decimal(20,0)"
+    return "float64" if found <= {"integer", "number"} else None
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case Literal():
+            return number_kind(value)
+        case str():
+            return "string"
+        case Pairs():
+            return "object"
+        case _:
+            return "list"
+
+
+def look(
+    samples: Iterable[Iterable[bytes]],
+    *,
+    coerce_conflicts_to_utf8: bool = False,
+    forbidden: tuple[str, ...] = (),
+    rescued: bool = False,
+) -> Inference:
+    """Columns that hold every sampled record; ``samples`` has the first lines of each of several files.
+
+    ``forbidden`` are names that records must not have (partition columns that come from the path). With ``rescued``
+    what fits no column is kept elsewhere: names that no column can have are left out, and values that contradict
+    each other go by the kind that most of them have. What is in the way is told in ``problems``, and such fields are
+    text. Raises :class:`SourceError` when there is no record.
+    """
+    root = _Seen()
+    records = unreadable = 0
+    for lines in samples:
+        for line in lines:
+            if not line.strip():
+                continue
+            value = _record(line)
+            if value is None:
+                unreadable += 1
+                continue
+            records += 1
+            root.add(value, MOST_LEVELS + 1)
+    if not records:
+        raise SourceError(
+            f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
+            "declare schema.fields, or wait for data",
+        )
+    shaping = _Shaping(coerce=coerce_conflicts_to_utf8, rescued=rescued)
+    fields = shaping.fields(root.members, "", records, MOST_LEVELS, forbidden)
+    return Inference(fields, tuple(shaping.report), records, unreadable, tuple(shaping.problems))
+
+
+def agreeing(found: Inference) -> Inference:
+    """The same, unless something was in the way: then :class:`SourceError` with all of it."""
+    if found.problems:
+        raise SourceError(
+            "no columns can be inferred from the sampled records: " + "; ".join(found.problems),
+            "set schema.rescued to keep apart what fits no column, or declare schema.fields with the columns you want: "
+            "fields that are not declared are left out and counted",
+        )
+    return found
+
+
+def _record(line: bytes) -> Pairs | None:
+    try:
+        value = parse(line.strip().removeprefix(b"\xef\xbb\xbf"))
+    except NotJson:
+        return None
+    return value if isinstance(value, Pairs) else None
+
+
+_TOO_DEEP = f"more than {MOST_LEVELS} levels deep; kept as text"
+
+
+class _Shaping:
+    """From what was seen to types; collects the report and every problem."""
+
+    def __init__(self, *, coerce: bool, rescued: bool) -> None:
+        self._coerce = coerce
+        self._rescued = rescued
+        self.report: list[FieldReport] = []
+        self.problems: list[str] = []
+
+    def fields(
+        self, members: Mapping[str, _Seen], where: str, records: int, levels: int, forbidden: tuple[str, ...] = ()
+    ) -> tuple[FieldSpec, ...]:
+        good = self._good_names(list(members), where, forbidden)
+        return tuple(self._field(name, members[name], where + name, records, levels) for name in good)
+
+    def _field(self, name: str, seen: _Seen, path: str, records: int, levels: int) -> FieldSpec:
+        count = sum(seen.kinds.values())
+        place = len(self.report)
+        found, note = self._shape(name, seen, path, count, levels)
+        kinds = dict(seen.kinds.most_common())
+        told = FieldReport(path, found.type, records, count, kinds, note, seen.nulls, dict(seen.examples))
+        self.report.insert(place, told)
+        return found
+
+    def _shape(self, name: str, seen: _Seen, path: str, count: int, levels: int) -> tuple[FieldSpec, str]:
+        """The column for what was seen; ``levels`` is how deep it may still be nested."""
+        kinds = set(seen.kinds)
+        if not kinds:
+            return FieldSpec(name, "string"), "never had a value; taken for text"
+        if kinds <= NUMBERS:
+            return self._number(name, seen)
+        if len(kinds) > 1 and self._rescued and not self._coerce:
+            return self._most(name, seen, path, levels)
+        if len(kinds) > 1:
+            return FieldSpec(name, "string"), self._conflict(path, seen)
+        if kinds == {"object"}:
+            return self._struct(name, seen, path, count, levels)
+        if kinds == {"list"}:
+            return self._list(name, seen, path, levels)
+        return FieldSpec(name, _SCALARS[kinds.pop()]), ""
+
+    def _number(self, name: str, seen: _Seen) -> tuple[FieldSpec, str]:
+        kind = number_type(seen.kinds)
+        if kind is not None:
+            return FieldSpec(name, kind), ""
+        return FieldSpec(name, "json"), f"no number type holds all values exactly, kept as text: {_kinds(seen)}"
+
+    def _most(self, name: str, seen: _Seen, path: str, levels: int) -> tuple[FieldSpec, str]:
+        """The shape of the kind that most values have; numbers count as one kind."""
+        numbers = Counter({kind: count for kind, count in seen.kinds.items() if kind in NUMBERS})
+        others = [Counter({kind: count}) for kind, count in seen.kinds.items() if kind not in NUMBERS]
+        most = max([numbers, *others], key=lambda kinds: sum(kinds.values()))
+        count = sum(most.values())
+        found, _ = self._shape(name, replace(seen, kinds=most), path, count, levels)
+        left = sum(seen.kinds.values()) - count
+        return found, f"{left} of another kind are rescued: {_kinds(seen)}"
+
+    def _struct(self, name: str, seen: _Seen, path: str, count: int, levels: int) -> tuple[FieldSpec, str]:
+        if not levels:
+            return FieldSpec(name, "json"), _TOO_DEEP
+        if not seen.members:
+            return FieldSpec(name, "json"), "always an object without keys; kept as text"
+        if len(seen.members) > MOST_KEYS:
+            return FieldSpec(name, "json"), f"more than {MOST_KEYS} different keys; kept as text"
+        fields = self.fields(seen.members, f"{path}.", count, levels - 1)
+        if not fields:
+            return FieldSpec(name, "json"), "no key can be a field's name; kept as text"
+        return FieldSpec(name, "struct", fields=fields), ""
+
+    def _list(self, name: str, seen: _Seen, path: str, levels: int) -> tuple[FieldSpec, str]:
+        if not levels:
+            return FieldSpec(name, "json"), _TOO_DEEP
+        items = seen.items or _Seen()
+        count = sum(items.kinds.values())
+        found, note = self._shape("element", items, f"{path}[]", count, levels - 1)
+        if not items.kinds:
+            note = "always an empty list; its items are taken for text"
+        return FieldSpec(name, "list", items=found), note
+
+    def _conflict(self, path: str, seen: _Seen) -> str:
+        kinds = _kinds(seen)
+        if not self._coerce:
+            self.problems.append(f"{path!r} is {kinds}; set coerce_conflicts_to_utf8 to keep it as text")
+        return f"kept as text: {kinds}"
+
+    def _good_names(self, names: list[str], where: str, forbidden: tuple[str, ...]) -> list[str]:
+        known: dict[str, str] = {}
+        good = []
+        for name in names:
+            path = f"{where}{name}"
+            twin = known.setdefault(name.lower(), name)
+            wrong = None
+            if twin != name:
+                wrong = f"{path!r} and {where + twin!r} differ only in upper and lower case"
+            elif unfit := name_problem(name, nested=bool(where)):
+                wrong = f"{path!r} {unfit}"
+            if name in forbidden:
+                self.problems.append(forbidden_name(path))
+            if wrong is not None and not self._rescued:
+                self.problems.append(wrong)
+            if wrong is None:
+                good.append(name)
+        return good
+
+
+def _kinds(seen: _Seen) -> str:
+    return " and ".join(f"{kind} ({seen.examples[kind]})" for kind, _ in seen.kinds.most_common())

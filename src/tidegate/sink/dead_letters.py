@@ -1,0 +1,132 @@
+"""Dead letters on their way into their table: written by the task that met them, made visible after its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import LimitReached
+from tidegate.formats.json_decoder import Rejected
+from tidegate.formats.strict_lines import bad_kind
+from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, letter_id
+from tidegate.schema.dead_letter_rows import batch
+from tidegate.sink.parquet_file import FinishedFile, uuid7
+from tidegate.sink.partitions import Partition
+from tidegate.sink.writer import RollingWriter, WriterSettings
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ParquetCodec
+from tidegate.storage.stores import open_store
+
+_SETTINGS = WriterSettings(row_group_size=16 * 1024 * 1024, codec=ParquetCodec.ZSTD)
+_REASON_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTarget:
+    """Where letters go and what all of them say; ``limit`` is how many one task may write, 0 for any number."""
+
+    table: Location
+    pipeline: str
+    source: str
+    run: str
+    schema_fingerprint: str = ""
+    limit: int = 0
+
+
+class DeadLetterWriter:
+    """Collects the letters of a task, or of the driver; files are finished when :meth:`cut` returns them."""
+
+    def __init__(self, place: DeadLetterTarget) -> None:
+        self._place = place
+        self._writer: RollingWriter | None = None
+        self._at = datetime.now(UTC)
+        self.count = 0
+        self.kinds: Counter[str] = Counter()
+        self._cut_at = 0
+        self._kinds_at_cut: Counter[str] = Counter()
+
+    def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
+        """Lines of one file; their offsets count from ``first_line`` (from 0)."""
+        place = self._place
+        rejected = list(rejected)
+        self.kinds.update(bad_kind(found.reason) for found in rejected)
+        self._put([self._record(each, first_line + found.offset + 1, found) for found in rejected])
+        if place.limit and self.count > place.limit:
+            raise LimitReached(
+                f"{place.pipeline}/{place.source}: more than {place.limit} bad records in one task; the last is "
+                f"{each.path}, line {first_line + 1} and after",
+                "nothing of it was committed; correct the files or the schema, or raise error_handling.max_bad_records",
+            )
+
+    def file(self, each: FileSlice, reason: str, stage: str) -> None:
+        """A file whose lines from ``start_record`` on could not be read."""
+        self._put([self._letter(FILE, each, each.start_record + 1, reason, stage)])
+
+    def resolved(self, letters: Iterable[Letter], how: str) -> None:
+        """Answer letters."""
+        place = self._place
+        common = (RESOLUTION, place.pipeline, place.source, self._at, place.run)
+        self._put([Letter(str(uuid7()), *common, reason=how, resolves=one.id) for one in letters])
+
+    def cut(self) -> tuple[FinishedFile, ...]:
+        """Close what is open; all that was finished since the last cut."""
+        self._cut_at, self._kinds_at_cut = self.count, self.kinds.copy()
+        return () if self._writer is None else self._writer.cut()
+
+    def abandon(self) -> None:
+        """Forget what was written since the last cut."""
+        self.count, self.kinds = self._cut_at, self._kinds_at_cut.copy()
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _record(self, each: FileSlice, line: int, found: Rejected) -> Letter:
+        try:
+            text, raw = found.text.decode(), None
+        except UnicodeDecodeError:
+            text, raw = None, found.text
+        return self._letter(RECORD, each, line, found.reason, "decode", text, raw)
+
+    def _letter(
+        self,
+        kind: str,
+        each: FileSlice,
+        line: int,
+        reason: str,
+        stage: str,
+        text: str | None = None,
+        raw: bytes | None = None,
+    ) -> Letter:
+        place = self._place
+        return Letter(
+            id=letter_id(place.pipeline, place.source, place.run, each.path, line),
+            kind=kind,
+            pipeline=place.pipeline,
+            source=place.source,
+            at=self._at,
+            run=place.run,
+            file=each.path,
+            size=each.size,
+            etag=each.etag,
+            line=line,
+            reason=reason[:_REASON_LIMIT],
+            stage=stage,
+            schema_fingerprint=place.schema_fingerprint,
+            text=text,
+            raw=raw,
+        )
+
+    def _put(self, letters: list[Letter]) -> None:
+        if not letters:
+            return
+        if self._writer is None:
+            self._writer = RollingWriter(open_store(self._place.table), _SETTINGS)
+        self._writer.write(batch(letters), Partition(), letters[0].file or "")
+        self.count += len(letters)

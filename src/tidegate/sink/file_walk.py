@@ -1,0 +1,390 @@
+"""One group of files, file after file, into the table. A file counts as far as it was read, or not at all.
+
+Bad lines go beside them into the dead-letter table, cut and abandoned together with the rows.
+
+Small files of lines are gathered and decoded together, because the cost of a call would exceed that of their few
+records; a bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is
+held until its end and only then handed on. A large one begins after a cut, so that everything written since is its
+own and can be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for
+one commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
+from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError
+from tidegate.failpoints import failpoint
+from tidegate.formats.files import Fetcher
+from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
+from tidegate.formats.json_decoder import Decoded, Rejected
+from tidegate.schema.literals import written
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.dead_letters import DeadLetterWriter
+from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin
+from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
+from tidegate.sink.read_task import ReadTask, open_format
+from tidegate.sink.writer import RollingWriter
+from tidegate.specs.project import Format
+from tidegate.storage.port import ObjectStore
+
+
+class TableWriter:
+    """Writes rows of source files; keeps what is finished."""
+
+    def __init__(self, task: ReadTask, partitioning: Partitioning, table: ObjectStore) -> None:
+        self._task = task
+        self._partitioning = partitioning
+        self._writer = RollingWriter(table, task.writer)
+        self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
+        self._ingested_at = datetime.now(UTC)
+        self._files: list[FinishedFile] = []
+        self._noun = "line" if task.format is Format.NDJSON else "record"
+        self._letters = None if task.letters is None else DeadLetterWriter(task.letters)
+        self._letter_files: list[FinishedFile] = []
+
+    @property
+    def tells_files_apart(self) -> bool:
+        """Whether a row's source file matters for where it goes or what it holds."""
+        return bool(self._partitioning.from_path or self._task.metadata_columns)
+
+    @property
+    def files(self) -> int:
+        """How many files are closed."""
+        return len(self._files) + self._writer.rolled_files
+
+    def write(
+        self,
+        batch: pa.RecordBatch,
+        path: str,
+        lines: Lines | None,
+        first_line: int,
+        others: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        """Take the rows of one source file, or of several where they need not be told apart.
+
+        ``lines`` has the line of each row, from ``first_line``; None when they follow each other. ``others`` are the
+        further files, each with the line that it begins at.
+        """
+        if lines is None:
+            lines = np.arange(batch.num_rows)
+        files, starts = zip((path, 0), *others, strict=True)
+        origin = RowOrigin(files, np.array(starts), lines, first_line)
+        complete = self._with_metadata(batch, path, lines, first_line)
+        divide = partial(self._partitioning.split, path=path, schema=self._schema)
+        self._writer.scatter(complete, divide, self._uri(path), origin)
+
+    def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
+        """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""
+        if not rejected:
+            return
+        if self._letters is None:
+            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
+        self._letters.records(each, first_line, rejected)
+
+    def bad_kinds(self) -> dict[str, int]:
+        """How many lines became letters, by kind."""
+        return {} if self._letters is None else dict(self._letters.kinds)
+
+    def tick(self) -> None:
+        """Close what has been open for too long."""
+        self._writer.tick()
+
+    def cut(self) -> None:
+        """Close every file, so that what is written next can be abandoned alone."""
+        self._files.extend(self._writer.cut())
+        if self._letters is not None:
+            self._letter_files.extend(self._letters.cut())
+
+    def abandon(self) -> None:
+        """Forget what was written since the last cut."""
+        self._writer.abandon()
+        if self._letters is not None:
+            self._letters.abandon()
+
+    def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
+        """Close every file; all that were finished, of the table and of the dead-letter table."""
+        self.cut()
+        return tuple(self._files), tuple(self._letter_files)
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._writer.close()
+        if self._letters is not None:
+            self._letters.close()
+
+    def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines, first_line: int) -> pa.RecordBatch:
+        for name in self._task.metadata_columns:
+            kind = METADATA_COLUMNS[name]
+            if name == "_source_record":
+                column = pa.array(lines + first_line, kind)
+            else:
+                value = self._uri(path) if name == "_source_file" else self._ingested_at
+                column = pa.repeat(pa.scalar(value, kind), batch.num_rows)
+            batch = batch.append_column(pa.field(name, kind), column)
+        return batch
+
+    def _uri(self, path: str) -> str:
+        return f"{self._task.source.uri}/{path}"
+
+
+SMALL_FILE = 256 * 1024
+"""Listed size up to which a file is gathered with its neighbours."""
+
+_ROUNDS_OF_EQUAL_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A small file, read: its text and how many lines that has."""
+
+    slice: FileSlice
+    text: bytes
+    lines: int
+
+
+class _Denied(SourceError):
+    """Nobody lets us read the file; that says nothing about the file."""
+
+
+@contextlib.contextmanager
+def _denials() -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as error:
+        raise _Denied(error.problem, error.remedy) from error
+
+
+class Walk:
+    """One unit under way."""
+
+    def __init__(self, task: ReadTask, source: ObjectStore, table: ObjectStore) -> None:
+        self._task = task
+        self._fetch = Fetcher(source)
+        partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
+        self._format = open_format(task, partitioning)
+        self._lines = self._format if isinstance(self._format, LineFormat) else None
+        self._landing = TableWriter(task, partitioning, table)
+        self._outcomes: dict[str, FileOutcome] = {}
+        self._gathered: list[_Small] = []
+        self._gathered_bytes = 0
+
+    def outcomes(self, unit: FileGroup) -> tuple[FileOutcome, ...]:
+        """Read file after file until the unit is done or enough is written; at least one."""
+        self._fetch.expect([each for each in unit.slices if _is_small(each)])
+        for position, each in enumerate(unit.slices):
+            if position and self._is_enough(each):
+                self._outcomes[each.path] = NotReached(each.path)
+            elif not (_is_small(each) and self._gather(each)):
+                self._decode_gathered()
+                self._outcomes[each.path] = self._outcome(each)
+        self._decode_gathered()
+        return tuple(self._outcomes[each.path] for each in unit.slices)
+
+    def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
+        """Close every file; all finished files of the unit, of the table and of the dead-letter table."""
+        return self._landing.finish()
+
+    def unknown_fields(self) -> dict[str, int]:
+        """Fields that the schema does not have, with how often they had a value."""
+        return {written(name): count for name, count in self._format.unknown.items() if count}
+
+    def bad_kinds(self) -> dict[str, int]:
+        """How many lines became letters, by kind."""
+        return self._landing.bad_kinds()
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._fetch.close()
+        self._landing.close()
+
+    def _is_enough(self, each: FileSlice) -> bool:
+        return self._is_full(each) or self._is_late()
+
+    def _is_full(self, each: FileSlice) -> bool:
+        """Enough files for a commit; twice as many in each round from a file's third on."""
+        rounds = max(each.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
+        return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
+
+    def _is_late(self) -> bool:
+        return self._task.deadline is not None and time.time() >= self._task.deadline
+
+    def _opened(self, each: FileSlice) -> BinaryIO:
+        failpoint("sink.file.before", each.path)
+        with _denials():
+            return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
+
+    def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
+        """The records of a file that are not committed yet."""
+        with contextlib.closing(self._opened(each)) as raw, _denials():
+            yield from self._format.decoded(raw, each)
+
+    def _outcome(self, each: FileSlice) -> FileOutcome:
+        """Read one file by itself."""
+        file = _FileWalk(self._landing, each, self._task)
+        try:
+            for decoded in self._decoded(each):
+                self._landing.tick()
+                file.take(decoded)
+                if file.is_large and not self._task.whole_files and self._is_enough_in_the_middle(each):
+                    return file.covered(eof=False)
+            return file.covered(eof=True)
+        except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._stop_at(error)
+            file.give_up()
+            return self._failure(each, error, file.line)
+
+    def _stop_at(self, error: Exception) -> None:
+        """Let a bad record end the task, where that is wanted."""
+        if isinstance(error, BadRecord) and self._task.fail_run:
+            raise error
+
+    def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
+        """The time limit counts in the first rounds only: each round reads the file from its start."""
+        return self._is_full(each) or (each.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
+
+    def _gather(self, each: FileSlice) -> bool:
+        """Read a small file and put it to the others; False when it is not small after all."""
+        if self._lines is None:
+            return False
+        try:
+            with contextlib.closing(self._opened(each)) as raw:
+                lines = self._lines.blocks(raw, each)
+                text = next(lines, b"")
+                if next(lines, None) is not None:
+                    return False
+        except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._outcomes[each.path] = self._failure(each, error, 0)
+            return True
+        self._gathered.append(_Small(each, text, text.count(b"\n")))
+        self._gathered_bytes += len(text)
+        if self._gathered_bytes >= BLOCK_BYTES:
+            self._decode_gathered()
+        return True
+
+    def _decode_gathered(self) -> None:
+        """Decode the gathered files together; each is refused or covered on its own."""
+        files, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if not files or self._lines is None:
+            return
+        self._landing.tick()
+        decoded = self._lines.decode(b"".join([file.text for file in files]))
+        bounds = np.cumsum([0, *(file.lines for file in files)])
+        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+        rejected = _by_file(decoded.rejected, bounds)
+        refused: set[int] = set()
+        for number, (file, (start, end)) in enumerate(zip(files, pairwise(rows.tolist()), strict=True)):
+            bad = rejected.get(number, [])
+            try:
+                self._landing.refuse(file.slice, 0, bad)
+                self._outcomes[file.slice.path] = _covered(file, end - start, len(bad))
+            except BadRecord as error:
+                self._stop_at(error)
+                self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
+                refused.add(number)
+        if not refused and not self._landing.tells_files_apart:
+            others = [(file.slice.path, int(start)) for file, start in zip(files[1:], bounds[1:], strict=False)]
+            self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0, others)
+            return
+        self._write_apart(decoded, files, bounds, rows, refused)
+
+    def _write_apart(
+        self, decoded: Decoded, files: list[_Small], bounds: np.ndarray, rows: np.ndarray, refused: set[int]
+    ) -> None:
+        for number, (start, end) in enumerate(pairwise(rows.tolist())):
+            if number not in refused and end > start:
+                lines = None if decoded.offsets is None else decoded.offsets[start:end] - bounds[number]
+                batch = decoded.batch.slice(start, end - start)
+                self._landing.write(batch, files[number].slice.path, lines, 0)
+
+    def _failure(self, each: FileSlice, error: Exception, line: int) -> FileOutcome:
+        noun = self._format.noun
+        match error:
+            case ObjectChanged() | ObjectMissing():
+                return Changed(each.path)
+            case BadRecord():
+                reason = f"{noun} {error.line}: {error.reason}"
+            case LineTooLong():
+                reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
+            case _:
+                reason = str(error).removeprefix(f"{each.path}: ")
+        return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))
+
+
+class _FileWalk:
+    """One file by itself: held until its end, or written as it is read once it is large."""
+
+    def __init__(self, landing: TableWriter, each: FileSlice, task: ReadTask) -> None:
+        self._landing = landing
+        self._slice = each
+        self._most_held = task.held_bytes if task.whole_files else min(task.held_bytes, task.writer.file_size)
+        self._keeps_bad = task.letters is not None
+        self._rows = 0
+        self._bad = 0
+        self._held: list[tuple[Decoded, int]] = []
+        self._held_bytes = 0
+        self.line = each.start_record
+        self.is_large = False
+
+    def take(self, decoded: Decoded) -> None:
+        """The next block; raises :class:`BadRecord` where bad lines refuse their file."""
+        self._held.append((decoded, self.line))
+        self._held_bytes += decoded.batch.nbytes + sum(len(bad.text) for bad in decoded.rejected)
+        if decoded.rejected and not self._keeps_bad:
+            self._landing.refuse(self._slice, self.line, decoded.rejected)
+        self.line += decoded.lines
+        if not self.is_large and self._held_bytes > self._most_held:
+            self._landing.cut()
+            self.is_large = True
+        if self.is_large:
+            self._hand_on()
+
+    def covered(self, *, eof: bool) -> Covered:
+        """Hand on what is held; the lines that are now written."""
+        self._hand_on()
+        each = self._slice
+        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof, self._rows, self._bad)
+
+    def give_up(self) -> None:
+        """Nothing of the file stays written."""
+        if self.is_large:
+            self._landing.abandon()
+
+    def _hand_on(self) -> None:
+        held, self._held = self._held, []
+        for decoded, line in held:
+            self._landing.write(decoded.batch, self._slice.path, decoded.offsets, line)
+            self._landing.refuse(self._slice, line, decoded.rejected)
+            self._rows += decoded.batch.num_rows
+            self._bad += len(decoded.rejected)
+
+
+def _is_small(each: FileSlice) -> bool:
+    return each.size <= SMALL_FILE and not each.start_record
+
+
+def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
+    """The bad lines of each file that has some, with their line in that file."""
+    found: dict[int, list[Rejected]] = {}
+    for each in rejected:
+        number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
+        own = Rejected(each.offset - int(bounds[number]), each.reason, each.text)
+        found.setdefault(number, []).append(own)
+    return found
+
+
+def _covered(file: _Small, rows: int, bad: int) -> Covered:
+    each = file.slice
+    return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True, rows=rows, bad=bad)

@@ -1,0 +1,241 @@
+"""A wave of work units in three steps: fetch each, agree on columns, write each.
+
+Each step is a function of picklable values, so that any of them may run elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tidegate.errors import SchemaMismatch, SourceError, StorageError
+from tidegate.formats.json import LineTooLong
+from tidegate.formats.json_decoder import Decoded
+from tidegate.schema.literals import written
+from tidegate.schema.types import TIMESTAMP, arrow_schema
+from tidegate.sink.greatest import check_time_column, within
+from tidegate.sink.row_task import RowTask, row_task, write_batches
+from tidegate.sink.unit_columns import Telling, conflict, file_format, opened, told_of, wave_columns
+from tidegate.sources.units.fetch import Senders, fetch_unit
+from tidegate.sources.units.work import (
+    Fetched,
+    FetchedFile,
+    FetchTask,
+    UnitFailure,
+    UnitWave,
+    UnitWork,
+    UnitWritten,
+    WaveResult,
+    failure_of,
+)
+from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.units import FileRead, Replace, UnitSource
+from tidegate.storage.stores import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedUnit:
+    """Rows of ``unit`` whose segment, or whose time column, lies in ``[low, high)``, in milliseconds."""
+
+    unit: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """Everything that writing needs besides what was fetched; picklable.
+
+    ``rows`` is None where there is nothing to write. ``fields`` are the columns of the records. ``refused`` units, by
+    index, contradict the others.
+    """
+
+    source: UnitSource
+    schema: SchemaSpec
+    fields: tuple[FieldSpec, ...] = ()
+    rows: RowTask | None = None
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """All columns as they are written, partition columns included; None where nothing is."""
+        return None if self.rows is None else self.rows.written
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns of the table."""
+        return () if self.rows is None else self.rows.partition_columns
+
+
+def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
+    """How the rows of a wave are written; raises where none of them could be."""
+    source, schema = wave.source, wave.pipeline.schema
+    found = wave_columns(wave, fetched)
+    if found.fields is None:
+        return WriteTask(source, schema, refused=found.refused)
+    records = arrow_schema(found.fields)
+    if source.time_column is not None:
+        check_time_column(records, source.time_column)
+    columns = pa.schema([*own_columns(source, records.names), *records])
+    rows = row_task(wave.pipeline, source.rows, columns, wave.table, work=wave.place)
+    return WriteTask(source, schema, found.fields, rows, found.refused)
+
+
+def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
+    """The columns that tell rows of one work unit from others; none where keys do. They come before ``others``."""
+    if source.replace is Replace.MERGE_KEYS:
+        return []
+    own = [pa.field(source.unit_column, pa.string()), pa.field(source.segment_column, TIMESTAMP)]
+    taken = {name.lower() for name in others} & {each.name.lower() for each in own}
+    if taken:
+        raise SchemaMismatch(
+            f"source {source.name!r}: the records have a column {min(taken)!r}, which the table needs for work units",
+            "choose other names with unit_column and segment_column",
+        )
+    return own
+
+
+def with_own(rows: pa.RecordBatch, source: UnitSource, unit: str, low: int) -> pa.RecordBatch:
+    """The rows with the columns that tell their work unit and segment, first."""
+    own = own_columns(source, rows.schema.names)
+    values = (pa.scalar(unit, pa.string()), pa.scalar(low * 1000, TIMESTAMP))
+    arrays = [pa.repeat(value, rows.num_rows) for value in values[: len(own)]]
+    return pa.RecordBatch.from_arrays([*arrays, *rows.columns], schema=pa.schema([*own, *rows.schema]))
+
+
+def write(task: WriteTask, fetched: Fetched) -> UnitWritten | UnitFailure:
+    """Write the rows of one work unit; complete and durable, or a failure of which nothing counts."""
+    rows = _Rows(task, fetched)
+    try:
+        if fetched.index in task.refused:
+            raise conflict(task.refused[fetched.index])
+        if task.rows is None:
+            return UnitWritten(requests=fetched.requests)
+        written = write_batches(task.rows, rows.batches())
+    except Exception as error:
+        return failure_of(error)
+    return UnitWritten(written.data_files, written.rows, rows.left_out, fetched.requests, dict(rows.unknown))
+
+
+class _Rows:
+    """The rows of one work unit, file after file."""
+
+    def __init__(self, task: WriteTask, fetched: Fetched) -> None:
+        self.left_out = 0
+        self.unknown: Counter[str] = Counter()
+        self._task = task
+        self._fetched = fetched
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows that belong to their segment, with the columns of the work unit."""
+        source = self._task.source
+        for file in self._fetched.files:
+            low, high = self._fetched.segments[file.segment]
+            for rows in self._records(file):
+                kept = rows
+                if source.time_column is not None:
+                    kept = within(rows, source.time_column, low, high, source.timezone)
+                self.left_out += rows.num_rows - kept.num_rows
+                yield with_own(kept, source, self._fetched.unit, low)
+
+    def _records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
+        format = file_format(self._task.source.read, self._task.schema, self._task.fields, file)
+        before = 0
+        try:
+            with closing(opened(file, seeks=format.seeks)) as raw:
+                for decoded in format.decoded(raw, file.slice):
+                    _check(decoded, file, before, format.noun)
+                    before += decoded.lines
+                    yield decoded.batch
+        except (SourceError, LineTooLong) as error:
+            raise told_of(error, file) from error
+        self.unknown.update({written(name): count for name, count in format.unknown.items() if count})
+
+
+def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
+    if decoded.rejected:
+        first = decoded.rejected[0]
+        raise SourceError(
+            f"{file.place(before + first.offset + 1, noun)}: {first.reason}",
+            "nothing of this work unit is kept; declare the column with a type that holds it, or see "
+            "schema.coerce_conflicts_to_utf8 and schema.rescued",
+        )
+
+
+Done = UnitWritten | UnitFailure
+WriteAll = Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, Done]]
+"""Writes work units by one plan, each to its outcome."""
+
+
+def fetch_task(wave: UnitWave, slots: int = 1) -> FetchTask:
+    """What fetching needs to know of a wave, of which ``slots`` work units are fetched beside each other."""
+    return FetchTask(wave.source, wave.scratch, slots, infers=not wave.pipeline.schema.fields)
+
+
+def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
+    """Fetch one work unit as a whole. ``senders`` keep connections for further units of the same task."""
+    fetched = fetch_unit(task, work, index, senders)
+    read = task.source.read
+    if not (task.infers and isinstance(read, FileRead) and isinstance(fetched, Fetched)):
+        return fetched
+    telling = Telling(read)
+    try:
+        told = [each for file in fetched.files for each in telling.of(file)]
+    except Exception as error:
+        return failure_of(error)
+    return replace(fetched, telling=tuple(told))
+
+
+def forget(fetched: Iterable[Fetched]) -> None:
+    """Remove what was kept of work units that are written; what cannot be removed goes with its folder."""
+    for each in fetched:
+        for file in each.files:
+            if file.is_scratch:
+                with suppress(StorageError):
+                    open_store(file.location).delete(file.slice.path)
+
+
+def write_kept(
+    wave: UnitWave, fetched: Mapping[int, Fetched], write_all: WriteAll
+) -> tuple[WriteTask, dict[int, Done]]:
+    """What became of the work units that were fetched, and the plan by which those that are kept were written.
+
+    Columns come from them alone. Where one falls out that had columns of its own, the others are written again without
+    these: the files of the first time are left, and nobody refers to them.
+    """
+    done: dict[int, Done] = {}
+    left, plan = dict(fetched), plan_write(wave, list(fetched.values()))
+    while True:
+        done |= write_all(plan, left)
+        kept = {number: each for number, each in left.items() if wave.keeps(done[number])}
+        if len(kept) == len(left):
+            return plan, done
+        left, planned = kept, plan
+        plan = plan_write(wave, list(left.values()))
+        if same_columns(plan.columns, planned.columns):
+            return planned, done
+
+
+def same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
+    """Whether both have the same columns, in whatever order."""
+    return (None if one is None else set(one)) == (None if other is None else set(other))
+
+
+def carry_out_here(wave: UnitWave) -> WaveResult:
+    """Read and write the work units of a wave in this process, one after the other."""
+    task = fetch_task(wave)
+    with closing(Senders()) as senders:
+        outcomes = [fetch(task, work, index, senders) for index, work in enumerate(wave.works)]
+    fetched = {number: each for number, each in enumerate(outcomes) if isinstance(each, Fetched)}
+    try:
+        plan, written = write_kept(
+            wave, fetched, lambda plan, left: {number: write(plan, each) for number, each in left.items()}
+        )
+    finally:
+        forget(fetched.values())
+    results = tuple(written[number] if isinstance(each, Fetched) else each for number, each in enumerate(outcomes))
+    return WaveResult(results, plan.columns, plan.partition_columns)

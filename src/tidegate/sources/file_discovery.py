@@ -1,0 +1,447 @@
+"""Discovery of files: the requests of one poll, and none that history adds to.
+
+The stream is never ahead of its reader by more than a few pages, and an error of any request is the reader's.
+
+Directories above known partitions are looked at one level at a time (their names show what is new and what is
+sealed). A known partition without known ones below it is listed from its bound on, with everything deeper
+that sorts above the bound; a directory that nothing is known about is listed whole. These places never
+overlap, so each file is seen once, however deep it lies. ``planning.discovery`` says what to list and take.
+
+Any error of the store ends the poll: a listing is whole, or cut off on purpose after ``limit`` new files.
+
+The listing is a stream that is compared batch by batch, so neither it nor the set is ever in memory as a whole.
+Any error of the store ends the poll: a listing is whole, or cut off on purpose after ``limit`` new files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache, partial
+from itertools import islice
+from queue import Queue
+
+from tidegate.core.files.discovery import (
+    PathListing,
+    accepts,
+    accepts_directory,
+    cold_prefixes,
+    is_new,
+    list_after,
+    survey,
+    table_of,
+)
+from tidegate.core.files.path_set import SetState
+from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
+from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
+from tidegate.core.files.state import PathState
+from tidegate.core.reasons import EXAMPLES, Reason, ReasonCounts, Skipped, tallied
+from tidegate.errors import SourceError
+from tidegate.observe.wording import visible
+from tidegate.protocol.path_segments import Known
+from tidegate.sources.file_names import SAMPLE, Order, names_sort_in_time
+from tidegate.specs.project import LateFiles, PathSource
+from tidegate.storage.listing_scope import INTERNAL, Scope
+from tidegate.storage.port import PAGE, ObjectInfo, ObjectStore
+
+PAGES_AHEAD = 2
+
+
+def list_everything(store: ObjectStore, scope: Scope) -> Generator[ObjectInfo, None, None]:
+    """Every object in ``scope``, each once; those of one directory in ascending order."""
+    if store.concurrency == 1:
+        yield from store.list(scope=scope)
+        return
+    top = store.list_directory(scope=scope)
+    yield from top.objects
+    with closing(_pages(store, top.directories, scope)) as pages:
+        for page in pages:
+            yield from page
+
+
+def refuse_left_out(scope: Scope, uri: str, remedy: str) -> None:
+    """``SourceError`` if something was left out of a listing that has to be whole, for want of a place to tell it."""
+    tally = ReasonCounts()
+    for path, reason in scope.unseen.items():
+        if not any(part.startswith(INTERNAL) for part in path.split("/")):
+            tally.add(reason, visible(path))
+    for each in tally.result():
+        raise SourceError(f"{uri}: {each}", remedy)
+
+
+def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Generator[list[ObjectInfo], None, None]:
+    width = min(store.concurrency, len(directories))
+    pages: Queue[list[ObjectInfo] | Exception | None] = Queue(maxsize=PAGES_AHEAD * width)
+    stopped = threading.Event()
+    left = iter(directories)
+    taking = threading.Lock()
+
+    def work() -> None:
+        try:
+            while not stopped.is_set():
+                with taking:
+                    directory = next(left, None)
+                if directory is None:
+                    return
+                listed = iter(store.list(directory, scope=scope))
+                while not stopped.is_set() and (page := list(islice(listed, PAGE))):
+                    pages.put(page)
+        except Exception as error:
+            pages.put(error)
+        finally:
+            pages.put(None)
+
+    with ThreadPoolExecutor(max(1, width), "list") as pool:
+        for _ in range(width):
+            pool.submit(work)
+        working = width
+        try:
+            while working:
+                page = pages.get()
+                if isinstance(page, Exception):
+                    raise page
+                if page is None:
+                    working -= 1
+                else:
+                    yield page
+        finally:
+            stopped.set()
+            while working:
+                working -= pages.get() is None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Questions about directories, answered from one state at one moment.
+
+    ``partitions`` hold files that the state tells something about; ``above`` are all directories above them.
+    """
+
+    partitions: frozenset[str]
+    above: frozenset[str]
+    is_open: Callable[[str], bool]
+    is_partition_open: Callable[[str], bool]
+    remembered: Callable[[str], frozenset[str]] = field(repr=False)
+
+    @classmethod
+    def of(cls, source: PathSource, state: PathState, now: datetime) -> Places:
+        """The places of ``source`` as ``state`` tells them."""
+        partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
+        layout, start = Layout.of(source), opened(source, state, now)
+
+        def is_open(directory: str) -> bool:
+            return not is_directory_sealed(layout, start, directory)
+
+        def is_partition_open(partition: str) -> bool:
+            return not is_sealed(layout, start, partition)
+
+        return cls(
+            partitions,
+            frozenset(directory for partition in partitions for directory in _above(partition)),
+            lru_cache(None)(is_open),
+            lru_cache(None)(is_partition_open),
+            lru_cache(None)(partial(_remembered, source, state)),
+        )
+
+    def is_remembered(self, path: str) -> bool:
+        """Whether the late window names ``path`` as read."""
+        partition, name = split(path)
+        return name in self.remembered(partition)
+
+
+def _above(partition: str) -> list[str]:
+    """Every directory above ``partition``, the root included."""
+    levels = partition.split("/") if partition else []
+    return ["/".join(levels[:depth]) for depth in range(len(levels))]
+
+
+def _remembered(source: PathSource, state: PathState, partition: str) -> frozenset[str]:
+    window = state.late_window.get(partition) if source.late_files is LateFiles.WINDOW else None
+    if window is None:
+        return frozenset()
+    return frozenset(name for name in window.names if join(partition, name) not in state.files)
+
+
+def discover(
+    store: ObjectStore,
+    source: PathSource,
+    state: PathState,
+    now: datetime,
+    *,
+    limit: int | None = None,
+    poll_count: int = 0,
+) -> PathListing:
+    """What lies above the watermarks of ``source``.
+
+    After ``limit`` files that the state does not know, the listing stops; each partition then shows all its
+    files up to some name. Every ``deep_listing_every``-th poll looks into every open directory.
+    ``SourceError`` if the location is not there, ``StorageError`` if any of it cannot be listed.
+    """
+    check_location(store, source)
+    before = store.requests.list, store.requests.keys
+    deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
+    places, scope = Places.of(source, state, now), scope_of(source)
+    poll = _Poll(store, source, state, places, scope, deep, limit, is_new(source, state))
+    prefixes = cold_prefixes(source, state, now)
+    if prefixes is None:
+        poll.look_into(ROOT)
+    else:
+        poll.whole = [prefix for prefix in prefixes if poll.is_wanted(prefix)]
+    poll.list_whole()
+    seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
+    return PathListing(
+        files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
+        skipped=poll.skipped,
+        directories=seen,
+        list_requests=store.requests.list - before[0],
+        listed_keys=store.requests.keys - before[1],
+        complete=not poll.is_cut,
+        deep=deep or (prefixes is None and not poll.places.partitions),
+        any_files=bool(poll.seen or poll.files or poll.skipped),
+        tables=tuple(sorted(poll.tables)),
+        unseen=frozenset(scope.unseen),
+    )
+
+
+def check_location(store: ObjectStore, source: PathSource) -> None:
+    """``SourceError`` if the location of ``source`` is not there."""
+    if not store.exists():
+        raise SourceError(
+            f"source {source.name!r}: the directory {source.location.uri} does not exist",
+            "create it, or correct source_uri",
+        )
+
+
+def scope_of(source: PathSource) -> Scope:
+    """How far listings of ``source`` go, for one poll or one look at everything."""
+    apart = tuple(place for place in source.apart if place.startswith("/"))
+    return Scope(follow_links=source.follow_links, apart=apart)
+
+
+@dataclass(slots=True)
+class _Poll:
+    """One poll: level by level where partitions are known, then whole where they are not."""
+
+    store: ObjectStore
+    source: PathSource
+    state: PathState
+    places: Places
+    scope: Scope
+    deep: bool
+    limit: int | None
+    is_unfinished: Callable[[str], bool]
+    tally: ReasonCounts = field(default_factory=ReasonCounts)
+    files: list[SourceFile] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    whole: list[str] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+    is_cut: bool = False
+    new_files: int = 0
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What was not taken, whoever left it out."""
+        return tallied((*self.tally.result(), *self.scope.left_out))
+
+    def look_into(self, directory: str) -> None:
+        """One level of ``directory`` where partitions are known below it; others are to be listed whole."""
+        if self.is_cut or not self._goes_by_level(directory):
+            self.whole.append(directory)
+            return
+        known = _Known(self.places.is_remembered)
+        level = self.store.list_directory(directory, self._bound(directory), known=known, scope=self.scope)
+        self.seen.update(level.directories)
+        self._take(level.objects, known)
+        for each in filter(self.is_wanted, level.directories):
+            self.look_into(each)
+
+    def _goes_by_level(self, directory: str) -> bool:
+        return directory in self.places.above or (self.deep and directory in self.places.partitions)
+
+    def list_whole(self) -> None:
+        """List what is left, several directories at a time where that pays off."""
+        left = iter(self.whole)
+        width = self.store.concurrency
+        with ThreadPoolExecutor(width) if width > 1 else contextlib.nullcontext() as pool:
+            run = pool.map if pool else map
+            while not self.is_cut and (together := list(islice(left, width))):
+                for found, known in run(self._everything_in, together):
+                    self._take(found, known)
+        self.is_cut = self.is_cut or next(left, None) is not None
+
+    def _everything_in(self, directory: str) -> tuple[list[ObjectInfo], _Known]:
+        """All of it, or one new file more than the poll may take."""
+        known = _Known(self.places.is_remembered)
+        listed = self.store.list(directory, self._bound(directory), known=known, scope=self.scope)
+        found: list[ObjectInfo] = []
+        new = 0
+        for info in listed:
+            found.append(info)
+            new += self._is_new(info.path)
+            if self.limit is not None and new > self.limit:
+                break
+        return found, known
+
+    def _take(self, found: Iterable[ObjectInfo], known: _Known) -> None:
+        """Take the accepted files, until there are as many new ones as were asked for."""
+        self.tally.include(known.skipped)
+        for info in found:
+            if self.is_cut:
+                return
+            self._see_directories_of(info.path)
+            reason = self._refusal(info.path)
+            if reason is not None:
+                self.tally.add(reason, info.path)
+                self._see_table(reason, info.path)
+            elif self.new_files == self.limit and self._is_new(info.path):
+                self.is_cut = True
+            else:
+                self.new_files += self._is_new(info.path)
+                self.files.append(SourceFile(info.path, info.size, info.etag))
+
+    def is_wanted(self, directory: str) -> bool:
+        """Whether to look into ``directory``; says why not in the tally."""
+        reason = accepts_directory(self.source, directory)
+        if reason is None and not self.places.is_open(directory):
+            reason = Reason.SEALED
+        if reason is not None:
+            self.tally.add(reason, f"{directory}/")
+            self._see_table(reason, directory)
+        return reason is None
+
+    def _see_table(self, reason: Reason, path: str) -> None:
+        table = table_of(self.source, path) if reason is Reason.INTERNAL else None
+        if table is not None:
+            self.tables.add(table)
+
+    def _refusal(self, path: str) -> Reason | None:
+        reason = accepts(self.source, path)
+        if reason is None and not self.places.is_partition_open(split(path)[0]):
+            return Reason.SEALED
+        return reason
+
+    def _is_new(self, path: str) -> bool:
+        return path not in self.state.files and self.is_unfinished(path) and self._refusal(path) is None
+
+    def _bound(self, directory: str) -> str | None:
+        name = list_after(self.source, self.state, directory)
+        return None if name is None else join(directory, name)
+
+    def _see_directories_of(self, path: str) -> None:
+        directory, _ = split(path)
+        while directory and directory not in self.seen:
+            self.seen.add(directory)
+            directory, _ = split(directory)
+
+
+class _Known:
+    """Tells the store which paths are remembered as read, and counts them."""
+
+    def __init__(self, is_remembered: Callable[[str], bool]) -> None:
+        self._is_remembered = is_remembered
+        self._paths: list[str] = []
+
+    def __call__(self, path: str) -> bool:
+        remembered = self._is_remembered(path)
+        if remembered:
+            self._paths.append(path)
+        return remembered
+
+    @property
+    def skipped(self) -> Skipped:
+        return Skipped(Reason.READ, len(self._paths), tuple(self._paths[:EXAMPLES]))
+
+
+BATCH = 16_384
+
+LookUp = Callable[[Sequence[SourceFile]], Sequence[Known]]
+
+
+def discover_all(
+    store: ObjectStore, source: PathSource, state: SetState, look_up: LookUp, *, limit: int | None = None
+) -> PathListing:
+    """Every accepted file that the set does not hold; ``look_up`` asks the set.
+
+    After ``limit`` files that the state does not know at all, the listing stops. ``SourceError`` if the location
+    is not there, ``StorageError`` if any of it cannot be listed.
+    """
+    check_location(store, source)
+    before = store.requests.list, store.requests.keys
+    poll = _FullPoll(source, state, look_up, limit)
+    scope = scope_of(source)
+    with closing(list_everything(store, scope)) as listed:
+        while not poll.is_cut and (batch := list(islice(listed, BATCH))):
+            poll.take(batch)
+    return PathListing(
+        files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
+        skipped=tallied((*poll.tally.result(), *scope.left_out)),
+        list_requests=store.requests.list - before[0],
+        listed_keys=store.requests.keys - before[1],
+        complete=not poll.is_cut,
+        any_files=poll.any_files or bool(scope.left_out),
+        tables=tuple(sorted(poll.tables)),
+        unseen=frozenset(scope.unseen),
+        sorts_in_time=names_sort_in_time(poll.sample).order is Order.IN_TIME,
+    )
+
+
+@dataclass(slots=True)
+class _FullPoll:
+    """One poll: what was accepted, looked up and found new so far."""
+
+    source: PathSource
+    state: SetState
+    look_up: LookUp
+    limit: int | None
+    tally: ReasonCounts = field(default_factory=ReasonCounts)
+    files: list[SourceFile] = field(default_factory=list)
+    sample: list[ObjectInfo] = field(default_factory=list)
+    new_files: int = 0
+    is_cut: bool = False
+    any_files: bool = False
+    tables: set[str] = field(default_factory=set)
+
+    def take(self, batch: Sequence[ObjectInfo]) -> None:
+        """Take the new files of ``batch``, until there are as many as were asked for."""
+        self.any_files = True
+        accepted = list(self._accepted(batch))
+        self.sample += accepted[: SAMPLE - len(self.sample)]
+        files = [SourceFile(info.path, info.size, info.etag) for info in accepted]
+        read: list[str] = []
+        for file, known in zip(files, self.look_up(files), strict=True):
+            match known:
+                case Known.READ:
+                    read.append(file.path)
+                case Known.REWRITTEN:
+                    self.tally.add(Reason.REWRITTEN, file.path)
+                case Known.PENDING:
+                    self.tally.add(Reason.PENDING, file.path)
+                case Known.NEW:
+                    self._take_new(file)
+            if self.is_cut:
+                break
+        self.tally.include(Skipped(Reason.READ, len(read), tuple(read[:EXAMPLES])))
+
+    def _accepted(self, batch: Sequence[ObjectInfo]) -> Iterator[ObjectInfo]:
+        for info in batch:
+            reason = accepts(self.source, info.path)
+            if reason is None:
+                yield info
+            else:
+                self.tally.add(reason, info.path)
+                table = table_of(self.source, info.path) if reason is Reason.INTERNAL else None
+                if table is not None:
+                    self.tables.add(table)
+
+    def _take_new(self, file: SourceFile) -> None:
+        is_unknown = file.path not in self.state.files
+        if is_unknown and self.new_files == self.limit:
+            self.is_cut = True
+            return
+        self.new_files += is_unknown
+        self.files.append(file)

@@ -1,0 +1,391 @@
+"""Answers of a server: records found while the answer arrives, pages, and what their records tell about columns.
+
+The structure is read off the brackets and commas outside strings, many bytes at a time; what lies inside a record is
+not looked at. The answer without its records stays, for what it tells besides them.
+
+A page is kept on disk where it is large, until its end has come: half a page is never given on.
+
+Nothing is learnt from null, an empty list or an object without keys: a column that never had a value has no type yet,
+and is left out until it has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from tidegate.errors import SourceError
+from tidegate.schema.inference import MOST_KEYS, number_kind
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
+from tidegate.sources.http.requests import shown
+from tidegate.sources.http.sender import TryAgain
+from tidegate.specs.columns import HttpRead
+
+LONGEST_RECORD = 64 * 1024 * 1024
+"""Bytes up to which one record, or all that is not records, is taken."""
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = b"[]{}"
+_CHANGES = np.zeros(256, np.int64)
+_CHANGES[[_OPEN, _OPEN_LIST]] = 1
+_CHANGES[[_CLOSE, _CLOSE_LIST]] = -1
+_IS_STRUCTURE = _CHANGES != 0
+_IS_STRUCTURE[[_COMMA, _COLON]] = True
+_FIRST_PRINTABLE = 32
+
+Positions = npt.NDArray[np.int64]
+
+
+class NotAnswer(Exception):
+    """The bytes are no JSON that could hold records; the argument says why.
+
+    ``found`` is what the server sent there, as a whole: it is to be masked before it is cut.
+    """
+
+    def __init__(self, why: str, found: str = "") -> None:
+        super().__init__(why, found)
+        self.why = why
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.found!r}" if self.found else self.why
+
+
+class CutOff(Exception):
+    """The answer ends in the middle."""
+
+
+class Scanner:
+    """Takes an answer in pieces; gives each element of the list at ``path`` to ``found``, on one line.
+
+    ``path`` are the names from the outside to the list, none for an answer that is itself the list.
+    """
+
+    def __init__(self, path: tuple[str, ...], found: Callable[[bytes], None]) -> None:
+        self.is_found = False
+        self.count = 0
+        self._path = path
+        self._found = found
+        self._depth = 0
+        self._in_string = False
+        self._odd_backslash = False
+        self._in_list = False
+        self._rest = bytearray()
+        self._element = bytearray()
+        self._names: dict[int, bytes] = {}
+        self._string_begin = 0
+        self._open_string = False
+
+    def feed(self, chunk: bytes) -> None:
+        """The next piece; raises :class:`NotAnswer`."""
+        content = np.frombuffer(chunk, np.uint8)
+        quotes = self._quotes(content)
+        structure = np.flatnonzero(_IS_STRUCTURE[content])
+        structure = structure[~self._inside(quotes, structure)]
+        if self._inside(quotes, np.flatnonzero(content < _FIRST_PRINTABLE)).any():
+            raise NotAnswer("a control character inside a string")
+        changes = _CHANGES[content[structure]]
+        after = self._depth + np.cumsum(changes)
+        levels = np.minimum(after, after - changes)
+        deepest = len(self._path)
+        outer = structure[levels <= deepest + 1]
+        depths = np.concatenate(([self._depth], after))
+        keys = quotes[depths[np.searchsorted(structure, quotes)] <= deepest] if deepest else quotes[:0]
+        places = np.sort(np.concatenate((outer, keys)))
+        level_of = dict(zip(outer.tolist(), levels[levels <= deepest + 1].tolist(), strict=True))
+        self._walk(chunk, places.tolist(), level_of)
+        self._depth = int(after[-1]) if len(after) else self._depth
+        self._in_string ^= bool(len(quotes) & 1)
+
+    def finish(self) -> Any:
+        """What the answer holds besides the records, whose list is empty in it.
+
+        Raises :class:`CutOff` when the answer is not at its end, :class:`NotAnswer` when it is no JSON.
+        """
+        if self._depth or self._in_string or not bytes(self._rest).strip():
+            raise CutOff
+        try:
+            return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))
+        except orjson.JSONDecodeError as error:
+            raise NotAnswer(f"not JSON ({error})") from error
+
+    def _quotes(self, content: npt.NDArray[np.uint8]) -> Positions:
+        """Where strings begin and end: quotes without an odd number of backslashes before them."""
+        quotes = np.flatnonzero(content == _QUOTE)
+        backslashes = content == _BACKSLASH
+        if not (self._odd_backslash or backslashes.any()):
+            return quotes
+        places = np.arange(len(content))
+        start = -2 if self._odd_backslash else -1
+        last_other = np.maximum.accumulate(np.where(backslashes, start, places))
+        run = places - last_other
+        self._odd_backslash = bool(len(content)) and bool(run[-1] & 1)
+        before = np.where(quotes > 0, run[quotes - 1], -1 - start)
+        unescaped: Positions = quotes[before & 1 == 0]
+        return unescaped
+
+    def _inside(self, quotes: Positions, places: Positions) -> npt.NDArray[np.bool_]:
+        """Which places lie inside strings."""
+        inside: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + self._in_string) & 1 == 1
+        return inside
+
+    def _walk(self, chunk: bytes, places: list[int], level_of: dict[int, int]) -> None:
+        begin = 0
+        for place in places:
+            sign, level = chunk[place], level_of.get(place, 0)
+            if self._in_list:
+                if sign == _COMMA and level == len(self._path) + 1:
+                    self._end_element(chunk[begin:place], last=False)
+                    begin = place + 1
+                elif level == len(self._path):
+                    self._end_list(chunk[begin:place], sign)
+                    begin = place
+                continue
+            self._rest += chunk[begin:place]
+            begin = place
+            if sign == _QUOTE:
+                self._note_string()
+            elif sign == _COLON and level <= len(self._path):
+                self._names = {outer: name for outer, name in self._names.items() if outer < level}
+                self._names[level] = bytes(self._rest[self._string_begin :])
+            elif sign == _OPEN_LIST and level == len(self._path) and self._is_here():
+                self._rest += b"["
+                begin = place + 1
+                self._in_list = self.is_found = True
+        taken = self._element if self._in_list else self._rest
+        taken += chunk[begin:]
+        if len(taken) > LONGEST_RECORD:
+            raise NotAnswer(f"a record, or what is not records, of more than {LONGEST_RECORD // 1024**2} MB")
+
+    def _note_string(self) -> None:
+        if not self._open_string:
+            self._string_begin = len(self._rest)
+        self._open_string = not self._open_string
+
+    def _is_here(self) -> bool:
+        """Whether a list that begins here is the one of the records."""
+        try:
+            here = tuple(orjson.loads(self._names.get(level, b"null")) for level in range(1, len(self._path) + 1))
+        except orjson.JSONDecodeError as error:
+            raise NotAnswer(f"not JSON ({error})") from error
+        if here == self._path and self.is_found:
+            raise NotAnswer(f"the list {'.'.join(self._path)!r} twice")
+        return here == self._path
+
+    def _end_element(self, text: bytes, *, last: bool) -> None:
+        self._element += text
+        whole = bytes(self._element).translate(_ON_ONE_LINE).strip()
+        self._element.clear()
+        if last and not whole and not self.count:
+            return
+        self.count += 1
+        if not (whole.startswith(b"{") and whole.endswith(b"}")):
+            raise NotAnswer(f"record {self.count} is no object", whole.decode("utf-8", "replace"))
+        self._found(whole)
+
+    def _end_list(self, text: bytes, sign: int) -> None:
+        if sign != _CLOSE_LIST:
+            raise NotAnswer("brackets that do not match")
+        self._end_element(text, last=True)
+        self._in_list = False
+
+
+_ON_ONE_LINE = bytes.maketrans(b"\r\n\t", b"   ")
+
+
+_IN_MEMORY = 8 * 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+_MEGABYTE = 1024 * 1024
+_ERRORS = ("error", "errors")
+_NO_CONTENT = 204
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The records of one answer, one per line, and what the answer tells besides them."""
+
+    count: int
+    rest: Any
+    link: str | None
+    digest: bytes
+    size: int
+    _lines: IO[bytes] = field(repr=False, compare=False)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The records in blocks of whole lines; the page is gone afterwards."""
+        with self._lines as lines:
+            lines.seek(0)
+            while block := lines.read(_BLOCK_BYTES):
+                yield block + lines.readline() if not block.endswith(b"\n") else block
+
+    def close(self) -> None:
+        """Forget the records."""
+        self._lines.close()
+
+    def value(self, path: str) -> Any:
+        """What lies at ``path``, None where nothing does."""
+        return value_at(self.rest, path)
+
+
+def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, int], str]) -> Page:
+    """The page in an answer with a good status; ``told`` gives the beginning of what a server sent, for messages.
+
+    Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
+    """
+    where = shown(str(response.url))
+    if response.status_code == _NO_CONTENT:
+        return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
+    _check_type(response, where, told)
+    lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
+    digest = hashlib.sha256()
+
+    def found(record: bytes) -> None:
+        lines.write(record + b"\n")
+        digest.update(record)
+
+    scanner = Scanner(tuple(read.records.split(".")) if read.records else (), found)
+    try:
+        size = _scanned(response, scanner, read, where)
+        rest = scanner.finish()
+    except BaseException as error:
+        lines.close()
+        if isinstance(error, CutOff):
+            raise TryAgain("the answer ends in the middle") from error
+        if isinstance(error, NotAnswer):
+            excerpt = f": {told(error.found, 60)!r}" if error.found else ""
+            raise SourceError(f"{where}: {error.why}{excerpt}", "see what the server sends") from None
+        raise
+    page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
+    try:
+        _check_content(page, scanner, read, where, told)
+    except SourceError:
+        page.close()
+        raise
+    return page
+
+
+def value_at(data: Any, path: str) -> Any:
+    """What lies at a path of names with dots, None where nothing does.
+
+    >>> value_at({"paging": {"next": "abc"}}, "paging.next")
+    'abc'
+    """
+    for name in path.split(".") if path else ():
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data
+
+
+def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
+    size = 0
+    for chunk in response.iter_bytes(_CHUNK_BYTES):
+        size += len(chunk)
+        if size > read.max_response_mb * _MEGABYTE:
+            raise SourceError(
+                f"{where}: an answer of more than {read.max_response_mb} MB",
+                "ask for smaller pages (pagination.size), or allow more with max_response_mb",
+            )
+        scanner.feed(chunk)
+    return size
+
+
+def _check_type(response: httpx.Response, where: str, told: Callable[[object, int], str]) -> None:
+    kind = response.headers.get("content-type", "").split(";")[0].strip()
+    if kind and not (kind.lower().endswith(("/json", "+json"))):
+        raise SourceError(
+            f"{where}: the answer is {told(kind, 100)}, not JSON",
+            "check url and path; a page for people often tells of a login",
+        )
+
+
+def _check_content(
+    page: Page, scanner: Scanner, read: HttpRead, where: str, told: Callable[[object, int], str]
+) -> None:
+    """An answer that tells an error, or has no list of records, is none, whatever its status."""
+    for path in (read.error,) if read.error else _ERRORS:
+        problem = value_at(page.rest, path)
+        if problem:
+            raise SourceError(
+                f"{where}: the answer tells an error in {path!r}: {told(problem, 200)}", "see what it says"
+            )
+    if scanner.is_found:
+        return
+    name = f"at {read.records!r}" if read.records else "at the top"
+    value = value_at(page.rest, read.records)
+    if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
+        return
+    keys = f"; its keys are {told(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
+    found = "an object" if isinstance(value, Mapping) else f"the value {told(value, 200)}"
+    raise SourceError(
+        f"{where}: the answer has no list of records {name} but {'nothing' if value is None else found}{keys}",
+        "name the path of the list in `records`",
+    )
+
+
+def _next_link(response: httpx.Response) -> str | None:
+    """The next page by the ``Link`` header."""
+    return response.links.get("next", {}).get("url")
+
+
+class Shapes:
+    """What was seen at which path; takes records one after the other."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str]] = set()
+        self._members: dict[str, int] = {}
+
+    def telling(self, record: bytes) -> bytes | None:
+        """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
+        try:
+            value = _filled(parse(record))
+        except NotJson:
+            return record if self._is_new("", "unreadable") else None
+        return compact(value).encode() if self._adds(value, "") else None
+
+    def _adds(self, value: Any, path: str) -> bool:
+        new = self._is_new(path, _kind(value))
+        if isinstance(value, Pairs):
+            for key, item in value:
+                known = self._members.get(path, 0)
+                if known <= MOST_KEYS and self._adds(item, f"{path}\0{key}"):
+                    new = True
+        elif isinstance(value, list):
+            for item in value:
+                new = self._adds(item, f"{path}\0\0") or new
+        return new
+
+    def _is_new(self, path: str, kind: str) -> bool:
+        if (path, kind) in self._seen:
+            return False
+        self._seen.add((path, kind))
+        parent = path.rpartition("\0")[0]
+        self._members[parent] = self._members.get(parent, 0) + 1
+        return True
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Literal):
+        return number_kind(value)
+    return type(value).__name__
+
+
+def _filled(value: Any) -> Any:
+    """The same without members and items that are null or empty."""
+    if isinstance(value, Pairs):
+        return Pairs((key, kept) for key, item in value if not _is_empty(kept := _filled(item)))
+    if isinstance(value, list):
+        return [kept for item in value if not _is_empty(kept := _filled(item))]
+    return value
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and not value)

@@ -1,0 +1,109 @@
+"""Python tasks on Spark: functions packed for them, and what ended them."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from tidegate.errors import TidegateError
+from tidegate.specs.masking import Mask, shortened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Packed:
+    """``work`` with further arguments ``needs``; both are unpacked in the task."""
+
+    def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
+        self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work, needs = pickle.loads(zlib.decompress(self._payload))
+        yield from work(batches, *needs)
+
+
+def pickled(result: object) -> pa.RecordBatch:
+    """One result on its way to the driver, as the column ``result binary``."""
+    import pyarrow as pa
+
+    return pa.record_batch({"result": [pickle.dumps(result)]})
+
+
+_ENDED = "Python worker exited unexpectedly"
+
+
+_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
+
+
+_FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
+
+
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV, segmentation fault",
+    "Aborted": "SIGABRT, aborted",
+    "Bus error": "SIGBUS, bus error",
+    "Illegal instruction": "SIGILL, illegal instruction",
+    "Floating point exception": "SIGFPE, floating point exception",
+}
+
+
+class WorkerEnded(TidegateError):
+    """A process that ran a task ended in the middle of it; ``how`` says as much as is known of that."""
+
+    def __init__(self, how: str, *, executor_lost: bool = False) -> None:
+        super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
+        self.how = how
+        self.executor_lost = executor_lost
+
+
+def worker_ended(error: Exception) -> WorkerEnded | None:
+    """What ended the worker, where Spark gave up for that; None where it was something else."""
+    text = str(error)
+    if _ENDED in text:
+        fatal = _FATAL.search(text)
+        if fatal is None:
+            return WorkerEnded("killed or gone without a word, most often for want of memory")
+        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
+    lost = _LOST.search(text)
+    return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
+
+
+def cause(error: Exception, mask: Mask | None = None) -> str:
+    """The telling part of Spark's long message: what ended a worker, or the last Python exception; never a secret."""
+    text = str(error) if mask is None else mask(str(error))
+    if _ENDED in text:
+        return "a Python worker died (out of memory, or killed)"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
+    return shortened((telling or lines or [type(error).__name__])[-1])
+
+
+_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
+
+
+def telling_line(error: Exception, mask: Mask | None = None) -> str:
+    """The telling part of Spark's long message; of a Python function that failed, its exception.
+
+    ``mask`` is applied before anything is left out.
+    """
+    text = str(error) if mask is None else mask(str(error))
+    if "Traceback (most recent call last)" in text:
+        return cause(error, mask)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
+    caused = [line for line in lines if line.startswith("Caused by:")]
+    told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
+    chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
+    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
+
+
+def _listed_after(chosen: str, lines: list[str]) -> str:
+    """The values that a line announces, such as those of the row that breaks a constraint."""
+    if not chosen.endswith(":"):
+        return ""
+    listed = takewhile(lambda line: line.startswith("- "), lines[lines.index(chosen) + 1 :])
+    return " " + ", ".join(line[2:].replace(" : ", " = ") for line in listed)

@@ -1,0 +1,550 @@
+"""Work units on Spark: read by Spark itself, or fetched and written by Python tasks.
+
+Rows of several work units are written by one job, in which each has tasks and files of its own. Where that job fails,
+they are tried one by one, so that only the bad one fails. Only what the driver received counts.
+
+Between the two the driver knows what the columns are, and nothing of the records goes through it. Only what the driver
+received counts: a retried attempt leaves files that nobody refers to.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+from zoneinfo import ZoneInfo
+
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate, quoted
+from tidegate.errors import RunStopped, SourceError, TidegateError
+from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, forget, own_columns, same_columns, write, write_kept
+from tidegate.sources.http.sender import slot_count
+from tidegate.sources.jdbc import JdbcStatements
+from tidegate.sources.reader import UnitRequest
+from tidegate.sources.units.fetch import Senders
+from tidegate.sources.units.work import (
+    Fetched,
+    FetchTask,
+    UnitFailure,
+    UnitWave,
+    UnitWork,
+    UnitWritten,
+    WaveResult,
+    filled,
+    moment_of,
+    values_of,
+)
+from tidegate.spark.filters import filtered, fitted
+from tidegate.spark.frames import columns_of
+from tidegate.spark.readers.jdbc import JdbcConnection
+from tidegate.spark.readers.jdbc_columns import JdbcColumns
+from tidegate.spark.rows import declared, given, load_function, parallelism, unreadable, utc_session, with_instants
+from tidegate.spark.session import COLUMNAR_INPUT, put
+from tidegate.spark.tasks import Packed, cause, pickled, worker_ended
+from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
+from tidegate.specs.masking import Mask
+from tidegate.specs.units import FileRead, Replace, UnitSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_DAY = timedelta(days=1)
+
+
+class JdbcUnits:
+    """A table or query of a database; the range goes into the statement where there is a time column."""
+
+    together = True
+
+    def __init__(self, session: SparkSession, wave: UnitWave, read: JdbcRead) -> None:
+        self._connection = JdbcConnection(utc_session(session), read, wave.source.name)
+        self._wave = wave
+        self._read = read
+        self._columns: JdbcColumns | None = None
+
+    def segments(self, work: UnitWork) -> list[FrameSegment]:
+        """One statement per segment, each for a connection of its own."""
+        return [FrameSegment(low, self._rows(work, low, high)) for low, high in work.segments]
+
+    def problem(self, error: Exception) -> TidegateError:
+        """What the database told."""
+        return self._connection.problem(error)
+
+    def _rows(self, work: UnitWork, low: int, high: int) -> DataFrame:
+        source = self._wave.source
+        asked = JdbcStatements(self._asked(work, low, high))
+        if self._columns is None:
+            found = self._connection.frame(asked.rows(RowFilter())).schema
+            self._columns = JdbcColumns(found, self._connection.dialect)
+        pushed = fitted(_widened(source, low, high), self._columns.schema, source.timezone, source.name)
+        statement = replace(asked, columns=self._columns.selected()).rows(pushed)
+        fetched = self._connection.frame(statement, self._columns.fetched())
+        frame = self._columns.restored(fetched, declared(self._wave.pipeline.schema))
+        timed = with_instants(frame, source.timezone)
+        inside = fitted(_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
+        return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
+
+    def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
+        """What is read, its variables filled."""
+        if self._read.query is None:
+            return self._read
+        values = values_of(self._wave.source, work, (low, high))
+        return replace(self._read, query=filled(self._read.query, values, self._connection.dialect))
+
+
+class FunctionUnits:
+    """Calls one function in the driver per segment, with the session and a request."""
+
+    together = False
+
+    def __init__(self, session: SparkSession, wave: UnitWave, read: FunctionRead) -> None:
+        self._session = utc_session(session)
+        self._wave = wave
+        self._read = read
+        self._said = f"{wave.source.name}: function {read.function}"
+        self._mask = Mask.around(read, [dict(work.secrets) for work in wave.works])
+
+    def segments(self, work: UnitWork) -> list[FrameSegment]:
+        """What the function returns; rows outside the range are left out where there is a time column."""
+        source = self._wave.source
+        found = []
+        for low, high in work.segments:
+            rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
+            inside = fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
+            found.append(FrameSegment(low, rows, predicate(inside, SqlDialect.SPARK)))
+        return found
+
+    def problem(self, error: Exception) -> TidegateError:
+        """What went wrong while the rows were computed."""
+        return unreadable(self._said, error, "correct the function and run again", self._mask)
+
+    def _returned(self, work: UnitWork, low: int, high: int) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        function = load_function(self._read.function, self._said)
+        options = dict(self._read.options)
+        request = UnitRequest(
+            work.unit,
+            dict(work.variables),
+            moment_of(low),
+            moment_of(high),
+            self._wave.now,
+            options,
+            dict(work.secrets),
+        )
+        try:
+            returned = function(self._session, request)
+        except Exception as error:
+            raise self.problem(error) from self._mask.cause(error)
+        if not isinstance(returned, DataFrame):
+            told = f"{self._mask(repr(returned)):.80}"
+            raise SourceError(f"{self._said} returned {told} for {work.unit!r}", "return a DataFrame")
+        return returned
+
+
+def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
+    """The rows from ``low`` up to ``high``; all of them where no column tells."""
+    if source.time_column is None:
+        return RowFilter()
+    return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
+
+
+def _widened(source: UnitSource, low: int, high: int) -> RowFilter:
+    """The same, wider near a change of clocks, where local times have no order; what is too much is left out."""
+    return _range(
+        source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
+    )
+
+
+def _slack(milliseconds: int, zone: str) -> timedelta:
+    near = moment_of(milliseconds)
+    offsets = {(near + step).astimezone(ZoneInfo(zone)).utcoffset() for step in (-_DAY, timedelta(0), _DAY)}
+    return _DAY if len(offsets) > 1 else timedelta(0)
+
+
+Done = UnitWritten | UnitFailure
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSegment:
+    """The rows of one segment; those for which ``wanted``, in SQL, does not hold are counted and left out."""
+
+    low: int
+    rows: DataFrame
+    wanted: str | None = None
+
+
+class Frames(Protocol):
+    """Who reads work units as DataFrames."""
+
+    together: bool
+    """Whether many of them are worth one job; otherwise each is one by itself."""
+
+    def segments(self, work: UnitWork) -> list[FrameSegment]:
+        """The rows of a work unit; reads nothing yet."""
+
+    def problem(self, error: Exception) -> TidegateError:
+        """What a job that failed told, without secrets."""
+
+
+def carry_out_frames(wave: UnitWave, frames: Frames, stopped: Callable[[], bool]) -> WaveResult:
+    """Read and write all work units of the wave."""
+    return _Carrying(wave, frames, stopped).carried_out()
+
+
+@dataclass(slots=True)
+class _Carrying:
+    wave: UnitWave
+    frames: Frames
+    stopped: Callable[[], bool]
+    done: dict[int, Done] = field(default_factory=dict)
+    ready: dict[int, list[FrameSegment]] = field(default_factory=dict)
+    found: dict[int, pa.Schema] = field(default_factory=dict)
+    columns: pa.Schema | None = None
+
+    def carried_out(self) -> WaveResult:
+        for number, work in enumerate(self.wave.works):
+            self._prepare(number, work)
+        task = None if self.columns is None else self._task(self.columns)
+        while task is not None:
+            self._write_ready(task)
+            before = self.columns
+            self._keep_ready()
+            if same_columns(self.columns, before):
+                break
+            task = None if self.columns is None else self._task(self.columns)
+        return WaveResult(
+            tuple(self.done[number] for number in range(len(self.wave.works))),
+            None if task is None else task.written,
+            () if task is None else task.partition_columns,
+        )
+
+    def _prepare(self, number: int, work: UnitWork) -> None:
+        """The frames of one work unit, and their columns beside those of the table and of the others."""
+        import pyarrow as pa
+
+        own: pa.Schema | None = None
+        try:
+            segments = self.frames.segments(work)
+            for each in segments:
+                found = with_own(
+                    columns_of(each.rows, f"{self.wave.source.name}: unit {work.unit!r}"), self.wave.source
+                )
+                row_task(self.wave.pipeline, self.wave.source.rows, found, self.wave.table)
+                own = _unified(own, found)
+            self.columns = _unified(self.columns, own)
+            self.ready[number] = segments
+            if own is not None:
+                self.found[number] = own
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            self.done[number] = UnitFailure(
+                f"unit {work.unit!r} has other columns than the units before it: {error}",
+                "declare the columns in the schema, or cast them",
+            )
+        except TidegateError as error:
+            self.done[number] = UnitFailure(error.problem, error.remedy)
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem = self.frames.problem(error)
+            self.done[number] = UnitFailure(problem.problem, problem.remedy)
+
+    def _task(self, columns: pa.Schema) -> RowTask:
+        wave = self.wave
+        table = wave.table if wave.place is None else None
+        return row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
+
+    def _keep_ready(self) -> None:
+        """Only those that were written and are kept stay, and only their columns: the rest gives the table none."""
+        self.ready = {number: each for number, each in self.ready.items() if self.wave.keeps(self.done[number])}
+        self.columns = None
+        for number in self.ready:
+            self.columns = _unified(self.columns, self.found.get(number))
+
+    def _write_ready(self, task: RowTask) -> None:
+        if self.frames.together:
+            self._write_together(task)
+            return
+        for number in self.ready:
+            self._write_alone(task, number)
+
+    def _write_together(self, task: RowTask) -> None:
+        try:
+            self._write(task, list(self.ready))
+        except TidegateError:
+            raise
+        except Exception as error:
+            self._raise_if_stopped(error)
+            for number in self.ready:
+                self._write_alone(task, number)
+
+    def _write_alone(self, task: RowTask, number: int) -> None:
+        try:
+            self._write(task, [number])
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem = self.frames.problem(error)
+            self.done[number] = UnitFailure(problem.problem, problem.remedy)
+
+    def _raise_if_stopped(self, error: Exception) -> None:
+        if self.stopped():
+            raise RunStopped("stopped while rows were read; they are read again next time") from error
+
+    def _write(self, task: RowTask, numbers: Sequence[int]) -> None:
+        """One job for these work units; evaluated once."""
+        parts = [self._numbered(task, number, each) for number in numbers for each in self.ready[number]]
+        found: dict[int, list[_Part]] = defaultdict(list)
+        for part in _job(task, parts) if parts else ():
+            found[part.number].append(part)
+        self.done |= {number: _told(task, found[number]) for number in numbers}
+
+    def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
+        """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
+        source, unit = self.wave.source, self.wave.works[number].unit
+        known = {name: quoted(name, SqlDialect.SPARK) for name in segment.rows.columns}
+        if source.replace is not Replace.MERGE_KEYS:
+            known[source.unit_column] = literal(unit, SqlDialect.SPARK)
+            known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
+        rows = self._with_nulls(segment.rows, [name for name in task.names if name not in known])
+        columns = [f"{known.get(name, quoted(name, SqlDialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
+        wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
+        return rows.selectExpr(str(number), wanted, *columns)
+
+    def _with_nulls(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
+        """``rows`` with columns that other work units have."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        assert self.columns is not None
+        types = {each.name: each.dataType for each in from_arrow_schema(self.columns)} if missing else {}
+        for name in missing:
+            rows = rows.withColumn(name, f.lit(None).cast(types[name]))
+        return rows
+
+
+def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
+    """The columns of both; raises where they contradict each other."""
+    import pyarrow as pa
+
+    if one is None or other is None:
+        return other if one is None else one
+    return pa.unify_schemas([one, other])
+
+
+def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:
+    rows = united(frames)
+    put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
+    results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
+    return [pickle.loads(bytes(row["result"])) for row in results]
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of ``frames``, by unions as deep as need be: Spark looks at each of them anew with every further one."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return united(frames[:half]).union(united(frames[half:]))
+
+
+def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
+    """``columns`` with those of the work unit before them, so that Delta keeps statistics of these."""
+    import pyarrow as pa
+
+    return pa.schema([*own_columns(source, columns.names), *columns])
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a task wrote for a work unit, or why not."""
+
+    number: int
+    written: RowsWritten | TidegateError
+    left_out: int = 0
+
+
+def _told(task: RowTask, parts: Sequence[_Part]) -> Done:
+    """What became of a work unit; one that no task had rows of has none."""
+    for part in parts:
+        if isinstance(part.written, TidegateError):
+            return UnitFailure(part.written.problem, part.written.remedy)
+    written = joined(task, [part.written for part in parts if isinstance(part.written, RowsWritten)])
+    return UnitWritten(written.data_files, written.rows, sum(part.left_out for part in parts))
+
+
+def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[pa.RecordBatch]:
+    """What runs in the task: rows in, one result per work unit out."""
+    for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
+        yield pickled(_written(task, number, (batch for _, batch in group)))
+
+
+def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch with the work unit that it belongs to; one that belongs to several is divided."""
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        runs = pc.run_end_encode(batch.column(0))
+        start = 0
+        for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield number, batch.slice(start, end - start)
+            start = end
+
+
+def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _Part:
+    left_out = 0
+
+    def wanted() -> Iterator[pa.RecordBatch]:
+        nonlocal left_out
+        for batch in batches:
+            inside = batch.filter(batch.column(1))
+            left_out += batch.num_rows - inside.num_rows
+            yield inside.select(range(2, inside.num_columns)).rename_columns(task.names)
+
+    try:
+        return _Part(number, write_batches(task, wanted()), left_out)
+    except TidegateError as error:
+        return _Part(number, error)
+
+
+_TASKS_PER_CORE = 3
+
+Item = tuple[int, Any]
+"""A work unit's number in the wave, and what a task needs of it."""
+
+Work = Callable[[Any, Sequence[Item]], Iterator[Item]]
+"""What a task does with its share: something for all of them, and the items, to an outcome for each."""
+
+
+def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
+    """Fetch all work units of the wave, then write those that came."""
+    cores = parallelism(session)
+    slots = fetch_slots(wave.source, len(wave.works), cores)
+    jobs = Jobs(session, stopped)
+    outcomes = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
+    fetched = {number: each for number, each in outcomes.items() if isinstance(each, Fetched)}
+
+    def write_all(plan: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
+        return (
+            jobs.done(_write_share, plan, list(left.items()), min(len(left), cores * _TASKS_PER_CORE)) if left else {}
+        )
+
+    try:
+        plan, written = write_kept(wave, fetched, write_all)
+    finally:
+        forget(fetched.values())
+    results = outcomes | written
+    return WaveResult(
+        tuple(_result(results[number]) for number in range(len(wave.works))), plan.columns, plan.partition_columns
+    )
+
+
+def fetch_slots(source: UnitSource, works: int, cores: int) -> int:
+    """How many tasks fetch: few for each core, and not more than run at once where they share a rate limit."""
+    read = source.read.http if isinstance(source.read, FileRead) else source.read
+    if not isinstance(read, HttpRead):
+        return max(1, min(works, cores * _TASKS_PER_CORE))
+    beside = cores if read.rate_limit is not None else cores * _TASKS_PER_CORE
+    return slot_count(read.rate_limit, min(works, beside), read.parallelism)
+
+
+def dealt(items: Sequence[Item], shares: int) -> list[list[Item]]:
+    """Items in turn to so many shares, none of them empty."""
+    return [list(items[first::shares]) for first in range(min(shares, len(items)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Carries out items by Spark; where it gives up on a job, one by one, so that only those fail that it is about."""
+
+    session: SparkSession
+    stopped: Callable[[], bool]
+
+    def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
+        """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
+        try:
+            return self._job(work, needs, dealt(items, shares))
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem, ended = _given_up(error)
+        if ended:
+            self._check_workers(work, needs)
+        if len(items) == 1 and ended:
+            return {items[0][0]: UnitFailure(problem.problem, problem.remedy)}
+        found: dict[int, Any] = {}
+        lost = 0
+        for item in items if len(items) > 1 else ():
+            try:
+                found |= self._job(work, needs, [[item]])
+            except Exception as error:
+                self._raise_if_stopped(error)
+                problem, ended = _given_up(error)
+                found[item[0]] = UnitFailure(problem.problem, problem.remedy)
+                lost += not ended
+        if lost == len(found):
+            raise problem
+        return found
+
+    def _check_workers(self, work: Work, needs: object) -> None:
+        """Raise where a worker ends that has nothing to do: then no work unit is to blame."""
+        try:
+            self._job(work, needs, [[]])
+        except Exception as error:
+            self._raise_if_stopped(error)
+            problem, _ = _given_up(error)
+            raise problem from error
+
+    def _job(self, work: Work, needs: object, shares: list[list[Item]]) -> dict[int, Any]:
+        numbers = self.session.range(0, len(shares), 1, len(shares))
+        rows = numbers.mapInArrow(Packed(_run, work, needs, shares), "result binary").collect()
+        return dict(pickle.loads(bytes(row["result"])) for row in rows)
+
+    def _raise_if_stopped(self, error: Exception) -> None:
+        if self.stopped():
+            raise RunStopped("stopped while tasks were reading; their work units are read again next time") from error
+
+
+def _run(
+    batches: Iterator[pa.RecordBatch], work: Work, needs: object, shares: list[list[Item]]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for share in batch.column(0).to_pylist():
+            yield from map(pickled, work(needs, shares[share]))
+
+
+def _fetch_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[Item]:
+    with closing(Senders(task.slots)) as senders:
+        for number, work in works:
+            yield number, fetch(task, work, number, senders)
+
+
+def _write_share(task: WriteTask, fetched: Sequence[tuple[int, Fetched]]) -> Iterator[Item]:
+    for number, each in fetched:
+        yield number, write(task, each)
+
+
+def _given_up(error: Exception) -> tuple[TidegateError, bool]:
+    """What Spark gave up for, and whether that is that a worker ended."""
+    ended = worker_ended(error)
+    problem = cause(error) if ended is None else f"it ended the worker ({ended.how})"
+    remedy = "nothing of this work unit is kept; it runs again next time"
+    return TidegateError(f"Spark gave up on a task: {problem}", remedy), ended is not None
+
+
+def _result(outcome: object) -> UnitWritten | UnitFailure:
+    assert isinstance(outcome, UnitWritten | UnitFailure)
+    return outcome
+
+
+def carry_out(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
+    """Read and write the work units of ``wave``; ``stopped`` tells whether the run was told to stop."""
+    match wave.source.read:
+        case JdbcRead() as read:
+            return carry_out_frames(wave, JdbcUnits(session, wave, read), stopped)
+        case FunctionRead() as read:
+            return carry_out_frames(wave, FunctionUnits(session, wave, read), stopped)
+        case _:
+            return carry_out_tasks(session, wave, stopped)

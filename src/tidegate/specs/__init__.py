@@ -1,0 +1,1 @@
+"""What was asked for, as frozen values; standard library only."""

@@ -1,0 +1,392 @@
+"""Column sources and the ways to load their rows, as plain values.
+
+Standard library only; frozen; picklable. ``config/`` makes them from YAML, Python code may make them directly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from tidegate.specs.jdbc_addresses import former_identity, hosts_of, identity_of
+from tidegate.specs.locations import Location, Options, Secret
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """How CSV files are written; without a ``delimiter`` it is a comma, and a tab in ``.tsv`` files.
+
+    Without an ``escape`` a quote inside quotes is doubled. ``columns`` name the cells of files without a header. An
+    unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
+    """
+
+    delimiter: str | None = None
+    quote: str | None = '"'
+    escape: str | None = None
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    null_values: tuple[str, ...] = ("",)
+    skip_rows: int = 0
+
+
+Value = bool | int | float | str | Decimal | datetime | date | time
+"""A value of a watermark column."""
+
+Watermark = Mapping[str, Value | None]
+"""The greatest value seen, by column; None where every value was null."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """How far below the stored watermark the next read begins, for sources that correct old rows.
+
+    ``value`` is for numbers, the others are for times; ``closing_day`` keeps the previous month open up to
+    and including that day. ``timezone`` says where months begin.
+    """
+
+    days: int = 0
+    hours: int = 0
+    months: int = 0
+    years: int = 0
+    closing_day: int | None = None
+    value: int | Decimal = 0
+    timezone: str = "UTC"
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is read again."""
+        return not (self.days or self.hours or self.months or self.years or self.closing_day or self.value)
+
+
+class WatermarkMode(StrEnum):
+    """How several watermark columns work together: each by itself, or as one lexicographic cursor."""
+
+    ANY = "any"
+    TUPLE = "tuple"
+
+
+class NullWatermark(StrEnum):
+    """What becomes of rows that have null in every watermark column."""
+
+    EXCLUDE = "exclude"
+    INCLUDE = "include"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcRead:
+    """A table or a query of a database; exactly one of ``table`` and ``query`` is given.
+
+    ``driver`` is the class of the JDBC driver, ``packages`` are Maven coordinates to fetch and ``jars`` files to use
+    for it; for the databases we know they are filled in. ``partition_column`` and ``parallelism`` divide the read.
+    """
+
+    url: str
+    connection: str = ""
+    user: str | None = None
+    password: Secret | None = None
+    table: str | None = None
+    query: str | None = None
+    driver: str | None = None
+    packages: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    partition_column: str | None = None
+    parallelism: int | None = None
+    fetch_size: int = 10_000
+    properties: Options = field(default_factory=Options)
+
+
+class TableFormat(StrEnum):
+    """What a table or a prefix of files holds."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    EXCEL = "excel"
+
+    @property
+    def is_pushed_down(self) -> bool:
+        """Whether the scan itself leaves out what the predicate does not want."""
+        return self in (TableFormat.DELTA, TableFormat.ICEBERG, TableFormat.PARQUET)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A Delta or Iceberg table, or files that are scanned as one table.
+
+    ``sheet`` is for Excel: the name of the sheet, the first one where there is none. ``lines`` tells whether JSON is
+    one object per line. ``pattern`` is a glob of the files' names.
+    """
+
+    format: TableFormat
+    location: Location
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    sheet: str | None = None
+    lines: bool = True
+    pattern: str | None = None
+    follow_links: bool = False
+
+
+class AuthKind(StrEnum):
+    """How an HTTP server is told who asks."""
+
+    NONE = "none"
+    BEARER = "bearer"
+    BASIC = "basic"
+    API_KEY = "api_key"
+    OAUTH2 = "oauth2"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAuth:
+    """Credentials; ``name`` and ``place`` (``header`` or ``params``) are for API keys, the URL and scope for OAuth2."""
+
+    kind: AuthKind = AuthKind.NONE
+    token: Secret | None = None
+    user: str | None = None
+    password: Secret | None = None
+    name: str = "X-API-Key"
+    place: str = "header"
+    token_url: str | None = None
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    scope: str | None = None
+
+
+class PaginationKind(StrEnum):
+    """How a server divides an answer into pages."""
+
+    NONE = "none"
+    OFFSET = "offset"
+    PAGE = "page"
+    CURSOR = "cursor"
+    NEXT_LINK = "next_link"
+
+
+@dataclass(frozen=True, slots=True)
+class Pagination:
+    """``param`` carries the offset, the page number or the cursor; ``size_param`` how many records a page has.
+
+    ``next`` is the path of the cursor or the link in the answer (without it the ``Link`` header is read), ``total`` the
+    path of the number of all records. More pages than ``max_pages`` are an error.
+    """
+
+    kind: PaginationKind = PaginationKind.NONE
+    param: str | None = None
+    size_param: str | None = None
+    size: int | None = None
+    start: int | None = None
+    next: str | None = None
+    total: str | None = None
+    max_pages: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most so many requests in so many seconds, all tasks together."""
+
+    requests: int
+    per_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Tries after the first, for 429, 5xx and time-outs; a ``Retry-After`` over ``max_wait_secs`` is an error."""
+
+    attempts: int = 5
+    base_secs: float = 0.5
+    max_wait_secs: float = 60.0
+
+
+class ParamFormat(StrEnum):
+    """How a watermark is written into a request; anything else is a strftime pattern."""
+
+    ISO = "iso"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_MS = "timestamp_ms"
+    DATETIME = "datetime"
+    DATETIME_MS = "datetime_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkParams:
+    """Where the bounds go in a request: ``mapping`` is column → parameter of the lower bound.
+
+    ``to_param`` takes the upper bound, ``location`` is ``params`` or ``body``, ``format`` a name of
+    :class:`ParamFormat` or a strftime pattern. ``split`` divides the range into so many requests beside each other.
+    """
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    to_param: str | None = None
+    location: str = "params"
+    format: str = "iso"
+    split: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRead:
+    """Records of an HTTP API; ``records`` is the path of their list in the answer, empty for the answer itself.
+
+    A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
+    in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
+    """
+
+    url: str
+    path: str = ""
+    connection: str = ""
+    method: str = "GET"
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Options = field(default_factory=Options)
+    body: Mapping[str, object] | None = field(default=None, repr=False)
+    records: str = ""
+    error: str | None = None
+    auth: HttpAuth = field(default_factory=HttpAuth)
+    pagination: Pagination = field(default_factory=Pagination)
+    rate_limit: RateLimit | None = None
+    retries: Retries = field(default_factory=Retries)
+    timeout_secs: float = 60.0
+    idempotent: bool = False
+    watermark: WatermarkParams = field(default_factory=WatermarkParams)
+    parallelism: int | None = None
+    max_response_mb: int = 512
+    allowed_origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRead:
+    """``module:function``, called in the driver with the session and a request; it returns a DataFrame.
+
+    ``options`` are handed to it as they are.
+    """
+
+    function: str
+    options: Options = field(default_factory=Options)
+
+
+Read = JdbcRead | TableRead | HttpRead | FunctionRead
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """A source whose position is the greatest value seen per watermark column.
+
+    Without ``watermark_columns`` everything is read each time. ``filter_expression`` is a condition in the language of
+    the source. ``source_timezone`` is where times without a zone belong. ``safety_lag`` keeps times younger than that
+    out, for sources whose transactions commit late. ``future_tolerance``: rows whose time lies further ahead than that
+    wait until it has come, so that no such value becomes the watermark; None takes every time as it is.
+    """
+
+    name: str
+    read: Read
+    watermark_columns: tuple[str, ...] = ()
+    mode: WatermarkMode = WatermarkMode.ANY
+    filter_expression: str | None = None
+    look_back: LookBack = field(default_factory=LookBack)
+    safety_lag: timedelta | None = None
+    future_tolerance: timedelta | None = timedelta(days=1)
+    null_watermark: NullWatermark = NullWatermark.EXCLUDE
+    source_timezone: str = "UTC"
+    poll_interval_secs: int = 60
+
+    @property
+    def uri(self) -> str:
+        """What the source is, without anything secret: for identities and messages."""
+        match self.read:
+            case JdbcRead(url=url, table=table):
+                return f"{identity_of(url)}#{table or 'query'}"
+            case TableRead(location=location):
+                return location.uri
+            case HttpRead(url=url, path=path):
+                return f"{_without_user(url.split('?')[0])}{path}"
+            case FunctionRead(function=function):
+                return f"python:{function}"
+
+    @property
+    def former_uri(self) -> str | None:
+        """What :attr:`uri` was in earlier releases, where positions may still have it; None where it is the same."""
+        match self.read:
+            case JdbcRead(url=url, table=table):
+                return f"{former_identity(url)}#{table or 'query'}"
+            case _:
+                return None
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What may change about the source although it stays the same: where its database is."""
+        match self.read:
+            case JdbcRead(url=url):
+                return {"hosts": hosts} if (hosts := hosts_of(url)) else {}
+            case _:
+                return {}
+
+
+def _without_user(url: str) -> str:
+    """An address without a user and a password before its host."""
+    return re.sub(r"//[^/@]*@", "//", url)
+
+
+class LoadType(StrEnum):
+    """What becomes of the rows that were read."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    FULL_LOAD = "full_load"
+    MERGE_UPSERT = "merge_upsert"
+    MERGE_OVERWRITE = "merge_overwrite"
+    SCD2 = "scd2"
+
+    @property
+    def reads_everything(self) -> bool:
+        """Whether each run reads the source in full and replaces the table."""
+        return self in (LoadType.OVERWRITE, LoadType.FULL_LOAD)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether rows that are read again take the place of what they were."""
+        return self is not LoadType.APPEND
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load strategy and its settings.
+
+    ``tie_break`` decides between rows of one batch with equal keys and watermarks. ``deduplicate`` names the keys by
+    which an append with look-back leaves out what is there. ``window_columns`` maps watermark columns to their names
+    after a transform. ``scd2_effective_column`` is when a version began, ``scd2_attributes`` the columns whose change
+    makes one (all others than keys and watermarks, where there are none).
+    """
+
+    type: LoadType = LoadType.APPEND
+    merge_keys: tuple[str, ...] = ()
+    tie_break: tuple[str, ...] = ()
+    replace_by_watermark: bool = False
+    max_delete_fraction: float = 0.5
+    allow_empty_window: bool = False
+    deduplicate: tuple[str, ...] = ()
+    window_columns: Mapping[str, str] = field(default_factory=dict)
+    scd2_effective_column: str | None = None
+    scd2_attributes: tuple[str, ...] = ()
+
+
+class ProviderKind(StrEnum):
+    """Who else is told the watermarks of column sources; the Delta log keeps them in any case."""
+
+    DELTA = "delta"
+    FILE = "file"
+    SQL = "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """``url`` is the folder of a file provider or the SQLAlchemy address of a database; it may hold a password."""
+
+    provider: ProviderKind = ProviderKind.DELTA
+    url: Secret | None = None
+    options: Options = field(default_factory=Options)

@@ -1,0 +1,496 @@
+"""Takes secrets out of every text that leaves the process: errors, events, logs, reports, states.
+
+A server, a driver or a function may repeat a secret in its own way. So a text is looked at in all its readings: as it
+is, with percent signs, escapes and entities resolved, also one inside the other, and for the secret in hex and base64.
+What is found is cut out of the text as it was. Shorten a text only after it was masked: half a secret is not found.
+Of a text longer than two times :data:`KEPT` the middle goes: what is looked at has a bound, whatever a server sends.
+
+A value of fewer than :data:`SHORTEST` characters cannot be taken out reliably: it would be found inside ordinary words,
+and show itself by that. It is masked where it stands as a word of its own, or where the text gives it as a password.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from tidegate.specs.locations import Location, Options, Secret
+
+MASK = "***"
+SHORTEST = 6
+"""Characters from which on a value is taken out wherever it stands."""
+
+KEPT = 100_000
+"""Characters that are kept of a long text, at its beginning and at its end."""
+
+LEFT_OUT = " … (the middle is left out) … "
+
+_SECRET_KEY = re.compile(
+    r"(?i)passw|passphrase|secret|token|credential|signature|sas_|api[._-]?key|access[._-]?key|private[._-]?key"
+)
+_NAMED = (
+    r"(?i:((?:passw\w{0,40}|passphrase|pass|pwd|pw|secret\w{0,40}|token|key|sig|authorization|bearer|basic)"
+    r"[\"'\\]{0,20}(?:\s{0,20}[:=]\s{0,20}|\s{1,20})[\"'\\]{0,20}))"
+)
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_PLUS = re.compile(r"\+")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}"
+    r"|[\"'\\/bfnrt])"
+)
+_BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
+_IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
+_ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
+_URL_SAFE = str.maketrans("+/", "-_")
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx][0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
+_BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))))
+"""What the first bytes of a letter are read as that is not whole."""
+
+_CUT = ("...", "…")
+_DEPTH = 2
+_WIDEST = 20
+"""Characters that one of a secret takes in a text, written in any usual way."""
+
+Value = TypeVar("Value")
+Span = tuple[int, int]
+
+
+def looks_secret(key: str) -> bool:
+    """Whether a key of this name holds something that must not be shown.
+
+    >>> looks_secret("AWS_SECRET_ACCESS_KEY"), looks_secret("spark.executor.memory")
+    (True, False)
+    """
+    return bool(_SECRET_KEY.search(key))
+
+
+def looks_random(value: str) -> bool:
+    """Whether a value has the look of a key, whatever it is called."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
+
+
+def shortened(text: str, longest: int = 500) -> str:
+    """``text``, or its beginning with a mark at the end, by which a later mask sees that it was cut."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """The texts of a value of any depth; of one that is written in JSON also those inside it, and lines one by one."""
+    match value:
+        case str():
+            yield value
+            if "\n" in value.strip():
+                yield from (line.strip() for line in value.splitlines() if line.strip())
+            if value.lstrip()[:1] in ("{", "["):
+                try:
+                    inside = json.loads(value)
+                except (ValueError, RecursionError):
+                    return
+                yield from texts_in(inside)
+        case Mapping():
+            yield from (text for each in value.values() for text in texts_in(each))
+        case list() | tuple():
+            yield from (text for each in value for text in texts_in(each))
+        case int() | float() if not isinstance(value, bool):
+            yield str(value)
+        case _:
+            return
+
+
+def secrets_in(value: object) -> Iterator[str]:
+    """The secrets of a specification, of a single connection as of a whole project.
+
+    Those are secrets by their type, whatever is handed to functions, sent as headers or set as properties of a
+    connection, and what in storage options, settings, parameters and bodies is called or looks like one.
+    """
+    match value:
+        case Secret():
+            yield value.value
+            yield from _in_address(value.value)
+        case Location():
+            yield from _of_names(value.options)
+        case Mapping():
+            yield from _of_names(value)
+        case list() | tuple():
+            yield from (secret for each in value for secret in secrets_in(each))
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            for each in fields(value):
+                yield from _of_field(value, each.name)
+        case _:
+            return
+
+
+def _of_field(holder: object, name: str) -> Iterator[str]:
+    value = getattr(holder, name)
+    match name, value:
+        case "headers", Mapping():
+            yield from (text for key, text in value.items() if str(key).lower() not in _PLAIN_HEADERS)
+        case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
+            yield from _handed(value)
+        case "remote", str():
+            yield from _in_address(value)
+        case _:
+            yield from secrets_in(value)
+
+
+def _handed(value: object, *, is_named: bool = False) -> Iterator[str]:
+    """What is handed on, at any depth; of numbers only long ones, and those that are called a secret."""
+    match value:
+        case Mapping():
+            for key, each in value.items():
+                yield from _handed(each, is_named=is_named or looks_secret(str(key)))
+        case list() | tuple():
+            yield from (text for each in value for text in _handed(each, is_named=is_named))
+        case int() | float() if not is_named and len(str(value)) < SHORTEST:
+            return
+        case _:
+            yield from texts_in(value)
+
+
+def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
+    """What is called, or looks like, a secret, at any depth."""
+    for key, each in value.items():
+        if looks_secret(str(key)):
+            yield from texts_in(each)
+        elif isinstance(each, str):
+            yield from (text for text in texts_in(each) if looks_random(text))
+        else:
+            yield from secrets_in(each)
+
+
+def _in_address(url: str) -> Iterator[str]:
+    """The passwords inside an address."""
+    for found in (*_IN_ADDRESS.findall(url), *_ASSIGNED.findall(url)):
+        yield found
+        yield unquote(found)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Takes ``secrets`` out of texts.
+
+    >>> Mask.of("top/secret")("refused: key=top%2fsecret, dG9wL3NlY3JldA==")
+    'refused: key=***, ***'
+    """
+
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def of(cls, *values: object) -> Mask:
+        """A mask of these values; those of mappings, lists and JSON are taken one by one."""
+        return cls(frozenset(text for text in texts_in(values) if text.strip()))
+
+    @classmethod
+    def around(cls, *specs: object) -> Mask:
+        """A mask of the secrets of these specifications."""
+        return cls.of(*secrets_in(specs))
+
+    def __reduce__(self) -> tuple[type[Mask], tuple[()]]:
+        """A mask stays in the process that made it: what is sent to tasks, or kept, holds no secrets of it."""
+        return Mask, ()
+
+    def __or__(self, other: Mask) -> Mask:
+        return Mask(self.secrets | other.secrets)
+
+    def __call__(self, text: str, *, cut: bool = False) -> str:
+        """``text`` without the secrets; with ``cut`` it may end in the middle of one."""
+        if not self.secrets or not text:
+            return text
+        if len(text) <= 2 * KEPT:
+            return self._masked(text, self._spans(text, cut=cut))
+        looked_at = KEPT + _WIDEST * max(map(len, self.secrets))
+        head, tail = text[:looked_at], text[-looked_at:]
+        begun = [(start, min(end, KEPT)) for start, end in self._spans(head, cut=False) if start < KEPT]
+        left = len(tail) - KEPT
+        ended = [(max(start, left) - left, end - left) for start, end in self._spans(tail, cut=cut) if end > left]
+        return self._masked(head[:KEPT], begun) + LEFT_OUT + self._masked(tail[left:], ended)
+
+    def _spans(self, text: str, *, cut: bool) -> list[Span]:
+        """Where the secrets are."""
+        spans = [span for view in _views(text) for span in self._found(view)]
+        spans += self._at_end(text) if cut or text.rstrip("'\" )").endswith(_CUT) else []
+        return spans
+
+    def _masked(self, text: str, spans: Iterable[Span]) -> str:
+        masked = _without(text, spans)
+        for pattern in self._short:
+            masked = pattern.sub(lambda found: f"{found[1]}{MASK}", masked)
+        return masked
+
+    def hides(self, text: str) -> bool:
+        """Whether ``text`` holds one of the secrets."""
+        return self(text) != text
+
+    def deep(self, value: Value) -> Value:
+        """The same value with every text in it masked: of dataclasses, mappings, lists and errors too."""
+        masked: Value = self._deep(value) if self.secrets else value
+        return masked
+
+    def _deep(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self(value) if type(value) is str else value
+            case Mapping() if type(value) is dict:
+                return {self._deep(name): self._deep(each) for name, each in value.items()}
+            case list():
+                return [self._deep(each) for each in value]
+            case tuple() if type(value) is tuple:
+                return tuple(self._deep(each) for each in value)
+            case BaseException():
+                return self.error(value)
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return self._copy(value)
+            case _:
+                return value
+
+    def _copy(self, value: Any) -> Any:
+        changed = {}
+        for each in fields(value):
+            before = getattr(value, each.name)
+            after = self._deep(before)
+            if after is not before and after != before:
+                changed[each.name] = after
+        return replace(value, **changed) if changed else value
+
+    def error(self, error: Any) -> Any:
+        """An error with its facts masked; the one it came from goes where that has a secret in its text."""
+        facts = tuple(self._deep(each) for each in error.args)
+        cause = self.cause(error.__cause__)
+        if facts == error.args and cause is error.__cause__:
+            return error
+        fresh = error if facts == error.args else type(error)(*facts)
+        fresh.__cause__, fresh.__suppress_context__ = cause, True
+        return fresh.with_traceback(error.__traceback__)
+
+    def cause(self, error: BaseException | None) -> BaseException | None:
+        """``error`` as what another came from, unless it, or one behind it, has a secret in its text."""
+        each = error
+        while each is not None:
+            if self.hides(f"{each} {each!r}"):
+                return None
+            each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        return error
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[str, int], ...]:
+        """What is looked for, and by how many characters a match reaches further to the left."""
+        found: dict[tuple[str, int], None] = {}
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            if len(secret) >= SHORTEST:
+                found |= dict.fromkeys([(secret, 0), *_base64(secret.encode("utf-8", "surrogatepass"))])
+        return tuple(found)
+
+    @cached_property
+    def _hexes(self) -> tuple[str, ...]:
+        return tuple(
+            secret.encode("utf-8", "surrogatepass").hex() for secret in self.secrets if len(secret) >= SHORTEST
+        )
+
+    @cached_property
+    def _short(self) -> tuple[re.Pattern[str], ...]:
+        """Secrets that are too short to be looked for inside words: as words, or where the text says what they are."""
+        short = sorted((each for each in self.secrets if len(each) < SHORTEST), key=len, reverse=True)
+        return tuple(
+            re.compile((r"()(?<![\w%])" if _is_telling(each) else _NAMED) + re.escape(each) + r"(?!\w)")
+            for each in short
+        )
+
+    def _found(self, view: _View) -> Iterator[Span]:
+        for pattern, before in self._patterns:
+            for place in _places(view.text, pattern):
+                end = place + len(pattern)
+                if before >= 0 and pattern not in self.secrets:
+                    place, end = _whole(view.text, place - before, end)
+                yield view.span(max(0, place), end)
+        lowered = view.text.lower() if self._hexes else ""
+        if len(lowered) == len(view.text):
+            for pattern in self._hexes:
+                for place in _places(lowered, pattern):
+                    yield view.span(place, place + len(pattern))
+
+    def _at_end(self, text: str) -> list[Span]:
+        """The beginning of a secret that the end of the text cuts off."""
+        spans = []
+        end = text.rstrip("'\" )").rstrip(".…")
+        views = (each for whole in {end, _UNFINISHED.sub("", end)} for each in _views(whole))
+        for view, begun in ((each, text) for each in views for text in {each.text, each.text.rstrip(_BROKEN)}):
+            for pattern, before in self._patterns:
+                longest = min(len(pattern) - 1, len(begun))
+                for size in range(longest, min(SHORTEST, len(pattern) // 2) - 1, -1):
+                    if begun.endswith(pattern[:size]):
+                        spans.append(view.span(max(0, len(begun) - size - before), len(begun)))
+                        break
+        return spans
+
+
+_KNOWN: ContextVar[list[Mask] | None] = ContextVar("known secrets", default=None)
+
+
+@contextmanager
+def remembering() -> Iterator[Callable[[], Mask]]:
+    """While inside, what :func:`remember` is told is kept; gives a function for the mask of all of it.
+
+    The command line tells even errors that nobody expected by it.
+    """
+    known: list[Mask] = []
+    before = _KNOWN.set(known)
+    try:
+        yield lambda: Mask(frozenset(secret for each in known for secret in each.secrets))
+    finally:
+        _KNOWN.reset(before)
+
+
+def remember(mask: Mask) -> None:
+    """Keep a mask for whoever is :func:`remembering`; nothing is kept where nobody is."""
+    known = _KNOWN.get()
+    if known is not None:
+        known.append(mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A reading of a text; each of its characters stands for a piece of the text, None: for itself."""
+
+    text: str
+    pieces: tuple[Span, ...] | None = None
+
+    def span(self, start: int, end: int) -> Span:
+        if self.pieces is None:
+            return start, end
+        return self.pieces[start][0], self.pieces[end - 1][1]
+
+    def read(self, pattern: re.Pattern[str], read: Callable[[str], Iterable[tuple[str, int]]]) -> _View | None:
+        """The view with each match resolved; ``read`` gives characters, and how many of the match each stands for."""
+        letters: list[str] = []
+        pieces: list[Span] = []
+        end = 0
+        for found in pattern.finditer(self.text):
+            letters += self.text[end : found.start()]
+            pieces += (self.span(place, place + 1) for place in range(end, found.start()))
+            place = found.start()
+            for letter, length in read(found[0]):
+                letters.append(letter)
+                pieces.append(self.span(place, place + length))
+                place += length
+            end = found.end()
+        if not end:
+            return None
+        letters += self.text[end:]
+        pieces += (self.span(place, place + 1) for place in range(end, len(self.text)))
+        return _View("".join(letters), tuple(pieces))
+
+
+def _percent(run: str) -> Iterator[tuple[str, int]]:
+    text = bytes.fromhex(run.replace("%", "")).decode("utf-8", "surrogateescape")
+    return ((letter, 3 * len(letter.encode("utf-8", "surrogateescape"))) for letter in text)
+
+
+def _plus(run: str) -> list[tuple[str, int]]:
+    return [(" ", 1)]
+
+
+def _escaped(run: str) -> list[tuple[str, int]]:
+    if run[1] == "u" and len(run) == 12:
+        return [(json.loads(f'"{run}"'), 12)]
+    if run[1] in "uUx" and len(run) > 2:
+        number = int(run[2:], 16)
+        return [(chr(number) if number < 0x110000 else "?", len(run))]
+    return [(_LETTERS.get(run[1], run[1]), 2)]
+
+
+def _bytes(run: str) -> Iterator[tuple[str, int]]:
+    """Escaped bytes, in hex or octal, as UTF-8; each is written in four characters. Others stand for themselves."""
+    content = bytes(int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in run.split("\\")[1:])
+    for letter in content.decode("utf-8", "surrogateescape"):
+        yield (
+            chr(ord(letter) - 0xDC00) if "\udc80" <= letter <= "\udcff" else letter,
+            4 * len(letter.encode("utf-8", "surrogateescape")),
+        )
+
+
+def _entity(run: str) -> list[tuple[str, int]]:
+    text = html.unescape(run)
+    return [(text, len(run))] if len(text) == 1 else [(letter, 1) for letter in run]
+
+
+_READINGS: tuple[tuple[re.Pattern[str], Callable[[str], Iterable[tuple[str, int]]]], ...] = (
+    (_PERCENT, _percent),
+    (_PLUS, _plus),
+    (_ESCAPE, _escaped),
+    (_BYTES, _bytes),
+    (_ENTITY, _entity),
+)
+
+
+def _views(text: str) -> Iterator[_View]:
+    """All readings of a text, each once."""
+    seen = {text}
+    level = [_View(text)]
+    for depth in range(_DEPTH + 1):
+        yield from level
+        if depth == _DEPTH:
+            return
+        further = []
+        for view in level:
+            for pattern, read in _READINGS:
+                other = view.read(pattern, read)
+                if other is not None and other.text not in seen:
+                    seen.add(other.text)
+                    further.append(other)
+        level = further
+
+
+def _base64(content: bytes) -> Iterator[tuple[str, int]]:
+    """What stays the same of a secret in base64 whatever is around it, for each place that it can begin at."""
+    for shift in range(3):
+        text = base64.b64encode(b"\0" * shift + content).decode()
+        core = text[(0, 2, 3)[shift] : 8 * (shift + len(content)) // 6]
+        yield core, int(shift > 0)
+        if core.translate(_URL_SAFE) != core:
+            yield core.translate(_URL_SAFE), int(shift > 0)
+
+
+def _whole(text: str, start: int, end: int) -> Span:
+    """A match in base64 with the letter at its end that holds bits of it, and what fills the end."""
+    if end < len(text) and text[end] in _BASE64:
+        end += 1
+    while end < len(text) and text[end] == "=":
+        end += 1
+    return start, end
+
+
+def _is_telling(short: str) -> bool:
+    """Whether a short value is no ordinary word or number when it stands by itself."""
+    return len(short) >= 4 or (len(short) > 1 and not short.isalpha() and not short.isdigit())
+
+
+def _places(text: str, pattern: str) -> Iterator[int]:
+    place = text.find(pattern)
+    while place >= 0:
+        yield place
+        place = text.find(pattern, place + 1)
+
+
+def _without(text: str, spans: Iterable[Span]) -> str:
+    """``text`` with the spans replaced, those that touch or overlap by one mask."""
+    parts: list[str] = []
+    end = 0
+    for start, stop in sorted(spans):
+        if start > end or not parts:
+            parts += [text[end:start], MASK]
+        end = max(end, stop)
+    return "".join([*parts, text[end:]]) if parts else text

@@ -1,0 +1,145 @@
+"""From a location to a store, and which places lie inside which others.
+
+A URI is a URL: its path is percent-encoded where it must be (``%20`` is a space, ``%23`` is ``#``). A bare
+path is the path as it is on disk, relative to the file it was written in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.errors import StorageError
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PathSource, ProjectSpec
+from tidegate.storage.local import LocalStore
+from tidegate.storage.memory import MemoryStore, space
+from tidegate.storage.options import client_settings, of_scheme, retries, split_uri, unknown
+from tidegate.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+
+def open_store(location: Location) -> ObjectStore:
+    """The store at ``location``; makes clients, sends nothing yet."""
+    scheme, authority, path = split_uri(location.uri)
+    match scheme:
+        case "file":
+            return LocalStore(location, f"/{path}")
+        case "memory":
+            return MemoryStore(location, space(authority), path)
+        case _:
+            return _remote(location, scheme, authority, path)
+
+
+def remove_empty_directories(location: Location) -> None:
+    """Take away the local directories at and below ``location`` that hold nothing; object stores have none."""
+    scheme, _, path = split_uri(location.uri)
+    if scheme != "file":
+        return
+    for directory, _, _ in os.walk(f"/{path}", topdown=False):
+        with suppress(OSError):
+            os.rmdir(directory)
+
+
+def _remote(location: Location, scheme: str, authority: str, path: str) -> ObjectStore:
+    from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+
+    from tidegate.storage.remote import RemoteStore
+
+    config = of_scheme(location.options, scheme)
+    try:
+        client = _client(location, scheme, authority, path, config)
+    except UnknownConfigurationKeyError as error:
+        raise unknown(location.uri, scheme, config, error) from None
+    except (BaseError, ValueError) as error:
+        raise StorageError(
+            f"{location.uri}: the storage options make no {scheme}:// client ({type(error).__name__})",
+            f"check the values of {', '.join(map(str.upper, config)) or 'the environment variables'}",
+        ) from None
+    return RemoteStore(location, client)
+
+
+def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    http, again = client_settings(location.options), retries(location.options)
+    prefix = path or None
+    match scheme:
+        case "s3":
+            return S3Store(
+                bucket,
+                prefix=prefix,
+                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=again,
+            )
+        case "gs":
+            return GCSStore(
+                bucket,
+                prefix=prefix,
+                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=again,
+            )
+        case _:
+            container, _, host = bucket.partition("@")
+            account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
+            return AzureStore(
+                container,
+                prefix=prefix,
+                config={**account, **config},  # type: ignore[arg-type]  # names are checked by the client itself
+                client_options=http,
+                retry_config=again,
+            )
+
+
+def comparable(uri: str) -> str:
+    """A text that is the same for all addresses of one place; local ones without links in them.
+
+    >>> comparable("S3A://lake/raw%20files/"), comparable("s3://lake/raw files")
+    ('s3://lake/raw files', 's3://lake/raw files')
+    """
+    try:
+        scheme, authority, path = split_uri(uri)
+    except StorageError:
+        return uri.rstrip("/")
+    if scheme == "file":
+        return f"file://{os.path.realpath(f'/{path}')}".rstrip("/")
+    return "/".join((f"{scheme}://{authority}", *filter(None, path.split("/"))))
+
+
+def inside(place: str, other: str) -> str | None:
+    """The path from ``place`` to ``other`` (both comparable): ``""`` if they are one; None if it is not in it.
+
+    >>> inside("s3://lake", "s3://lake/raw/x"), inside("s3://lake", "s3://lake"), inside("s3://lake", "s3://lake2")
+    ('raw/x', '', None)
+    """
+    if place == other:
+        return ""
+    return other[len(place) + 1 :] if other.startswith(f"{place}/") else None
+
+
+def tables_of(project: ProjectSpec) -> tuple[str, ...]:
+    """The addresses that the pipelines of a project write: tables and dead letters."""
+    return tuple(uri for pipeline in project.pipelines for uri in (pipeline.sink.table.uri, pipeline.dead_letters.uri))
+
+
+def kept_apart(source: PathSource, tables: Iterable[str]) -> PathSource:
+    """The source, whose listings leave the tables alone that lie in it.
+
+    Where links are followed also those that lie elsewhere on this machine: a link may lead there.
+    """
+    place = comparable(source.location.uri)
+    found = dict.fromkeys(source.apart)
+    for table in map(comparable, tables):
+        path = inside(place, table)
+        if path:
+            found[path] = None
+        if source.follow_links and table.startswith("file://") and path != "":
+            found[table.removeprefix("file://")] = None
+    return replace(source, apart=tuple(found))

@@ -1,0 +1,209 @@
+"""The pages that are served: metrics, health and readiness, of this process or of pipelines that run elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from tidegate.observe.events import Emit
+from tidegate.observe.health import Health, SourceHealth
+from tidegate.observe.logs import fanout
+from tidegate.observe.metrics import BUCKETS, LEGACY_PREFIX, PREFIX, Durations, Family, Labels, Metrics, Series
+from tidegate.observe.wording import count
+from tidegate.reports.run import SourceStatus
+from tidegate.specs.project import PipelineSpec, ProjectSpec, every_source
+from tidegate.web.server import Answer, Pages, serving, text
+
+Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class _Given(Collector):
+    """Hands on what was made."""
+
+    def __init__(self, exported: list[Exported]) -> None:
+        self._exported = exported
+
+    def collect(self) -> Iterator[Exported]:
+        yield from self._exported
+
+
+def exposition(families: Iterable[Family], *, legacy_names: bool) -> Answer:
+    """The page ``/metrics``; with ``legacy_names`` the old names stand beside the new ones."""
+    exported: list[Exported] = []
+    for family in families:
+        if not family.values and not family.durations:
+            continue
+        exported.append(_exported(PREFIX + family.metric.name, family))
+        if legacy_names and family.metric.legacy:
+            exported.append(_exported(LEGACY_PREFIX + family.metric.name, family))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(exported))
+    return Answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+
+
+def _exported(name: str, family: Family) -> Exported:
+    metric = family.metric
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
+        for labels, durations in sorted(family.durations.items()):
+            histogram.add_metric(list(labels), _buckets(durations), durations.seconds)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    exported = kind(name, metric.help, labels=metric.labels)
+    for labels, value in sorted(family.values.items()):
+        exported.add_metric(list(labels), value)
+    return exported
+
+
+def _buckets(durations: Durations) -> list[tuple[str, float]]:
+    counted: list[tuple[str, float]] = [
+        (str(bound), count) for bound, count in zip(BUCKETS, durations.counts, strict=True)
+    ]
+    return [*counted, ("+Inf", durations.total)]
+
+
+@contextlib.contextmanager
+def watched(
+    project: ProjectSpec,
+    pipelines: Sequence[PipelineSpec],
+    emit: Emit,
+    interval: Callable[[PipelineSpec], float] | None = None,
+) -> Iterator[Emit]:
+    """Serves metrics and health of what is emitted while inside, where ``metrics.enabled`` says so.
+
+    ``interval`` has the seconds between two looks at a source, if they are not those between two polls of it.
+    Listens before it gives control, so that an address that is taken stops everything before it begins.
+    """
+    if not project.metrics.enabled:
+        yield emit
+        return
+    intervals = {
+        (pipeline.name, source.name): (
+            interval(pipeline) if interval else float(source.poll_interval_secs + project.poll_jitter_secs)
+        )
+        for pipeline in pipelines
+        for source in every_source(pipeline)
+    }
+    metrics, health = Metrics(intervals), Health(intervals)
+    pages: Pages = {
+        "/metrics": lambda: metrics_page(metrics.families(), health.sources(), legacy=project.metrics.legacy_names),
+        "/health": lambda: health_page(health.sources()),
+        "/ready": lambda: text("ready\n") if health.ready else text("nothing is read yet\n", 503),
+    }
+    with serving(project.metrics.address, pages):
+        yield fanout(emit, metrics, health)
+
+
+def metrics_page(families: Sequence[Family], sources: Sequence[SourceHealth], *, legacy: bool) -> Answer:
+    """``/metrics``."""
+    healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
+    known = [replace(each, values=healthy) if each.metric.name == "source_healthy" else each for each in families]
+    return exposition(known, legacy_names=legacy)
+
+
+def health_page(sources: Sequence[SourceHealth]) -> Answer:
+    """``/health``: 200 if every source is well, else 503; which is not, and why."""
+    healthy = all(each.healthy for each in sources)
+    content = {"healthy": healthy, "sources": [each.to_json() for each in sources]}
+    body = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return Answer(200 if healthy else 503, "application/json", body.encode())
+
+
+Look = Callable[[], tuple[SourceStatus, ...]]
+
+_SHOWN = (
+    "source_state_files",
+    "watermark_state",
+    "watermark_lag_seconds",
+    "backlog_files",
+    "backlog_bytes",
+    "work_units_open",
+    "work_units_failed",
+    "delta_table_version",
+    "source_healthy",
+)
+"""What can be told without having seen the run: counters cannot."""
+
+
+class RecordedPages:
+    """The newest look at every source, at most ``every`` seconds old; looking lists the sources."""
+
+    def __init__(self, look: Look, every: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._look = look
+        self._every = every
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._statuses: tuple[SourceStatus, ...] = ()
+        self._looked_at: float | None = None
+
+    def statuses(self) -> tuple[SourceStatus, ...]:
+        """Where the sources stand; who asks while another looks waits for that look."""
+        with self._lock:
+            if self._looked_at is None or self._clock() - self._looked_at >= self._every:
+                self._statuses = self._look()
+                self._looked_at = self._clock()
+            return self._statuses
+
+    @property
+    def ready(self) -> bool:
+        """Whether there was a first look."""
+        return self._looked_at is not None
+
+    def families(self) -> list[Family]:
+        """The metrics that the recorded state tells."""
+        series = Series()
+        for status in self.statuses():
+            name = (status.pipeline, status.source)
+            series.put_state(name, status.state if status.error is None else "Unknown")
+            if status.error is not None:
+                continue
+            series.put("watermark_lag_seconds", name, status.lag_seconds or 0.0)
+            series.put("backlog_files", name, status.backlog_files)
+            series.put("backlog_bytes", name, status.backlog_bytes)
+            series.put("source_state_files", name, status.state_files)
+            if status.work_units is not None:
+                series.put("work_units_open", name, status.work_units.open)
+                series.put("work_units_failed", name, status.work_units.failed)
+            if status.table_version is not None:
+                series.put("delta_table_version", name, status.table_version)
+        return [each for each in series.families() if each.metric.name in _SHOWN]
+
+    def sources(self) -> tuple[SourceHealth, ...]:
+        """How the sources are: one whose state or files cannot be read is not well."""
+        return tuple(_health(status) for status in self.statuses())
+
+
+def _health(status: SourceStatus) -> SourceHealth:
+    unread = f"{count(len(status.failed), 'file')} cannot be read" if status.failed else ""
+    if status.work_units is not None and status.work_units.failed:
+        unread = f"{count(status.work_units.failed, 'work unit')} failed"
+    moment: datetime | None = status.updated
+    return SourceHealth(status.pipeline, status.source, status.error or unread, moment)
+
+
+@contextmanager
+def standing(look: Look, address: str, every: float, *, legacy_names: bool) -> Iterator[str]:
+    """Serves what ``look`` finds while inside; gives the address."""
+    seen = RecordedPages(look, every)
+
+    def ready() -> Answer:
+        seen.statuses()
+        return text("ready\n")
+
+    pages: Pages = {
+        "/metrics": lambda: metrics_page(seen.families(), seen.sources(), legacy=legacy_names),
+        "/health": lambda: health_page(seen.sources()),
+        "/ready": ready,
+    }
+    with serving(address, pages) as where:
+        yield where

@@ -1,0 +1,218 @@
+"""How the watermark advances: the table of the specification, row by row, and what outcomes leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from laws.world import NOW, advanced, files, read, source
+from tidegate.core.files.advance import advance
+from tidegate.core.files.state import (
+    REASON_LIMIT,
+    Active,
+    Changed,
+    Covered,
+    Failed,
+    FileOutcome,
+    FileProgress,
+    Finished,
+    LateWindow,
+    NotReached,
+    PathState,
+    RecordsRead,
+    Refused,
+)
+from tidegate.errors import StateError
+from tidegate.specs.project import LateFiles
+
+OF = source(pattern="*")
+BAD = Refused("d/a", 100, None, "bad line")
+DEAD_LETTERED = Covered("d/a", 100, None, 0, 4, eof=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outcomes in their order, one commit each, and what they leave."""
+
+    outcomes: Sequence[FileOutcome]
+    watermark: str | None
+    kept: dict[str, FileProgress] = field(default_factory=dict)
+
+
+TABLE = {
+    "a b c | c": Row(read("d/c"), None, {"d/c": Finished()}),
+    "a b c | c, a": Row(read("d/c", "d/a"), "a", {"d/c": Finished()}),
+    "a b c | c, a, b": Row(read("d/c", "d/a", "d/b"), "c"),
+    "a b c | a fails for good (dead-letter), b, c": Row([DEAD_LETTERED, *read("d/b", "d/c")], "c"),
+    "a b c | a fails, will be retried; b, c": Row(
+        [BAD, *read("d/b", "d/c")],
+        None,
+        {"d/a": Failed(1, "bad line", 100), "d/b": Finished(), "d/c": Finished()},
+    ),
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one commit each", "one commit"])
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_listed_finished_watermark_kept(row: Row, at_once: bool) -> None:
+    state = PathState()
+    for batch in [row.outcomes] if at_once else [[outcome] for outcome in row.outcomes]:
+        state = advanced(OF, state, ["d/a", "d/b", "d/c"], batch).state
+    assert state.partition_watermarks.get("d") == row.watermark
+    assert state.files == row.kept
+
+
+def test_updates_over_two_partitions_give_one_entry_each_and_the_greatest_path() -> None:
+    order = ["28/f1", "29/f1", "28/f2", "29/f2", "28/f3"]
+    state = PathState()
+    for path in order:
+        state = advanced(OF, state, order, read(path)).state
+    assert state.partition_watermarks == {"28": "f3", "29": "f2"}
+    assert state.watermark == Active("29/f2")
+
+
+def test_the_watermark_stops_below_what_a_cut_listing_did_not_show() -> None:
+    state = PathState(files={"d/d": Finished()})
+    step = advance(OF, state, files("d/a", "d/b"), read("d/a", "d/b"), NOW, complete=False)
+    assert step.state.partition_watermarks == {"d": "b"}
+    assert step.state.files == {"d/d": Finished()}
+
+
+def test_a_name_that_was_not_listed_is_kept_apart() -> None:
+    step = advanced(OF, PathState(), ["d/a"], read("d/z"))
+    assert step.state.partition_watermarks == {}
+    assert step.state.files == {"d/z": Finished()}
+
+
+def test_islands_below_a_new_watermark_are_dropped_even_if_they_are_no_longer_listed() -> None:
+    state = PathState(files={"d/b": Finished()})
+    step = advanced(OF, state, ["d/a", "d/c"], read("d/a", "d/c"))
+    assert step.state.partition_watermarks == {"d": "c"}
+    assert step.state.files == {}
+    assert step.state.late_window["d"].names == ("a", "b", "c")
+
+
+def test_a_part_is_remembered_with_size_etag_and_rounds_and_resumed_twice() -> None:
+    state = PathState()
+    for start, end in ((0, 10), (10, 25)):
+        state = advanced(OF, state, ["d/a"], [Covered("d/a", 100, "e", start, end, eof=False)]).state
+    assert state.files == {"d/a": RecordsRead(25, 100, "e", rounds=2)}
+    state = advanced(OF, state, ["d/a"], [Covered("d/a", 100, "e", 25, 30, eof=True)]).state
+    assert state.partition_watermarks == {"d": "a"}
+    assert state.files == {}
+
+
+def test_two_parts_of_one_file_may_be_in_one_commit() -> None:
+    parts = [Covered("d/a", 100, None, 0, 5, eof=False), Covered("d/a", 100, None, 5, 9, eof=True)]
+    assert advanced(OF, PathState(), ["d/a"], parts).state.partition_watermarks == {"d": "a"}
+
+
+@pytest.mark.parametrize("start", [0, 4, 6])
+def test_lines_that_do_not_follow_the_committed_ones_are_refused(start: int) -> None:
+    state = PathState(files={"d/a": RecordsRead(5, 100)})
+    with pytest.raises(StateError, match=rf"d/a: lines {start} to 9 were read, but 5 lines are committed"):
+        advanced(OF, state, ["d/a"], [Covered("d/a", 100, None, start, 9, eof=True)])
+
+
+def test_attempts_are_counted_and_start_again_with_new_content() -> None:
+    state = PathState()
+    for _ in range(2):
+        state = advanced(OF, state, ["d/a"], [BAD]).state
+    assert state.files == {"d/a": Failed(2, "bad line", 100)}
+    again = advanced(OF, state, ["d/a"], [Refused("d/a", 101, None, "other")]).state
+    assert again.files == {"d/a": Failed(1, "other", 101)}
+
+
+def test_a_failure_in_the_middle_keeps_the_lines_that_are_committed() -> None:
+    state = PathState(files={"d/a": RecordsRead(5, 100)})
+    failed = advanced(OF, state, ["d/a"], [BAD]).state
+    assert failed.files == {"d/a": Failed(1, "bad line", 100, records=5)}
+    on = advanced(OF, failed, ["d/a"], [Covered("d/a", 100, None, 5, 7, eof=False)]).state
+    assert on.files == {"d/a": RecordsRead(7, 100, rounds=1)}
+
+
+def test_a_long_reason_is_cut() -> None:
+    step = advanced(OF, PathState(), ["d/a"], [replace(BAD, reason="x" * 10_000)])
+    progress = step.state.files["d/a"]
+    assert isinstance(progress, Failed)
+    assert len(progress.reason) == REASON_LIMIT
+
+
+@pytest.mark.parametrize("outcome", [NotReached("d/a"), Changed("d/a")], ids=["not reached", "changed"])
+def test_a_file_that_was_not_begun_leaves_no_trace(outcome: FileOutcome) -> None:
+    assert not advanced(OF, PathState(), ["d/a"], [outcome]).changed
+
+
+def test_a_change_after_committed_lines_is_recorded_as_a_failure() -> None:
+    state = PathState(files={"d/a": RecordsRead(5, 100, "e")})
+    step = advanced(OF, state, ["d/a"], [Changed("d/a")])
+    reason = "changed after 5 of its lines were committed"
+    assert step.state.files == {"d/a": Failed(1, reason, 100, "e", records=5)}
+
+
+def test_an_unfinished_file_that_was_removed_no_longer_holds_the_watermark() -> None:
+    state = PathState(files={"d/a": Failed(5, "bad", 100), "d/b": Finished()})
+    step = advanced(OF, state, ["d/b"], [])
+    assert step.state.partition_watermarks == {"d": "b"}
+    assert step.state.files == {}
+
+
+def test_a_removed_file_with_committed_lines_is_remembered_so_that_it_is_never_read_from_its_start() -> None:
+    state = PathState(files={"d/a": RecordsRead(5, 100)})
+    step = advanced(OF, state, ["d/b"], read("d/b"))
+    assert step.state.partition_watermarks == {"d": "b"}
+    assert step.state.files == {"d/a": RecordsRead(5, 100)}
+
+
+def test_a_cut_listing_does_not_make_what_it_did_not_show_look_removed() -> None:
+    state = PathState(files={"d/c": Failed(1, "bad", 100)})
+    step = advance(OF, state, files("d/a"), read("d/a"), NOW, complete=False)
+    assert "d/c" in step.state.files
+
+
+@pytest.mark.parametrize(
+    ("finished", "last"),
+    [
+        (["1/a"], "1/a"),
+        (["1/a", "2/a"], "1/a"),
+        (["1/a", "1/b", "2/b"], "1/b"),
+        (["2/a", "2/b"], None),
+        (["1/a", "1/b", "2/a", "2/b"], "2/b"),
+    ],
+)
+def test_last_committed_file_has_everything_listed_below_it_finished(finished: list[str], last: str | None) -> None:
+    step = advanced(OF, PathState(), ["1/a", "1/b", "2/a", "2/b"], read(*finished))
+    assert step.state.last_committed_file == last
+
+
+def test_last_committed_file_goes_below_a_late_file_that_waits() -> None:
+    state = advanced(OF, PathState(), ["1/a", "1/c"], read("1/a", "1/c")).state
+    waiting = advanced(OF, state, ["1/b"], [Refused("1/b", 100, None, "bad")]).state
+    assert waiting.partition_watermarks == {"1": "c"}
+    assert waiting.last_committed_file == "1/a"
+
+
+def test_full_says_that_no_more_names_may_wait_above_a_gap() -> None:
+    narrow = source(pattern="*", max_islands=2)
+    step = advanced(narrow, PathState(), ["d/a", "d/b", "d/c"], read("d/b"))
+    assert not step.full
+    assert advanced(narrow, step.state, ["d/a", "d/b", "d/c"], read("d/c")).full
+
+
+def test_strict_sources_keep_no_window() -> None:
+    strict = source(pattern="*", late_files=LateFiles.STRICT)
+    state = PathState(late_window={"d": LateWindow(("a",))}, partition_watermarks={"d": "a"})
+    assert advanced(strict, state, ["d/b"], read("d/b")).state.late_window == {}
+
+
+def test_a_source_that_was_strict_starts_its_window_at_the_watermark() -> None:
+    state = PathState(Active("d/m"), {"d": "m"})
+    step = advanced(OF, state, ["d/n"], read("d/n"))
+    assert step.state.late_window == {"d": LateWindow(("n",), above="m")}
+
+
+def test_a_lost_window_is_no_longer_lost_after_a_commit() -> None:
+    state = PathState(Active("d/m"), {"d": "m"}, window_lost=True)
+    assert not advanced(OF, state, ["d/n"], read("d/n")).state.window_lost

@@ -1,0 +1,111 @@
+"""Excel sheets as lines: what their cells mean, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from datetime import date, datetime, time
+from typing import Any
+
+import pytest
+from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
+
+from tidegate.errors import SourceError
+from tidegate.formats import excel
+from tidegate.formats.excel import sheet_lines
+
+
+def book(rows: list[list[Any]], title: str = "data") -> io.BytesIO:
+    made = Workbook()
+    sheet = made.active
+    assert sheet is not None
+    sheet.title = title
+    for row in rows:
+        sheet.append(row)
+    made.create_sheet("other").append(["x"])
+    content = io.BytesIO()
+    made.save(content)
+    content.seek(0)
+    return content
+
+
+def lines(content: io.BytesIO, sheet: str | None = None, zone: str = "UTC") -> list[Any]:
+    return [json.loads(line) if line else None for line in sheet_lines(content, "a.xlsx", sheet, zone, {"day"})]
+
+
+def test_cells_keep_their_types_and_times_get_their_zone() -> None:
+    rows = [["id", "at", "day", "ok", "note"], [1, datetime(2026, 7, 1, 12), date(2026, 7, 1), True, "ü"], [2.5]]
+    found = lines(book([*rows, [None], [3, None, None, None, time(10, 20)]]), zone="Europe/Berlin")
+    assert found[0] == {"id": 1, "at": "2026-07-01T10:00:00Z", "day": "2026-07-01", "ok": True, "note": "ü"}
+    assert found[1:] == [{"id": 2.5}, None, {"id": 3, "note": "10:20:00"}]
+
+
+def test_the_first_sheet_is_read_or_the_named_one() -> None:
+    content = book([["id"], [1]])
+    assert lines(content, "data") == [{"id": 1}]
+    assert lines(content, "other") == []
+    with pytest.raises(SourceError, match=r"a\.xlsx has no sheet 'sales' - its sheets are data, other"):
+        lines(content, "sales")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([["id", "id"], [1, 2]], "'id' twice"),
+        ([["id", None], [1, 2]], "row 2: a cell has no column name"),
+        ([["id"], [1], [1, 2]], "row 3: a cell has no column name"),
+    ],
+)
+def test_cells_without_a_column_of_their_own_are_refused(rows: list[list[Any]], said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        lines(book(rows))
+
+
+def test_what_is_no_workbook_is_named() -> None:
+    with pytest.raises(SourceError, match=r"a\.xlsx is no Excel workbook"):
+        lines(io.BytesIO(b"id,at\n1,2\n"))
+
+
+def with_part(name: str, content: bytes) -> io.BytesIO:
+    """A workbook, one of whose parts is replaced."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(book([["id"], ["x"]])) as before,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as after,
+    ):
+        for part in before.infolist():
+            after.writestr(part.filename, content if part.filename == name else before.read(part))
+    packed.seek(0)
+    return packed
+
+
+HELD, SHEET = "xl/styles.xml", "xl/worksheets/sheet1.xml"
+
+
+@pytest.mark.parametrize("name", [HELD, SHEET])
+def test_a_part_that_unpacks_to_far_more_than_it_is_is_refused_before_it_is_unpacked(name: str) -> None:
+    with pytest.raises(
+        SourceError, match=rf"a\.xlsx: {name} unpacks to 83,886,080 bytes, more than 200 times its size"
+    ):
+        lines(with_part(name, bytes(80 * 1024**2)))
+
+
+def test_a_part_that_is_held_in_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(excel, "LARGEST_PART", 1024**2)
+    with pytest.raises(SourceError, match=r"xl/styles.xml unpacks to 2,097,152 bytes, the limit is 1 MiB"):
+        lines(with_part(HELD, bytes(2 * 1024**2)))
+
+
+@pytest.mark.parametrize("name", [HELD, SHEET])
+def test_entities_that_stand_for_ever_more_text_are_refused(name: str) -> None:
+    entities = "".join(f'<!ENTITY e{n} "{"".join(f"&e{n - 1};" for _ in range(10))}">' for n in range(1, 12))
+    text = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e0 "{"ha" * 50}">{entities}]><x>&e11;</x>'
+    with pytest.raises(SourceError, match=r"a\.xlsx"):
+        lines(with_part(name, text.encode()))
+
+
+@pytest.mark.parametrize("content", [b"", b"<a>", b"<worksheet><sheetData><row><c><v>1</v></c>"])
+def test_a_damaged_sheet_is_named(content: bytes) -> None:
+    with pytest.raises(SourceError, match=r"a\.xlsx: a sheet is damaged|is no Excel workbook"):
+        lines(with_part(SHEET, content))
