@@ -107,7 +107,7 @@ def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | 
     Commits the rows that are good now, exactly once. The other letters stay open. Files that were given up are read on
     from where reading stopped. Exits with 1 if letters are still bad.
     """
-    with invocation.listening() as emit:
+    with invocation.emitter() as emit:
         reports = api.retry_letters(config, pipeline, source, emit=emit, **choice)
     return _give(invocation, reports, "read again")
 

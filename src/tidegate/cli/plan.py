@@ -293,7 +293,7 @@ def _grid(plan: UnitSourcePlan) -> Table:
     reasons = _reasons(plan)
     rows = [
         (_span(group, plan.zone), *(Cell(*REASONS.get(why, ("?", Style.NORMAL))[:2]) for why in pattern))
-        for pattern, group in _alike(plan.partitions, lambda line: reasons[line.start])
+        for pattern, group in _neighbours(plan.partitions, lambda line: reasons[line.start])
     ]
     return _newest((Column("partition"), *(Column(unit_name(unit)) for unit in plan.units)), rows)
 
@@ -318,12 +318,12 @@ def _counts(plan: UnitSourcePlan) -> Table:
     names = [why for why in REASONS if why in plan.reasons]
     rows = [
         (_span(group, plan.zone), *(number_or_dash(dict(pattern).get(why), REASONS[why][1]) for why in names))
-        for pattern, group in _alike(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
+        for pattern, group in _neighbours(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
     ]
     return _newest(columns("partition", *(f">{why.replace('_', ' ')}" for why in names)), rows)
 
 
-def _alike(
+def _neighbours(
     lines: Sequence[PartitionLine], key: Callable[[PartitionLine], tuple[Part, ...]]
 ) -> Iterator[tuple[tuple[Part, ...], list[PartitionLine]]]:
     """Neighbours with equal keys together."""
