@@ -157,6 +157,8 @@ def split_uri(uri: str) -> tuple[str, str, str]:
             f"{uri!r} is not a location",
             f"give a path or a URI that begins with one of {', '.join(SCHEMES)}://",
         )
+    if "\0" in unquote(rest):
+        raise StorageError(f"{uri!r} is not a location: no path has a NUL character in it", "take it out")
     if "?" in rest or "#" in rest:
         raise StorageError(f"{uri}: a location has no '?' or '#'", "write them as %3F and %23")
     authority, _, path = rest.partition("/")

@@ -70,7 +70,7 @@ def test_a_uri_is_split(uri: str, parts: tuple[str, str, str]) -> None:
     assert split_uri(uri) == parts
 
 
-@pytest.mark.parametrize("uri", ["ftp://host/x", "plain/path", "s3:///x", "s3://b/x?y", "s3://b/x#y"])
+@pytest.mark.parametrize("uri", ["ftp://host/x", "plain/path", "s3:///x", "s3://b/x?y", "s3://b/x#y", "file:///a%00b"])
 def test_a_uri_that_names_no_place_is_refused_with_a_remedy(uri: str) -> None:
     with pytest.raises(StorageError) as caught:
         open_store(Location(uri))

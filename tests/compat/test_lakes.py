@@ -1,0 +1,117 @@
+"""Lakes as earlier code left them: what is said of them, how they go on, and what is written, are as they were.
+
+The fixtures and what to expect of them were written by ``make_fixtures.py`` from ``scenarios.py``. These tests use the
+command line alone, and read tables with the Delta library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compat import lakes
+from compat.ground import Ground
+from compat.make_fixtures import check, seen, server, taken
+from compat.scenarios import SCENARIOS, Scenario
+from servers.api import Api
+from support.long_runs import LONG
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def cases(*, spark: bool, made: bool = False) -> list[Any]:
+    """The scenarios with Spark or without; of those that are ``made`` anew, the long ones in a long run alone."""
+    chosen = [each for each in SCENARIOS.values() if each.needs_spark is spark]
+    return [pytest.param(each, id=each.name) for each in chosen if LONG or not (made and each.is_long)]
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> Iterator[Api | None]:
+    """The server of a scenario that needs one."""
+    with server(request.getfixturevalue("wanted")) as found:
+        yield found
+
+
+@pytest.fixture
+def ground(wanted: Scenario, api: Api | None) -> Iterator[Ground]:
+    """A fresh copy of the fixture."""
+    with lakes.folder() as root:
+        lakes.unpack(wanted.name, root, None if api is None else api.url)
+        yield Ground(root, api, spark=wanted.needs_spark)
+
+
+def expected(wanted: Scenario) -> Any:
+    """What the code said that wrote the fixture."""
+    return json.loads((lakes.FIXTURES / f"{wanted.name}.json").read_text())
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return json.loads(json.dumps(value))
+
+
+def look(ground: Ground, wanted: Scenario) -> None:
+    """Nothing that only looks says anything else than it did, or changes a file."""
+    told = expected(wanted)
+    before = ground.documents()
+    assert before == told["documents"]
+    check(wanted.name, "unpacked", ground, wanted.ids)
+    found = plain(seen(ground, wanted.look))
+    for name, said in told["look"].items():
+        assert found["look"][name] == said, name
+    assert found == {"look": told["look"], "rows": told["rows"]}
+    assert ground.documents() == before
+
+
+def go_on(ground: Ground, wanted: Scenario) -> None:
+    """Each step brings the rows that it must, each once, and says what it said."""
+    for step, told in zip(wanted.steps, expected(wanted)["steps"], strict=True):
+        assert plain(taken(step, ground, wanted)) == told, step.name
+
+
+def write_again(ground: Ground, wanted: Scenario) -> None:
+    """The same scenario leaves the same documents, key by key; values too, unless they differ from run to run."""
+    wanted.make(ground)
+    written, told = ground.documents(), expected(wanted)["documents"]
+    assert sorted(written) == sorted(told)
+    for name, document in written.items():
+        assert document == told[name], name
+
+
+@pytest.mark.parametrize("wanted", cases(spark=False))
+class TestInThisProcess:
+    def test_what_only_looks_says_what_it_said(self, ground: Ground, wanted: Scenario) -> None:
+        look(ground, wanted)
+
+    def test_it_goes_on_from_there(self, ground: Ground, wanted: Scenario) -> None:
+        go_on(ground, wanted)
+
+
+@pytest.mark.parametrize("wanted", cases(spark=False, made=True))
+def test_the_same_documents_are_written_today(wanted: Scenario, api: Api | None) -> None:
+    with lakes.folder() as root:
+        write_again(Ground(root, api), wanted)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("wanted", cases(spark=True))
+class TestOnSpark:
+    def test_what_only_looks_says_what_it_said(self, ground: Ground, wanted: Scenario) -> None:
+        look(ground, wanted)
+
+    def test_it_goes_on_from_there(self, spark: SparkSession, ground: Ground, wanted: Scenario) -> None:
+        go_on(ground, wanted)
+
+    @pytest.mark.skipif(not LONG, reason="long runs only")
+    def test_the_same_documents_are_written_today(self, spark: SparkSession, wanted: Scenario, api: Api | None) -> None:
+        with lakes.folder() as root:
+            write_again(Ground(root, api, spark=True), wanted)
+
+
+def test_every_scenario_has_its_fixture_and_all_of_them_are_small() -> None:
+    assert sorted(lakes.names()) == sorted(SCENARIOS)
+    assert sum(path.stat().st_size for path in lakes.FIXTURES.glob("*.tar.gz")) < 1_000_000
