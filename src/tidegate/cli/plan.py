@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -41,10 +41,12 @@ from tidegate.cli.pages import (
 )
 from tidegate.column_reports import ColumnSourcePlan
 from tidegate.observe.wording import count, size
-from tidegate.planning.plan import FileSlice, Plan, Unit
 from tidegate.reports import SourcePlan
 from tidegate.unit_reports import PartitionLine, PlannedUnits, UnitSourcePlan
 from tidegate.watermarks.calendar import iso, milliseconds, zone_named
+
+if TYPE_CHECKING:
+    from tidegate.planning.plan import FileSlice, Plan, Unit
 
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 Part = TypeVar("Part")
