@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,9 @@ from tidegate.cli.pages import (
 )
 from tidegate.observe.wording import count
 from tidegate.reports.run import LettersReport
-from tidegate.schema.dead_letter import Letter
+
+if TYPE_CHECKING:
+    from tidegate.schema.dead_letter import Letter
 
 SHOWN = 50
 _STILL_BAD_SHOWN = 10

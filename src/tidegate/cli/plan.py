@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -40,10 +40,12 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.core.calendar import iso, milliseconds, zone_named
-from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.observe.wording import count, size
 from tidegate.reports.run import ColumnSourcePlan, SourcePlan
 from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
+
+if TYPE_CHECKING:
+    from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 Part = TypeVar("Part")
