@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,11 @@ from tidegate.storage import durability
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Java machines that live for minutes: most of their time would go into compiling code that runs once."""
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_START)
 hypothesis.settings.register_profile("tidegate", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("tidegate")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.all_cases import for_all
 from tidegate.config import load
 from tidegate.config.aliases import ALIASES
 from tidegate.config.canonical import lateness_text
@@ -46,7 +47,7 @@ SECTIONS = {title: rows(body) for title, body in sections().items()}
 KEYS = list(every_key())
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+@for_all(KEYS, lambda key: key.path)
 def test_every_key_is_documented_with_type_default_and_meaning(key: Key) -> None:
     assert key.name in SECTIONS.get(key.block, {}), f"{key.path} is not in section '{key.block}' of {PAGE.name}"
     kind, default, meaning = SECTIONS[key.block][key.name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from support.all_cases import for_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_all(PAGES, name)
 def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")
@@ -66,14 +66,14 @@ def test_every_page_is_reachable_from_the_index() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_all(PAGES, name)
 def test_no_page_shows_paths_of_a_machine_or_unfinished_notes(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = [word for word in FORBIDDEN if re.search(word, text)]
     assert found == [], f"{name(page)} holds {found}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_all(PAGES, name)
 def test_every_page_begins_with_its_title_and_closes_its_code_blocks(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert re.match(r"# \S", text), f"{name(page)} has no title"

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.all_cases import for_all
 
 ROOT = Path(__file__).parents[2]
 PROMISES: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tests" / "promises.toml").read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ def node_ids(path: Path) -> frozenset[str]:
     return frozenset(each for each in found if each.rpartition("::")[2].lower().startswith("test"))
 
 
-@pytest.mark.parametrize("promise", EXPECTED)
+@for_all(EXPECTED)
 def test_a_promise_is_shown_or_says_what_is_missing(promise: str) -> None:
     entry = PROMISES[promise]
     assert entry.get("shows") or entry.get("not_yet")

@@ -8,9 +8,8 @@ import re
 from enum import Enum
 from pathlib import Path
 
-import pytest
-
 import tidegate
+from support.all_cases import for_all
 from tidegate.core.reasons import Reason
 from tidegate.failpoints import PLACES
 from tidegate.observe import events
@@ -38,7 +37,7 @@ def table(page: str) -> dict[str, list[str]]:
     return {name: [cell.strip() for cell in cells.split(" | ")] for name, cells in rows}
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+@for_all(EVENTS, lambda event: event.name)
 def test_every_event_is_documented_with_its_level_and_fields(event: type[events.Event]) -> None:
     level, fields, meaning = table("events.md")[event.name]
     own = [each.name for each in dataclasses.fields(event) if each.name not in ("pipeline", "source")]
@@ -52,14 +51,14 @@ def test_no_event_is_documented_that_does_not_exist() -> None:
     assert set(table("events.md")) == {event.name for event in EVENTS}
 
 
-@pytest.mark.parametrize("name", tidegate.__all__)
+@for_all(tidegate.__all__)
 def test_every_exported_name_is_documented(name: str) -> None:
     documented = {re.match(r"\w+", entry)[0]: cells for entry, cells in table("python-api.md").items()}  # type: ignore[index]
     assert name in documented
     assert documented[name][-1]
 
 
-@pytest.mark.parametrize("name", tidegate.__all__)
+@for_all(tidegate.__all__)
 def test_the_documented_signature_is_the_one_in_the_code(name: str) -> None:
     text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
     value = getattr(tidegate, name)
@@ -101,7 +100,7 @@ def test_the_failpoints_are_documented_as_they_are_listed() -> None:
     assert list(documented.items()) == list(PLACES.items())
 
 
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
+@for_all(Reason, lambda reason: reason.name)
 def test_every_reason_for_skipping_a_file_is_documented(reason: Reason) -> None:
     page = (ROOT / "docs" / "concepts" / "naming-files.md").read_text(encoding="utf-8")
     assert f"| {reason.value} |" in page

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support import scripts
 from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
@@ -372,11 +371,9 @@ def test_a_kill_while_cleaning_leaves_a_whole_table_and_the_next_one_finishes(la
     left = [leave_behind(table(lake)) for _ in range(3)]
     name, _, nth = place.partition("@")
     failpoints = f"{name}=kill" + (f"@{nth}" if nth else "")
-    command = [sys.executable, "-c", CLEANER, str(lake.config)]
-    killed = subprocess.run(command, env={**os.environ, "TIDEGATE_FAILPOINTS": failpoints}, timeout=60)
-    assert killed.returncode == -signal.SIGKILL
+    assert scripts.run("-c", CLEANER, lake.config, failpoints=failpoints) == -signal.SIGKILL
     lake.assert_exactly_once()
-    assert subprocess.run(command, timeout=60).returncode == 0
+    assert scripts.run("-c", CLEANER, lake.config) == 0
     assert [path for path in left if path.exists()] == []
     lake.assert_exactly_once()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from servers.s3 import Server
+from support import scripts
 from support.lake import FIELDS, assert_same
 from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
@@ -75,8 +74,8 @@ def test_only_what_is_new_is_read_from_s3(bucket: Bucket) -> None:
 
 
 def test_runs_started_together_on_s3_write_every_row_once(bucket: Bucket) -> None:
-    runs = [subprocess.Popen([sys.executable, str(WORKER), str(bucket.config)]) for _ in range(3)]
-    assert [run.wait(timeout=180) for run in runs] == [0, 0, 0]
+    runs = [scripts.start(WORKER, bucket.config) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
     bucket.assert_exactly_once()
 
 

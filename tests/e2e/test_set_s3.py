@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from e2e.test_s3 import WORKER, Bucket
 from servers.s3 import Server
+from support import scripts
 from tidegate import load, plan, recover
 from tidegate.runs.engine import InProcessLane
 from tidegate.runs.loop import Running
@@ -50,8 +49,8 @@ def test_files_in_any_order_are_read_once_from_s3(bucket: Bucket) -> None:
 
 
 def test_runs_started_together_on_s3_write_every_row_once(bucket: Bucket) -> None:
-    runs = [subprocess.Popen([sys.executable, str(WORKER), str(bucket.config)]) for _ in range(3)]
-    assert [run.wait(timeout=180) for run in runs] == [0, 0, 0]
+    runs = [scripts.start(WORKER, bucket.config) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
     bucket.assert_exactly_once()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from support import scripts
 
 POLLER = Path(__file__).with_name("poller.py")
 COMMITTER = Path(__file__).with_name("committer.py")
@@ -25,11 +26,8 @@ def polling(folder: Path, *configs: Path, well: bool = True, committers: int = 0
     """
     folder.mkdir()
     with contextlib.ExitStack() as stack:
-        scripts = [*((POLLER, config) for config in configs), *[(COMMITTER, configs[0])] * committers]
-        pollers = [
-            subprocess.Popen([sys.executable, str(script), str(config), str(folder)], env=ENVIRONMENT)
-            for script, config in scripts
-        ]
+        programs = [*((POLLER, config) for config in configs), *[(COMMITTER, configs[0])] * committers]
+        pollers = [scripts.start(program, config, folder) for program, config in programs]
         for poller in pollers:
             stack.callback(poller.wait)
             stack.callback(poller.kill)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from support import scripts
 from support.lake import Lake
 from support.long_runs import chosen
 
@@ -32,15 +30,12 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def start(lake: Lake, command: str, *more: str, failpoints: str = "") -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-m", "tidegate", command, str(lake.config), "-p", "events", *more]
-    environment = os.environ | {"TIDEGATE_FAILPOINTS": failpoints}
-    return subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(lake: Lake, command: str, *more: str, failpoints: str = "") -> scripts.Process:
+    return scripts.start("-m", "tidegate", command, lake.config, "-p", "events", *more, failpoints=failpoints)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=60)
-    return process.returncode, output
+def finish(process: scripts.Process) -> tuple[int, str]:
+    return process.wait(), process.output
 
 
 def left_by_blizzard(lake: Lake) -> None:

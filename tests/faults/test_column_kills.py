@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.racing import ENVIRONMENT
+from support import scripts
 from support.column_lake import ColumnLake
 from support.long_runs import chosen
 from tidegate import show_watermarks
@@ -39,8 +37,7 @@ STATE: dict[str, dict[str, Any]] = {
 
 def work(lake: ColumnLake, failpoints: str = "") -> int:
     """One run in a process of its own; its exit code, negative for the signal that ended it."""
-    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoints}
-    return subprocess.run([sys.executable, str(WORKER), str(lake.config)], env=environment, check=False).returncode
+    return scripts.run(WORKER, lake.config, failpoints=failpoints)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,6 @@ def test_a_run_that_wrote_and_could_not_save_completes_the_save_and_writes_no_ro
 def test_runs_started_together_write_every_row_once(tmp_path: Path, kind: str) -> None:
     lake = ColumnLake(tmp_path, settings=STATE[kind])
     lake.arrive(*({"id": number} for number in range(50)))
-    config = str(lake.config)
-    processes = [subprocess.Popen([sys.executable, str(WORKER), config], env=ENVIRONMENT) for _ in range(3)]
+    processes = [scripts.start(WORKER, lake.config) for _ in range(3)]
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
     lake.assert_exactly_once()

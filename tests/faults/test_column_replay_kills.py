@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from faults.racing import ENVIRONMENT
+from support import scripts
 from support.column_lake import ColumnLake
 from support.long_runs import chosen
 from tidegate import show_watermarks
@@ -31,9 +29,8 @@ def lake_of(folder: Path) -> ColumnLake:
     return lake
 
 
-def start(lake: ColumnLake, failpoints: str = "", *words: str) -> subprocess.Popen[bytes]:
-    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoints}
-    return subprocess.Popen([sys.executable, str(WORKER), str(lake.root), *words], env=environment)
+def start(lake: ColumnLake, failpoints: str = "", *words: str) -> scripts.Process:
+    return scripts.start(WORKER, lake.root, *words, failpoints=failpoints)
 
 
 def kill(lake: ColumnLake, failpoints: str, *words: str) -> None:

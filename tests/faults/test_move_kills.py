@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import scripts
 from support.lake import Lake, assert_same
 from tidegate import show_watermarks
 
@@ -25,17 +23,14 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def moving(lake: Lake, to: str, failpoints: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tidegate", "watermark", "set", str(lake.config), "-p", "events", "--yes"]
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": failpoints}
-    return subprocess.Popen([*command, "--to", f"{HOUR}/{to}"], env=env, stderr=subprocess.PIPE, text=True)
+def moving(lake: Lake, to: str, failpoints: str = "") -> scripts.Process:
+    command = ["-m", "tidegate", "watermark", "set", lake.config, "-p", "events", "--yes"]
+    return scripts.start(*command, "--to", f"{HOUR}/{to}", failpoints=failpoints)
 
 
 @pytest.mark.parametrize(("place", "doubled"), [("state.commit.before", []), ("state.commit.after", range(20, 40))])
 def test_a_killed_move_happened_or_did_not(lake: Lake, place: str, doubled: range | list[int]) -> None:
-    process = moving(lake, "1.ndjson", f"{place}=kill")
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    assert moving(lake, "1.ndjson", f"{place}=kill").wait() == -signal.SIGKILL
     for _ in range(2):
         assert lake.run().ok
         assert_same(lake.ids(), [*range(40), *doubled])
@@ -44,15 +39,11 @@ def test_a_killed_move_happened_or_did_not(lake: Lake, place: str, doubled: rang
 def test_a_move_that_slept_through_another_is_told_so_and_changes_nothing(lake: Lake) -> None:
     sleeper = moving(lake, "1.ndjson", "state.commit.before=stop")
     try:
-        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
-        other = moving(lake, "2.ndjson")
-        other.communicate(timeout=60)
-        assert other.returncode == 0
-        os.kill(sleeper.pid, signal.SIGCONT)
-        _, told = sleeper.communicate(timeout=60)
+        sleeper.wait_until_stopped()
+        assert moving(lake, "2.ndjson").wait() == 0
+        sleeper.send_signal(signal.SIGCONT)
+        assert sleeper.wait() == 6
     finally:
         sleeper.kill()
-    assert sleeper.returncode == 6
-    assert "position 2 was taken by attempt" in told
+    assert "position 2 was taken by attempt" in sleeper.output
     assert show_watermarks(lake.config, "events")[0].value == f"{HOUR}/2.ndjson"

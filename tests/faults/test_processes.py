@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from faults.racing import polling
+from support import scripts
 from support.lake import Lake
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import DeltaLog
@@ -26,21 +25,14 @@ KEY = SourceKey("events", "default")
 
 
 @contextlib.contextmanager
-def started(config: Path, failpoints: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def started(config: Path, failpoints: str = "") -> Iterator[scripts.Process]:
     """One run in a process of its own, which does not outlive the block."""
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": failpoints}
-    process = subprocess.Popen([sys.executable, str(WORKER), str(config)], env=env)
+    process = scripts.start(WORKER, config, failpoints=failpoints)
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-
-
-def stopped(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has stopped itself."""
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status), f"it ended instead: {status}"
 
 
 def moves(lake: Lake, key: SourceKey = KEY) -> list[tuple[int, str]]:
@@ -83,7 +75,7 @@ def test_a_long_run_that_is_overtaken_plans_again_and_doubles_nothing(lake: Lake
     assert lake.run().ok
     lake.arrive("date=2026-01-28/hour=12/1.ndjson.gz")
     with started(lake.config, "runs.read=stop") as slow:
-        stopped(slow)
+        slow.wait_until_stopped()
         assert lake.run().sources[0].files == 1
         lake.arrive("date=2026-01-28/hour=12/2.ndjson.gz")
         os.kill(slow.pid, signal.SIGCONT)
@@ -102,7 +94,7 @@ def test_a_process_that_slept_while_others_committed_commits_nothing_it_held(
         assert lake.run().ok
         lake.arrive("date=2026-01-28/hour=12/1.ndjson.gz")
     with started(lake.config, f"{place}=stop") as sleeper:
-        stopped(sleeper)
+        sleeper.wait_until_stopped()
         before = attempts(lake) - {attempt for _, attempt in moves(lake)}
         for number in range(4):
             lake.arrive(f"date=2026-01-28/hour=13/{number}.ndjson.gz")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import scripts
 from support.lake import Lake
 from support.long_runs import chosen
 from support.reconciling import ingest
@@ -17,7 +15,6 @@ from support.reconciling import ingest
 HOUR = "date=2026-01-28/hour=12"
 WORKER = """
 import sys
-sys.path.insert(0, sys.argv[2])
 from support.reconciling import ingest
 from tidegate import load
 sys.exit(0 if ingest(load(sys.argv[1])).ok else 1)
@@ -25,9 +22,7 @@ sys.exit(0 if ingest(load(sys.argv[1])).ok else 1)
 
 
 def work(lake: Lake, failpoints: str = "") -> int:
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": failpoints}
-    command = [sys.executable, "-c", WORKER, str(lake.config), str(Path(__file__).parents[1])]
-    return subprocess.run(command, env=env, timeout=60).returncode
+    return scripts.run("-c", WORKER, lake.config, failpoints=failpoints)
 
 
 @pytest.mark.parametrize(

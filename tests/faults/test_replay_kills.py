@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from faults.replay_worker import replay
+from support import scripts
 from support.lake import Lake, assert_same
 from support.long_runs import chosen
 
@@ -36,9 +34,7 @@ DURABLE_FROM = PLACES.index("state.commit.after")
 
 
 def work(lake: Lake, failpoints: str = "") -> int:
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": failpoints}
-    command = [sys.executable, str(WORKER), str(lake.config), PATTERN]
-    return subprocess.run(command, env=env, capture_output=True, timeout=120).returncode
+    return scripts.run(WORKER, lake.config, PATTERN, failpoints=failpoints)
 
 
 @pytest.fixture
@@ -77,13 +73,11 @@ def test_an_error_at_the_commit_of_a_replay_decides_nothing(lake: Lake, place: s
 
 
 def test_a_replay_that_slept_through_another_one_replaces_the_same_rows_once(lake: Lake) -> None:
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": "state.commit.before=stop"}
-    sleeper = subprocess.Popen([sys.executable, str(WORKER), str(lake.config), PATTERN], env=env)
+    sleeper = scripts.start(WORKER, lake.config, PATTERN, failpoints="state.commit.before=stop")
     try:
-        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+        sleeper.wait_until_stopped()
         assert replay(lake.config, PATTERN)
-        os.kill(sleeper.pid, signal.SIGCONT)
+        sleeper.send_signal(signal.SIGCONT)
         assert sleeper.wait(timeout=60) == 0
     finally:
         sleeper.kill()
@@ -95,6 +89,6 @@ def test_replays_and_runs_at_once_end_with_every_row_once(lake: Lake) -> None:
         lake.arrive(f"date=2026-01-28/hour=12/{number}.ndjson.gz")
     config, run = str(lake.config), str(WORKER.with_name("worker.py"))
     arguments = ([str(WORKER), config, PATTERN], [run, config], [str(WORKER), config, PATTERN])
-    processes = [subprocess.Popen([sys.executable, *each]) for each in arguments]
+    processes = [scripts.start(*each) for each in arguments]
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
     assert_same(lake.ids(), [*NEW, *range(60, 90)])

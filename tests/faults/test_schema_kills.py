@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from support import scripts
 from support.lake import FIELDS, Lake
 
 TEXT = [{"name": "id", "type": "string", "nullable": False}, *FIELDS[1:]]
@@ -31,11 +29,10 @@ def test_a_killed_replacement_happened_or_did_not(tmp_path: Path, place: str, re
     lake.arrive("d/1.ndjson")
     assert lake.run().ok
     lake.schema, lake.pipeline_settings = {"fields": TEXT}, {"schema_evolution": "overwrite"}
-    command = [sys.executable, "-m", "tidegate", "schema", "replace", str(lake.config), "-p", "events", "--yes"]
-    killed = subprocess.run(command, env={**os.environ, "TIDEGATE_FAILPOINTS": f"{place}=kill"}, timeout=60)
-    assert killed.returncode == -signal.SIGKILL
+    command = ["-m", "tidegate", "schema", "replace", lake.config, "-p", "events", "--yes"]
+    assert scripts.run(*command, failpoints=f"{place}=kill") == -signal.SIGKILL
     assert rows(lake) == (0 if replaced else 10)
-    subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert scripts.run(*command) == 0
     assert rows(lake) == 0
     lake.write("d/2.ndjson", '{"id": "a"}\n')
     assert lake.run().ok

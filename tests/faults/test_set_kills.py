@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from faults.test_kills import KILLED, work
+from support import scripts
 from support.lake import Lake
 from tidegate import recover
 from tidegate.experiments.workers import Workers
@@ -71,22 +69,19 @@ def test_a_failed_upload_of_a_segment_commits_nothing(workers: Workers, lake: La
 
 
 def test_runs_started_together_write_every_row_once(lake: Lake) -> None:
-    config = str(lake.config)
-    processes = [subprocess.Popen([sys.executable, str(WORKER), config]) for _ in range(3)]
+    processes = [scripts.start(WORKER, lake.config) for _ in range(3)]
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
     lake.assert_exactly_once()
 
 
 def test_a_process_that_slept_through_merges_of_others_commits_nothing_of_its_own(lake: Lake) -> None:
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": "state.set.before=stop"}
-    sleeper = subprocess.Popen([sys.executable, str(WORKER), str(lake.config)], env=env)
+    sleeper = scripts.start(WORKER, lake.config, failpoints="state.set.before=stop")
     try:
-        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+        sleeper.wait_until_stopped()
         for _ in range(9):
             assert lake.run().ok
             arrive(lake, 5)
-        os.kill(sleeper.pid, signal.SIGCONT)
+        sleeper.send_signal(signal.SIGCONT)
         assert sleeper.wait(timeout=60) == 0
     finally:
         sleeper.kill()

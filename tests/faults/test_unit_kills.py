@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.racing import ENVIRONMENT
 from servers.api import Answer, Asked
+from support import scripts
 from support.long_runs import chosen
 from support.unit_lake import SurveyLake, day, survey_lake
 from tidegate.observe import events
@@ -46,9 +44,8 @@ def lake(tmp_path: Path) -> Iterator[SurveyLake]:
         yield found
 
 
-def start(lake: SurveyLake, now: str, failpoints: str = "") -> subprocess.Popen[bytes]:
-    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoints}
-    return subprocess.Popen([sys.executable, str(WORKER), str(lake.config), now], env=environment)
+def start(lake: SurveyLake, now: str, failpoints: str = "") -> scripts.Process:
+    return scripts.start(WORKER, lake.config, now, failpoints=failpoints)
 
 
 def work(lake: SurveyLake, now: str, failpoints: str = "") -> int:
@@ -75,7 +72,7 @@ def test_a_kill_loses_and_doubles_nothing(lake: SurveyLake, place: str) -> None:
 
 def test_a_kill_in_the_middle_of_a_unit_leaves_it_for_the_next_run(lake: SurveyLake) -> None:
     answer = lake.api.routes["/surveys/b/responses"]
-    doomed: list[subprocess.Popen[bytes]] = []
+    doomed: list[scripts.Process] = []
 
     def deadly(asked: Asked) -> Answer:
         os.kill(doomed[0].pid, signal.SIGKILL)

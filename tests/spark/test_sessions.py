@@ -62,7 +62,7 @@ def in_a_process(
 OPEN = """
 from tidegate.spark.session import open_session
 from tidegate.specs.project import SparkSpec
-config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dmine='a b'"}
+config = {"spark.driver.extraJavaOptions": "-Xss2m -Dmine='a b'"}
 session = open_session(SparkSpec(master="local[1]", config=config))
 java = session.sparkContext._jvm.java
 print(java.util.TimeZone.getDefault().getID(), java.lang.System.getProperty("mine"), session.range(3).count())

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 from servers.s3 import Server
 from state.lake import IDENTITY, Lake
 from state.test_ledger import KEY, attempts, drop_note, winner
+from support import scripts
 from tidegate import failpoints
 from tidegate.errors import CommitLost, ObjectMissing, StateError
 from tidegate.observe.events import Notice
@@ -409,7 +407,4 @@ def test_a_kill_anywhere_in_a_compaction_loses_nothing(lake: Lake, newest: Paren
 
 
 def gather(lake: Lake, points: str = "") -> int:
-    paths = os.pathsep.join([str(GATHERER.parents[1]), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": points, "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, str(GATHERER), str(lake.path)], env=env, capture_output=True, timeout=60)
-    return done.returncode
+    return scripts.run(GATHERER, lake.path, failpoints=points)

@@ -15,7 +15,7 @@ import pytest
 from state import racer
 from state.lake import Lake
 from state.racing import died, finished, start
-from tidegate.failpoints import PLACES, VARIABLE
+from tidegate.failpoints import PLACES
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def test_a_kill_at_any_place_changes_nothing_about_exactly_once(tmp_path: Path) 
     """One process per failpoint dies there; the same work done again completes it, once."""
     lakes = {place: Lake.local(tmp_path / place) for place in FAILPOINTS}
     for batch in (FAILPOINTS[index : index + 4] for index in range(0, len(FAILPOINTS), 4)):
-        processes = {place: start(lakes[place], {VARIABLE: f"{place}=kill"}, everything=True) for place in batch}
+        processes = {place: start(lakes[place], f"{place}=kill", everything=True) for place in batch}
         for place, process in processes.items():
             assert died(process), f"{place} was never reached"
     for place, lake in lakes.items():

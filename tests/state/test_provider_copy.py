@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.racing import ENVIRONMENT
 from state.lake import Lake
+from support import scripts
 from support.providers import opened as provider_at
 from support.providers import text
 from tidegate.errors import AccessDenied, CommitLost, StateError
-from tidegate.failpoints import VARIABLE
 from tidegate.observe.events import Notice
 from tidegate.protocol.position import Position
 from tidegate.protocol.providers.base import BaseMetadataProvider, NumberedMetadataProvider
@@ -77,9 +74,7 @@ def test_a_kill_around_the_save_is_completed_by_the_next_start(tmp_path: Path, p
     lake, provider = lake_and_provider(tmp_path)
     if number:
         commit(lake, provider, 0)
-    environment = {**ENVIRONMENT, VARIABLE: f"{place}=kill"}
-    died = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path), str(number)], env=environment)
-    assert died.returncode == -signal.SIGKILL
+    assert scripts.run("-c", PROGRAM, tmp_path, str(number), failpoints=f"{place}=kill") == -signal.SIGKILL
     assert lake.positions().position() == number + 1
     saved_already = place == "state.provider.after"
     assert (provider.get_watermark(ID) == text(number)) == saved_already

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.all_cases import for_all
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level, TextLog, sentence, subject
@@ -57,7 +58,7 @@ def test_events_below_the_level_are_not_written(log: type[TextLog] | type[JsonLo
     assert len(lines_of(log, Level.WARNING, NOTICE)) == 1
 
 
-@pytest.mark.parametrize("kind", every_event(), ids=lambda kind: kind.__name__)
+@for_all(every_event(), lambda kind: kind.__name__)
 def test_every_event_makes_one_text_line_and_one_json_line(kind: type[Event]) -> None:
     event = sample(kind)
     (text,) = lines_of(TextLog, Level.DEBUG, event)
@@ -67,7 +68,7 @@ def test_every_event_makes_one_text_line_and_one_json_line(kind: type[Event]) ->
     assert set(json.loads(line)["fields"]) == own
 
 
-@pytest.mark.parametrize("kind", every_event(), ids=lambda kind: kind.__name__)
+@for_all(every_event(), lambda kind: kind.__name__)
 def test_every_level_of_an_event_is_a_level_of_the_log(kind: type[Event]) -> None:
     assert Level.named(kind.level).name.lower() == kind.level
 
