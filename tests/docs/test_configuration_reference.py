@@ -11,13 +11,11 @@ import pytest
 
 from support.all_cases import for_all
 from tidegate.config import load
-from tidegate.config.aliases import ALIASES
-from tidegate.config.canonical import lateness_text
-from tidegate.config.column_canonical import duration
 from tidegate.config.keys import Key, every_key
-from tidegate.config.ms_keys import MS_KEYS
-from tidegate.config.notes import MEANINGLESS, REFUSED
-from tidegate.config.values import METADATA_COLUMNS
+from tidegate.config.models import duration, lateness_text
+from tidegate.config.normal_form import ALIASES, MS_KEYS
+from tidegate.config.project import MEANINGLESS, REFUSED
+from tidegate.config.sink import METADATA_COLUMNS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
 from tidegate.specs.project import Lateness

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidegate.config import load
 from tidegate.config.keys import every_key
-from tidegate.config.notes import REFUSED
+from tidegate.config.project import REFUSED
 from tidegate.specs.columns import LoadType
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from-metadata-driven-frameworks.md"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidegate.config.importing.names import NAMES, PREFIXES, Fate
-from tidegate.config.ms_keys import MS_KEYS
+from tidegate.config.normal_form import MS_KEYS
+from tidegate.migrate.properties import NAMES, PREFIXES, Fate
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/from-properties.md").read_text(encoding="utf-8")
 TITLES = {Fate.CARRIED: "Carried over", Fate.LEFT: "Not there", Fate.NOT_NEEDED: "Not needed"}

@@ -12,6 +12,6 @@ def import_properties(path: str | Path) -> PropertiesImport:
 
     Writes nothing. Secrets are not copied: they become variables of the environment.
     """
-    from tidegate.config.importing import import_file
+    from tidegate.migrate.property_import import import_file
 
     return import_file(Path(path))

@@ -77,7 +77,7 @@ def commit(
     if dry_run:
         raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")
     stop = threading.Event()
-    with invocation.listening(result_follows=mode == "once") as emit:
+    with invocation.emitter(result_follows=mode == "once") as emit:
         report = api.commit(config, pipeline, mode=mode, emit=emit, stop=stop)
     invocation.give(report, render_commit)
     cut_short = stop.is_set() and mode == "once"

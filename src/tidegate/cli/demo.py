@@ -35,7 +35,7 @@ def demo(invocation: Invocation, folder: Path | None) -> int:
         if not invocation.as_json:
             invocation.show(render_demo_step(next(numbers), step))
 
-    with invocation.listening() as emit:
+    with invocation.emitter() as emit:
         report = api.demo(folder, emit, show)
     invocation.give(report, render_demo_end)
     return int(not report.ok)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,9 @@ from tidegate.cli.pages import (
 )
 from tidegate.observe.wording import count
 from tidegate.reports.run import LettersReport
-from tidegate.schema.dead_letter import Letter
+
+if TYPE_CHECKING:
+    from tidegate.schema.dead_letter import Letter
 
 SHOWN = 50
 _STILL_BAD_SHOWN = 10
@@ -107,7 +109,7 @@ def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | 
     Commits the rows that are good now, exactly once. The other letters stay open. Files that were given up are read on
     from where reading stopped. Exits with 1 if letters are still bad.
     """
-    with invocation.listening() as emit:
+    with invocation.emitter() as emit:
         reports = api.retry_letters(config, pipeline, source, emit=emit, **choice)
     return _give(invocation, reports, "read again")
 

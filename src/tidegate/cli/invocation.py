@@ -71,17 +71,17 @@ class Invocation:
             if is_terminal(sys.stdout):
                 from tidegate.cli.terminal import console_for, draw
 
-                draw(page, console_for(sys.stdout, colour=self.coloured()))
+                draw(page, console_for(sys.stdout, colour=self.uses_colour()))
             else:
                 sys.stdout.writelines(f"{line}\n" for line in plain(page))
             sys.stdout.flush()
 
-    def coloured(self) -> bool:
+    def uses_colour(self) -> bool:
         """Whether to use colours; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
         return self.colour and not os.environ.get("NO_COLOR")
 
     @contextmanager
-    def listening(self, *, result_follows: bool = False) -> Iterator[Emit]:
+    def emitter(self, *, result_follows: bool = False) -> Iterator[Emit]:
         """An emitter whose events show as progress and as log lines on standard error.
 
         Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
@@ -122,7 +122,7 @@ class Invocation:
         if is_terminal(sys.stderr):
             from tidegate.cli.terminal import console_for
 
-            return BarProgress(console_for(sys.stderr, colour=self.coloured()))
+            return BarProgress(console_for(sys.stderr, colour=self.uses_colour()))
         in_the_log = self.log_level in ("debug", "info")
         return SilentProgress(sys.stderr) if in_the_log else PlainProgress(sys.stderr)
 
@@ -163,7 +163,7 @@ class Confirmation(Generic[Planned]):
             def confirm(planned: Planned) -> bool:
                 agreed = self(planned)
                 if agreed:
-                    listeners.append(stack.enter_context(self.invocation.listening()))
+                    listeners.append(stack.enter_context(self.invocation.emitter()))
                 return agreed
 
             def emit(event: Event) -> None:

@@ -42,40 +42,34 @@ def _as_json(context: click.Context, parameter: click.Parameter, value: bool) ->
 
 def _common_options(envvar: str | None) -> list[click.Option]:
     """Fresh instances of the options that every command takes."""
+
+    def option(*names: str, **settings: Any) -> click.Option:
+        return click.Option(names, expose_value=False, **settings)
+
     return [
-        click.Option(
-            ["--log-level"],
+        option(
+            "--log-level",
             type=click.Choice(LEVELS, case_sensitive=False),
             envvar=envvar,
             show_envvar=envvar is not None,
             metavar="LEVEL",
-            expose_value=False,
             callback=_keep("log_level"),
             help="Lowest level to log: debug, info, warning (default) or error."
             + ("" if envvar else " TIDEGATE_LOG sets it too."),
         ),
-        click.Option(
-            ["--log-format"],
+        option(
+            "--log-format",
             type=click.Choice(["text", "json"], case_sensitive=False),
             metavar="FORMAT",
-            expose_value=False,
             callback=_keep("log_format"),
             help="Log as text (default) or json, one object per line.",
         ),
-        click.Option(
-            ["--debug"], is_flag=True, expose_value=False, callback=_keep("debug"), help="Show tracebacks of errors."
-        ),
-        click.Option(
-            ["--no-color"],
+        option("--debug", is_flag=True, callback=_keep("debug"), help="Show tracebacks of errors."),
+        option("--no-color", is_flag=True, callback=_no_colour, help="Use no colours (so does NO_COLOR)."),
+        option(
+            "-q",
+            "--quiet",
             is_flag=True,
-            expose_value=False,
-            callback=_no_colour,
-            help="Use no colours (so does NO_COLOR).",
-        ),
-        click.Option(
-            ["-q", "--quiet"],
-            is_flag=True,
-            expose_value=False,
             callback=_keep("quiet"),
             help="Show no progress, only errors and the result.",
         ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -40,10 +40,12 @@ from tidegate.cli.pages import (
     source_name,
 )
 from tidegate.core.calendar import iso, milliseconds, zone_named
-from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.observe.wording import count, size
 from tidegate.reports.run import ColumnSourcePlan, SourcePlan
 from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
+
+if TYPE_CHECKING:
+    from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 Part = TypeVar("Part")
@@ -293,7 +295,7 @@ def _grid(plan: UnitSourcePlan) -> Table:
     reasons = _reasons(plan)
     rows = [
         (_span(group, plan.zone), *(Cell(*REASONS.get(why, ("?", Style.NORMAL))[:2]) for why in pattern))
-        for pattern, group in _alike(plan.partitions, lambda line: reasons[line.start])
+        for pattern, group in _neighbours(plan.partitions, lambda line: reasons[line.start])
     ]
     return _newest((Column("partition"), *(Column(unit_name(unit)) for unit in plan.units)), rows)
 
@@ -318,12 +320,12 @@ def _counts(plan: UnitSourcePlan) -> Table:
     names = [why for why in REASONS if why in plan.reasons]
     rows = [
         (_span(group, plan.zone), *(number_or_dash(dict(pattern).get(why), REASONS[why][1]) for why in names))
-        for pattern, group in _alike(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
+        for pattern, group in _neighbours(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
     ]
     return _newest(columns("partition", *(f">{why.replace('_', ' ')}" for why in names)), rows)
 
 
-def _alike(
+def _neighbours(
     lines: Sequence[PartitionLine], key: Callable[[PartitionLine], tuple[Part, ...]]
 ) -> Iterator[tuple[tuple[Part, ...], list[PartitionLine]]]:
     """Neighbours with equal keys together."""

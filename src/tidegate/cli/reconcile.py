@@ -84,7 +84,7 @@ def reconcile(
     if force and not clean:
         raise click.UsageError("--force is about --clean")
     stop = threading.Event()
-    with invocation.listening(result_follows=True) as emit:
+    with invocation.emitter(result_follows=True) as emit:
         report = api.reconcile(
             config,
             pipeline,

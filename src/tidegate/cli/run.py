@@ -72,7 +72,7 @@ def run(
     """
     mode = mode_of(once, continuous)
     stop = threading.Event()
-    with invocation.listening(result_follows=mode == "once") as emit:
+    with invocation.emitter(result_follows=mode == "once") as emit:
         report = api.run(config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions)
     invocation.give(report, lambda report: render_run(report, quote(str(config))))
     codes = {source.exit_code or 1 for source in report.sources if source.error}

@@ -1,21 +1,30 @@
-"""YAML text → tree, from the parser's events: lines kept, repeated keys refused, depth and size bounded.
+"""The configuration file as a tree that remembers lines: YAML text in, blocks, lists and scalars out.
 
-Nothing is constructed from tags, an alias costs what it expands to, and an error never quotes the file, which
-may hold secrets.
+The tree is made from the parser's events: repeated keys are refused, depth and size are bounded, nothing is constructed
+from tags, an alias costs what it expands to, and an error never quotes the file, which may hold secrets.
+
+A scalar stays text: whether it is a number, a flag or a name is decided by the key it belongs to, after variables were
+put in. So ``name: on`` is a column called "on", and ``lookback: ${DAYS}`` is a number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self, TypeAlias
 
 import yaml
 from yaml import events as ev
 
-from tidegate.config.problems import Problem
-from tidegate.config.tree import Block, Items, Node, Scalar
-from tidegate.config.variables import put_in
+from tidegate.config.problems import Problem, masked, masked_address
+from tidegate.specs.jdbc_addresses import shown_address
+from tidegate.specs.masking import looks_secret
+
+Node: TypeAlias = "Scalar | Block | Items | None"
+Loc: TypeAlias = Sequence[str | int]
+Absolute = Callable[[str], str]
+"""Makes an address or a path of the file absolute."""
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000
@@ -23,15 +32,215 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULLS = ("", "~", "null", "Null", "NULL")
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_STANDARD_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+_FORM = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)(?:([a-z]+(?:\.[a-z]+)+)\})?")
+OF_PROPERTIES = {
+    "job.dir": "paths start at the directory of the file; write the path of the table",
+    "preceding.table.name": "write secondary_input: [{pipeline: NAME, fields: [id]}], or the path of the table",
+    "job.name": "write the name of the pipeline",
+    "extract.table.name": "write the name of the table",
+}
+"""Variables of properties files, and what is written instead."""
+_SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
+_YES = ("true", "yes", "on")
 
 
-class _Unusable(Exception):
-    """The file cannot be read further."""
+class Scalar(str):
+    """One value as text, with variables put in; ``raw`` is what the file says, the only form ever shown."""
 
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(line, text)
+    __slots__ = ("broken", "line", "quoted", "raw")
+    raw: str
+    line: int
+    broken: bool
+    quoted: bool
+
+    def __new__(cls, value: str, raw: str, line: int, *, broken: bool = False, quoted: bool = False) -> Self:
+        """``broken``: a variable is missing, which is reported already; the value means nothing."""
+        made = super().__new__(cls, value)
+        made.raw, made.line, made.broken, made.quoted = raw, line, broken, quoted
+        return made
+
+
+class Items(list[Node]):
+    """A list; ``lines`` has one entry per item."""
+
+    __slots__ = ("line", "lines")
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
         self.line = line
-        self.text = text
+        self.lines: list[int] = []
+
+    def add(self, item: Node, line: int) -> None:
+        """Append ``item``, which stands at ``line``."""
+        self.append(item)
+        self.lines.append(line)
+
+
+class Block(dict[str, Node]):
+    """A mapping that knows the line of each key, and its name in the file if that was another one."""
+
+    __slots__ = ("line", "lines", "written")
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+        self.written: dict[str, str] = {}
+
+    def put(self, key: str, node: Node, line: int, written: str | None = None) -> None:
+        """Set ``key``; ``written`` is its name in the file, empty where the file has no such level."""
+        self[key] = node
+        self.lines[key] = line
+        if written is not None:
+            self.written[key] = written
+
+    def drop(self, key: str) -> None:
+        """Remove ``key`` if it is there."""
+        for part in (self, self.lines, self.written):
+            part.pop(key, None)
+
+    def copy(self) -> Block:
+        """The same entries in a new block; what they hold is shared."""
+        made = Block(self.line)
+        made.update(self)
+        made.lines.update(self.lines)
+        made.written.update(self.written)
+        return made
+
+    def blocks(self, key: str) -> Iterator[tuple[str, Block]]:
+        """The named blocks below ``key``; nothing where the shape is another one."""
+        below = self.get(key)
+        if isinstance(below, Block):
+            yield from below.named()
+
+    def named(self) -> Iterator[tuple[str, Block]]:
+        """The entries of this block that are blocks."""
+        return ((name, node) for name, node in self.items() if isinstance(node, Block))
+
+    def block(self, key: str) -> Block:
+        """The block at ``key``, or an empty one."""
+        below = self.get(key)
+        return below if isinstance(below, Block) else Block(self.line)
+
+    def text(self, key: str) -> Scalar | None:
+        """The scalar at ``key``, if there is one and it is complete."""
+        below = self.get(key)
+        return below if isinstance(below, Scalar) and not below.broken else None
+
+
+def find(root: Node, loc: Loc) -> Node:
+    """The node at ``loc``, or None."""
+    node = root
+    for part in loc:
+        if isinstance(node, Block) and isinstance(part, str):
+            node = node.get(part)
+        elif isinstance(node, Items) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        else:
+            return None
+    return node
+
+
+def line_of(root: Block, loc: Loc) -> int:
+    """The line of the deepest part of ``loc`` that the file has."""
+    node: Node = root
+    line = root.line
+    for part in loc:
+        match node, part:
+            case Block(), str() if part in node:
+                line, node = node.lines[part], node[part]
+            case Items(), int() if part < len(node):
+                line, node = node.lines[part], node[part]
+            case _:
+                return line
+    return line
+
+
+def path_of(root: Block, loc: Loc) -> str:
+    """``loc`` in the words of the file: ``pipelines.events.sources.asia.pattern``, ``fields[2].type``."""
+    node: Node = root
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = node.written.get(part, part) if isinstance(node, Block) else part
+            text += f".{name}" if text and name else name
+        node = find(node, (part,))
+    return text
+
+
+def problem(root: Block, loc: Loc, text: str) -> Problem:
+    """The problem ``text`` of what stands at ``loc``."""
+    return Problem(line_of(root, loc), path_of(root, loc), text)
+
+
+def shown(root: Block, loc: Loc) -> str:
+    """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
+    node = find(root, loc)
+    if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
+        return ""
+    if loc[-1] in ("url", "token_url"):
+        text = shown_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else masked_address(node.raw)
+    else:
+        text = masked(node.raw)
+    return repr(text if len(text) <= 60 else text[:57] + "…")
+
+
+def _hidden(part: str | int) -> bool:
+    return isinstance(part, str) and (part in _SECRET_BLOCKS or looks_secret(part))
+
+
+def words(node: Node) -> list[Scalar]:
+    """The texts of a list; a single one stands for itself."""
+    return [item for item in (node if isinstance(node, Items) else [node]) if isinstance(item, Scalar)]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A block and where it is: what a check looks at, and where its problems belong."""
+
+    root: Block
+    loc: tuple[str | int, ...]
+    block: Block
+
+    def below(self, *path: str) -> Spot:
+        """The block at ``path``, an empty one where there is none."""
+        found = find(self.block, path)
+        return Spot(self.root, (*self.loc, *path), found if isinstance(found, Block) else Block(self.block.line))
+
+    def each(self, key: str) -> Iterator[tuple[str, Spot]]:
+        """The named blocks below ``key``."""
+        for name, block in self.block.blocks(key):
+            yield name, Spot(self.root, (*self.loc, key, name), block)
+
+    def get(self, key: str) -> Node:
+        """What stands at ``key``."""
+        return self.block.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` has a value."""
+        return self.block.get(key) is not None
+
+    def text(self, key: str) -> Scalar | None:
+        """The scalar at ``key``, if there is one and it is complete."""
+        return self.block.text(key)
+
+    def words(self, key: str) -> list[Scalar]:
+        """The texts at ``key``; a single one stands for itself."""
+        return words(self.block.get(key))
+
+    def is_on(self, key: str) -> bool:
+        """Whether a flag is set."""
+        return str(self.text(key) or "").strip().lower() in _YES
+
+    def problem(self, text: str, *path: str | int) -> Problem:
+        """The problem ``text`` of what is here, or of what stands at ``path`` below."""
+        return problem(self.root, (*self.loc, *path), text)
+
+    def path(self, *keys: str) -> str:
+        """The place in the words of the file."""
+        return path_of(self.root, (*self.loc, *keys))
 
 
 def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem]]:
@@ -55,6 +264,15 @@ def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem
         *builder.problems,
         Problem(1, "", "a configuration is a mapping; allowed: 'pipelines:' at its top"),
     ]
+
+
+class _Unusable(Exception):
+    """The file cannot be read further."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(line, text)
+        self.line = line
+        self.text = text
 
 
 def _line_of_error(exc: yaml.YAMLError) -> int:
@@ -228,3 +446,31 @@ def _joined(path: list[str]) -> str:
     for part in path:
         text += part if not text or part.startswith("[") else f".{part}"
     return text
+
+
+def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
+    """``text`` with its variables replaced, and what is wrong with them.
+
+    >>> put_in("s3://${BUCKET}/${DIR:-raw}/$$", {"BUCKET": "lake"})
+    ('s3://lake/raw/$', [])
+    """
+    problems: list[str] = []
+
+    def replacement(match: re.Match[str]) -> str:
+        name, default, malformed, old = match.groups()
+        if old is not None:
+            instead = OF_PROPERTIES.get(old, "allowed: ${NAME}, a variable of the environment")
+            problems.append(f"${{{old}}} is a variable of properties files; {instead}")
+        elif malformed:
+            problems.append("'${' starts no variable here; allowed: ${NAME}, ${NAME:-default}, and $${ for the text ${")
+        elif name is None:
+            return "$"
+        elif default is not None:
+            return env.get(name) or default
+        elif name not in env:
+            problems.append(f"the variable {name} is not set; set it, or write ${{{name}:-default}}")
+        else:
+            return env[name]
+        return ""
+
+    return _FORM.sub(replacement, text), problems

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.config import models
-from tidegate.config.aliases import ALIASES, PIPELINE_KEYS, Alias
-from tidegate.config.blocks import Model
-from tidegate.config.keys import every_model, fields, kind_of_alias, models_in
-from tidegate.config.ms_keys import MS_KEYS, STRUCTURED
-from tidegate.config.notes import MEANINGLESS
-from tidegate.config.unit_models import DownloadModel, ParamModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
+from tidegate.config.keys import every_model, kind_of_alias
+from tidegate.config.models import Model, fields, models_in
+from tidegate.config.normal_form import ALIASES, MS_KEYS, PIPELINE_KEYS, STRUCTURED, Alias
+from tidegate.config.project import MEANINGLESS, ProjectModel
+from tidegate.config.unit_variables import ParamModel
 from tidegate.config.values import NAME
+from tidegate.config.work_units import DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
 
 Schema = dict[str, Any]
 _VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
@@ -30,9 +29,9 @@ _OF_UNITS = tuple(each.__name__ for each in (UnitHttpModel, UnitJdbcModel, UnitP
 
 def editor_schema() -> Schema:
     """The whole schema, as data for ``json.dumps``."""
-    schema = models.ProjectModel.model_json_schema()
+    schema = ProjectModel.model_json_schema()
     blocks: dict[str, Schema] = schema.pop("$defs")
-    _relax(schema, models.ProjectModel)
+    _relax(schema, ProjectModel)
     for name, model in every_model().items():
         if name in blocks:
             _relax(blocks[name], model)
@@ -41,7 +40,7 @@ def editor_schema() -> Schema:
     for name in _OF_UNITS:
         _add_ms_keys(blocks[name], blocks)
     for above, name in MEANINGLESS:
-        (holder,) = models_in(fields(models.ProjectModel)[above].annotation)
+        (holder,) = models_in(fields(ProjectModel)[above].annotation)
         ignored = {"description": "Of another system; means nothing here.", "deprecated": True}
         blocks[holder.__name__]["properties"][name] = ignored
     _add_short_form(schema, blocks["PipelineModel"])

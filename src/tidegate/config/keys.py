@@ -1,20 +1,29 @@
-"""The keys that exist, read off the models: for suggestions, documentation and the editor schema."""
+"""The keys that exist, read off the models, and the models' complaints in the words of the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import get_origin
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from tidegate.config.aliases import ALIASES
-from tidegate.config.blocks import Model
-from tidegate.config.models import ElementModel, ProjectModel
-from tidegate.config.ms_keys import MS_KEYS
-from tidegate.config.notes import MEANINGLESS, REFUSED
-from tidegate.config.tree import Loc
+from tidegate.config.document import Block, Loc, Scalar, find, problem, shown
+from tidegate.config.models import Model, fields, models_in
+from tidegate.config.normal_form import ALIASES, MS_KEYS
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.project import MEANINGLESS, REFUSED, ProjectModel
+from tidegate.config.schema import ElementModel
+
+_SHAPES = {
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping of names to settings",
+    "tuple_type": "must be a list",
+    "too_short": "is empty; allowed: one or more",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +62,6 @@ def _step_of(model: type[Model], name: str) -> str:
         return ""
     owners = [each for each in model.__mro__ if issubclass(each, Model) and each.step and name in fields(each)]
     return f".{owners[-1].step}"
-
-
-def fields(model: type[Model]) -> dict[str, FieldInfo]:
-    """The keys of one block, by the names they have in a file."""
-    return {info.alias or name: info for name, info in model.model_fields.items()}
-
-
-def models_in(annotation: Any) -> tuple[type[Model], ...]:
-    """The blocks that values of this type are, hold by name, or list; several where there are several kinds."""
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        return (annotation,)
-    return tuple(model for part in get_args(annotation) for model in models_in(part))
 
 
 def every_model() -> dict[str, type[Model]]:
@@ -148,3 +145,57 @@ def kind_of_alias(old: str) -> str:
 def homes_of(name: str) -> tuple[str, ...]:
     """The blocks of the configuration that have a key of this name."""
     return tuple(key.block for key in every_key() if key.name == name)
+
+
+def reported(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
+    """Each complaint with its place; those about values whose variables are missing are left out."""
+    for detail in error.errors(include_url=False, include_input=False):
+        loc = _place(root, detail["loc"])
+        node = find(root, loc)
+        if not (isinstance(node, Scalar) and node.broken):
+            yield loc, problem(root, loc, _text(detail, loc, root))
+
+
+def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """``loc`` without the marks for keys and kinds, and for short forms that a scalar stands for."""
+    if loc and loc[-1] == "[key]":
+        return without_tags(loc[:-1])
+    loc = without_tags(loc)
+    while len(loc) > 1 and isinstance(find(root, loc[:-1]), Scalar):
+        loc = loc[:-1]
+    return loc
+
+
+def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
+    kind, facts = detail["type"], detail.get("ctx", {})
+    value = shown(root, loc) or "the value"
+    if detail["loc"][-1:] == ("[key]",):
+        return f"{str(loc[-1])!r} {facts['text']}"
+    match kind:
+        case "extra_forbidden":
+            return _unknown(detail["loc"])
+        case "missing":
+            return _missing(detail["loc"])
+        case "tidegate":
+            return f"{value} {facts['text']}"
+        case "greater_than_equal":
+            return f"{value} is too small; allowed: {facts['ge']} or more"
+        case "less_than_equal":
+            return f"{value} is too large; allowed: {facts['le']} or less"
+        case _:
+            return _SHAPES.get(kind, f"{value} cannot be used")
+
+
+def _unknown(loc: tuple[str | int, ...]) -> str:
+    name, block = str(loc[-1]), loc[:-1]
+    homes = sorted({home for home in homes_of(name) if home})
+    if homes:
+        return sentence("unknown key here", f"it belongs to {' or '.join(repr(home) for home in homes)}")
+    hint = nearest(name, accepted_at(block))
+    return sentence("unknown key", hint or f"allowed: {', '.join(allowed_at(block))}")
+
+
+def _missing(loc: Loc) -> str:
+    name = str(loc[-1])
+    description = fields(model_at(loc[:-1]))[name].description or ""
+    return sentence("is missing", description[:1].lower() + description[1:].rstrip("."))

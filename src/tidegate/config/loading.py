@@ -1,7 +1,7 @@
-"""Loads a configuration: the one way from a file to a :class:`~tidegate.specs.project.ProjectSpec`.
+"""Loads a configuration: the one way from a file to a :class:`~tidegate.specs.project.ProjectSpec`, and back to text.
 
-Every problem of the file is found before one error is raised. The models are imported when a file is loaded,
-not before: they are half of the time that a short command takes to start.
+Every problem of the file is found before one error is raised. The sections with their models are imported when a file
+is loaded, not before: they are half of the time that a short command takes to start.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidegate.config.aliases import canonical
-from tidegate.config.checks import together
+import yaml
+
 from tidegate.config.document import parse
-from tidegate.config.notes import Notes, take_notes
+from tidegate.config.normal_form import normal_form, with_kinds
 from tidegate.config.problems import Problem, nearest, sentence
-from tidegate.config.source_kinds import with_kinds
-from tidegate.config.tree import Block
 from tidegate.errors import ConfigError
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute
-
-if TYPE_CHECKING:
-    from tidegate.config.models import ProjectModel
 
 MAX_BYTES = 4_000_000
 IN_MEMORY = "<text>"
@@ -49,6 +44,16 @@ def load(
         path = Path(config)
         found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env)
     return _selected(found, pipelines) if pipelines else found
+
+
+def show(project: ProjectSpec) -> str:
+    """The canonical YAML of ``project``: every default, and no secret.
+
+    It loads to the same specs, except for the secrets, which are masked.
+    """
+    from tidegate.config.project import ProjectModel
+
+    return yaml.safe_dump(ProjectModel.shown(project), sort_keys=False, allow_unicode=True, width=100)
 
 
 def json_schema() -> dict[str, Any]:
@@ -81,29 +86,25 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     written, problems = parse(text, env)
     if written is None:
         raise _error(origin, problems)
-    root, more = canonical(written, stem)
-    kinds = list(with_kinds(root))
-    notes = take_notes(root, [where for where, _ in kinds])
-    problems += [*more, *(each for _, each in kinds), *notes.problems, *together(root, resolve, notes.covers)]
-    model, wrong = _validated(root, notes)
-    problems += wrong
-    if problems or model is None:
-        raise _error(origin, problems)
-    from tidegate.config.building import project
-
-    return project(model, origin, resolve, tuple(notes.notices))
-
-
-def _validated(root: Block, notes: Notes) -> tuple[ProjectModel | None, list[Problem]]:
     from pydantic import ValidationError
 
-    from tidegate.config.models import ProjectModel
-    from tidegate.config.reporting import reported
+    from tidegate.config.project import ProjectModel, project_problems, take_notes
 
+    root, more = normal_form(written, stem)
+    kinds = list(with_kinds(root))
+    notes = take_notes(root, [where for where, _ in kinds])
+    problems += [*more, *(each for _, each in kinds), *notes.problems]
+    problems += project_problems(root, resolve, notes.covers)
     try:
-        return ProjectModel.model_validate(root), []
+        model = ProjectModel.model_validate(root)
     except ValidationError as exc:
-        return None, [problem for loc, problem in reported(exc, root) if not notes.covers(loc)]
+        from tidegate.config.keys import reported
+
+        problems += [problem for loc, problem in reported(exc, root) if not notes.covers(loc)]
+        raise _error(origin, problems) from None
+    if problems:
+        raise _error(origin, problems)
+    return model.project(origin, resolve, tuple(notes.notices))
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from tidegate.config.tree import Block, Loc, Scalar, find, line_of, path_of
-from tidegate.specs.jdbc_addresses import shown_address
-from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.masking import MASK
 
-_SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _ASSIGNED = re.compile(r"(?i)((?:passw\w*|secret\w*|token|sig|\w*key)\s*=\s*)[^&;\s]+")
 
@@ -31,9 +28,22 @@ class Problem:
         return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-def problem(root: Block, loc: Loc, text: str) -> Problem:
-    """The problem ``text`` of what stands at ``loc``."""
-    return Problem(line_of(root, loc), path_of(root, loc), text)
+@dataclass(slots=True)
+class Notes:
+    """What was found; ``settled`` places need no further problem."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    settled: list[tuple[str | int, ...]] = field(default_factory=list)
+
+    def add(self, found: Problem, settles: tuple[str | int, ...]) -> None:
+        """A problem that says all about a place."""
+        self.problems.append(found)
+        self.settled.append(settles)
+
+    def covers(self, loc: Sequence[str | int]) -> bool:
+        """Whether ``loc`` is at or below a place that is reported already."""
+        return any(tuple(loc[: len(done)]) == done for done in self.settled)
 
 
 def masked(text: str) -> str:
@@ -55,22 +65,6 @@ def masked_address(url: str) -> str:
     """
     plain = re.sub(r"^((?:[\w+.-]+:)+(?://)?).*@", rf"\1{MASK}@", url)
     return re.sub(r"([?;]).*", rf"\1{MASK}", plain)
-
-
-def shown(root: Block, loc: Loc) -> str:
-    """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
-    node = find(root, loc)
-    if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
-        return ""
-    if loc[-1] in ("url", "token_url"):
-        text = shown_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else masked_address(node.raw)
-    else:
-        text = masked(node.raw)
-    return repr(text if len(text) <= 60 else text[:57] + "…")
-
-
-def _hidden(part: str | int) -> bool:
-    return isinstance(part, str) and (part in _SECRET_BLOCKS or looks_secret(part))
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

@@ -26,9 +26,8 @@ HEAVY = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyarrow.parquet",
-    "tidegate.config.building",
     "tidegate.config.loading",
-    "tidegate.config.models",
+    "tidegate.config.project",
     "tidegate.runs.loop",
     "tidegate.protocol.delta",
 )

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tidegate.config import json_schema, load
-from tidegate.config.aliases import ALIASES
 from tidegate.config.keys import every_key
+from tidegate.config.normal_form import ALIASES
 from tidegate.errors import ConfigError
 
 SCHEMA = json_schema()

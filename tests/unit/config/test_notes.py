@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.config.notes import NOT_FOR_FILES, REFUSED, WATERMARK_ONLY
+from tidegate.config.file_source import WATERMARK_ONLY
+from tidegate.config.project import NOT_FOR_FILES, REFUSED
 from tidegate.specs.project import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
@@ -35,18 +36,18 @@ PLACES = {"": "top", "pipeline": "pipeline", "source": "source", "sink": "sink"}
 WATERMARKS = ("watermark", "watermark_columns")
 
 
-@pytest.mark.parametrize(("block", "key"), [(block, key) for block, keys in REFUSED.items() for key in keys])
-def test_a_key_that_would_change_what_is_written_is_refused_by_name(problems: Problems, block: str, key: str) -> None:
-    (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
-    assert f"{key}: " in line
-    assert ("two kinds of watermark" if key in WATERMARKS else "not supported yet: ") in line
+def test_a_key_that_would_change_what_is_written_is_refused_by_name(problems: Problems) -> None:
+    for block, key in [(block, key) for block, keys in REFUSED.items() for key in keys]:
+        (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
+        assert f"{key}: " in line
+        assert ("two kinds of watermark" if key in WATERMARKS else "not supported yet: ") in line
 
 
-@pytest.mark.parametrize(("block", "key"), [(block, key) for block, keys in NOT_FOR_FILES.items() for key in keys])
-def test_a_key_of_another_kind_of_source_is_refused_for_files(problems: Problems, block: str, key: str) -> None:
-    (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
-    assert f"{key}: " in line
-    assert ("two kinds of watermark" if key in WATERMARKS else "not for file sources: ") in line
+def test_a_key_of_another_kind_of_source_is_refused_for_files(problems: Problems) -> None:
+    for block, key in [(block, key) for block, keys in NOT_FOR_FILES.items() for key in keys]:
+        (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
+        assert f"{key}: " in line
+        assert ("two kinds of watermark" if key in WATERMARKS else "not for file sources: ") in line
 
 
 def test_two_kinds_of_watermark_at_once_are_named(problems: Problems) -> None:
@@ -91,13 +92,13 @@ def test_without_a_watermark_a_source_is_tracked_by_a_set(loaded: Load, written:
     assert loaded(file()).pipelines[0].sources[0].tracking is Tracking.WATERMARK
 
 
-@pytest.mark.parametrize("key", WATERMARK_ONLY)
-def test_a_key_of_watermarks_is_noticed_where_there_are_none(loaded: Load, key: str) -> None:
-    value = {"late_files": "strict", "lateness": "none"}.get(key, "5")
-    written = file(source=f"{key}: {value}")
-    assert loaded(written).notices == ()
-    without = loaded(written.replace("use_watermark: true", "use_watermark: false"))
-    assert without.notices == (f"pipelines.p.source.{key} means nothing without use_watermark: true",)
+def test_a_key_of_watermarks_is_noticed_where_there_are_none(loaded: Load) -> None:
+    for key in WATERMARK_ONLY:
+        value = {"late_files": "strict", "lateness": "none"}.get(key, "5")
+        written = file(source=f"{key}: {value}")
+        assert loaded(written).notices == ()
+        without = loaded(written.replace("use_watermark: true", "use_watermark: false"))
+        assert without.notices == (f"pipelines.p.source.{key} means nothing without use_watermark: true",)
 
 
 def test_a_bounded_first_run_without_a_watermark_is_refused(problems: Problems) -> None:

@@ -184,11 +184,11 @@ def reloaded(project: ProjectSpec) -> ProjectSpec:
     return again
 
 
-@pytest.mark.parametrize(("block", "key"), TRIED)
-def test_a_key_reaches_the_specs_and_comes_back(loaded: Loaded, block: str, key: str) -> None:
-    project = loaded(json.dumps(changed(block, key, OTHER[block][key])))
-    assert project.pipelines != loaded(json.dumps(changed(block, key, UNCHANGED))).pipelines
-    assert reloaded(project).pipelines == project.pipelines
+def test_a_key_reaches_the_specs_and_comes_back(loaded: Loaded) -> None:
+    for block, key in TRIED:
+        project = loaded(json.dumps(changed(block, key, OTHER[block][key])))
+        assert project.pipelines != loaded(json.dumps(changed(block, key, UNCHANGED))).pipelines
+        assert reloaded(project).pipelines == project.pipelines
 
 
 def test_every_key_is_tried() -> None:

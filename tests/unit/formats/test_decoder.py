@@ -372,7 +372,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, 30), deadline=None)
 @given(chosen=st.lists(lines(), min_size=1, max_size=12))
 def test_neighbours_never_change_what_a_line_gives(way: str, chosen: list[bytes]) -> None:
     together = Decoder(**WAYS[way]).decode(b"\n".join(chosen) + b"\n")

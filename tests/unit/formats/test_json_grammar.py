@@ -172,6 +172,7 @@ def test_all_texts_of_the_table_among_each_other(name: str) -> None:
     assert decoded.batch.num_rows == len(lines) - len(rejected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALONE)
 def test_each_text_of_the_table_alone(name: str) -> None:
     layout = LAYOUTS[name]
@@ -190,6 +191,7 @@ def test_each_text_of_the_table_alone(name: str) -> None:
             assert [each.reason for each in between.rejected] == [each.reason for each in alone.rejected], text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(LAYOUTS) if LONG else ["column i"])
 def test_arrays_have_the_same_grammar_as_lines(name: str) -> None:
     layout = LAYOUTS[name]

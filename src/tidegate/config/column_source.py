@@ -1,0 +1,362 @@
+"""Column sources, whose position is the greatest values of their columns: what all have, tables and functions.
+
+Databases and APIs are in ``database`` and ``http``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator
+
+from tidegate.config import values as v
+from tidegate.config.document import Block, Loc, Scalar, Spot, find, problem
+from tidegate.config.file_source import CsvModel
+from tidegate.config.models import Context, Model, dump, duration, entry, fill, section
+from tidegate.config.normal_form import TABLES
+from tidegate.config.problems import Notes, Problem, masked
+from tidegate.config.values import choice, one_of, refusal
+from tidegate.core.columns.look_back import look_back_of
+from tidegate.specs.columns import (
+    ColumnSource,
+    FunctionRead,
+    NullWatermark,
+    Read,
+    TableFormat,
+    TableRead,
+    WatermarkMode,
+)
+from tidegate.specs.locations import Location, Options
+
+_TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
+NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
+"""Keys of a source that mean something only with ``watermark_columns``."""
+FOLLOWED = (
+    ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
+    (*NEEDS_COLUMNS, "timezone"),
+)
+"""Keys of every column source in the order of ``config show``; the second half is for those with columns."""
+
+_OF_FORMATS = {
+    "csv": ("csv",),
+    "sheet": ("excel",),
+    "lines": ("json",),
+    "pattern": ("parquet", "csv", "json", "excel"),
+    "follow_links": ("parquet", "csv", "json", "excel"),
+}
+TIMES = ("timestamp", "date")
+
+
+def lag(value: object) -> timedelta | None:
+    """An ISO 8601 duration of days, hours, minutes and seconds; ``none``."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if word.lower() == "none":
+        return None
+    match = _TIME.fullmatch(word)
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    found = timedelta(days=days, hours=hours, minutes=minutes, seconds=rest)
+    if not found:
+        raise refusal("is not a duration", "allowed: 'PT5M', 'PT90S', 'PT2H', 'P1D', 'none'; above zero")
+    return found
+
+
+Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
+ParamLocation = Annotated[Literal["params", "body"], BeforeValidator(choice(("params", "body")))]
+TableType = Annotated[TableFormat, one_of(TableFormat)]
+Mode = Annotated[WatermarkMode, one_of(WatermarkMode)]
+Nulls = Annotated[NullWatermark, one_of(NullWatermark)]
+
+
+class BackwardModel(Model):
+    """How far below the stored watermark a read begins again."""
+
+    days: v.CountOrNone | None = entry("Days below it.", None)
+    hours: v.CountOrNone | None = entry("Hours below it.", None)
+    months: v.CountOrNone | None = entry("Months below it.", None)
+    years: v.CountOrNone | None = entry("Years below it.", None)
+    closing_day: v.Whole | None = entry(
+        "The previous month stays open up to and including this day.", None, ge=1, le=31
+    )
+    value: v.Number | None = entry("So much below it, for numbers.", None)
+
+
+class LookBackModel(Model):
+    """The keys of look-back; those of `backward` win, key by key."""
+
+    backward: BackwardModel | None = entry("How far below the watermark a read begins.", None)
+    backward_days: v.CountOrNone | None = entry("Short for backward.days.", None)
+    backward_hours: v.CountOrNone | None = entry("Short for backward.hours.", None)
+    backward_months: v.CountOrNone | None = entry("Short for backward.months.", None)
+    backward_years: v.CountOrNone | None = entry("Short for backward.years.", None)
+    backward_closing_day: v.Whole | None = entry("Short for backward.closing_day.", None, ge=1, le=31)
+    backward_value: v.Number | None = entry("Short for backward.value.", None)
+    timezone: v.Zone | None = entry("Where months begin, for closing_day; UTC when unset.", None)
+
+    def backward_keys(self) -> dict[str, object]:
+        """What the block says of look-back: only the keys it has."""
+        given = self.model_dump(include=set(LookBackModel.model_fields) - {"timezone"}, exclude_none=True)
+        return {key: value for key, value in given.items() if value != {}}
+
+
+class WatermarkParamModel(Model):
+    """Where the bounds of a read go in the requests to an API."""
+
+    at: ClassVar = {
+        "watermark_param_mapping": "mapping",
+        "watermark_to_param": "to_param",
+        "watermark_param_location": "location",
+        "watermark_param_format": "format",
+        "watermark_split": "split",
+    }
+    watermark_param_mapping: v.Names = entry("Watermark column to the parameter that takes its lower bound.", dict)
+    watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
+    watermark_param_location: ParamLocation = entry(
+        "Whether the bounds go into the address or into the body.", "params"
+    )
+    watermark_param_format: v.ParamFormatText = entry(
+        "How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.", "iso"
+    )
+    watermark_split: v.Whole = entry(
+        "Requests beside each other that share the range between the bounds.", 1, ge=1, le=10_000
+    )
+
+
+class ConfigureModel(LookBackModel, WatermarkParamModel):
+    """Another place for the keys of look-back and of bounds in requests."""
+
+
+class ColumnSourceModel(LookBackModel):
+    """What all sources have that are followed by the values of columns."""
+
+    at: ClassVar = {"watermark_mode": "mode"}
+    reads: ClassVar[type[Read]]
+    step: ClassVar[str] = "<column source>"
+    watermark_columns: v.Columns = entry(
+        "The columns whose greatest values tell what is new; none: everything is read each time.", ()
+    )
+    watermark_mode: Mode = entry(
+        "any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
+        WatermarkMode.ANY,
+    )
+    filter_expression: v.Text | None = entry(
+        "A condition in the language of the source; other rows are not read.", None
+    )
+    safety_lag: Lag = entry("Times younger than this are left for a later run: PT5M.", None)
+    future_tolerance: Lag = entry(
+        "Times further ahead than this wait until they have come; none: every time is taken as it is.",
+        timedelta(days=1),
+    )
+    null_watermark: Nulls = entry(
+        "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
+    )
+    source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
+    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
+    configure: ConfigureModel = section(
+        ConfigureModel, "Another place for the keys of look-back and of bounds in requests."
+    )
+
+    def source(self, name: str, context: Context) -> ColumnSource:
+        """The source with its look-back as a whole, or the connection's where it has none."""
+        connection = getattr(self, "connection", None)
+        above: LookBackModel | None = context.connections[connection].configure if connection else None
+        zones = (self.timezone, self.configure.timezone, above.timezone if above else None)
+        look_back = look_back_of(
+            self.configure.backward_keys() | self.backward_keys(),
+            above=above.backward_keys() if above else None,
+            timezone=next((zone for zone in zones if zone), "UTC"),
+        )
+        return fill(ColumnSource, self, name=name, read=self.read(context), look_back=look_back)
+
+    def read(self, context: Context) -> Read:
+        """What is read."""
+        raise NotImplementedError
+
+    @classmethod
+    def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
+        """The source with every key of its kind; those of watermarks only where there are some."""
+        given = {
+            "safety_lag": duration(source.safety_lag),
+            "future_tolerance": duration(source.future_tolerance),
+            "backward": BackwardModel.shown(source.look_back),
+            "timezone": source.look_back.timezone,
+        }
+        always, with_columns = FOLLOWED
+        keys = (*always, *with_columns) if source.watermark_columns else always
+        return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
+
+    @classmethod
+    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+        """What is read, in the words of the file."""
+        raise NotImplementedError
+
+
+class TableSourceModel(ColumnSourceModel):
+    """A Delta or Iceberg table, or files that are scanned as one table."""
+
+    at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
+    reads: ClassVar = TableRead
+    step: ClassVar[str] = "<table source>"
+    type: TableType = entry("What the table or the files are.")
+    source_uri: v.Address = entry("Where the table or the files are.")
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
+    lines: v.Flag = entry("Whether JSON files have one object per line.", True)
+    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None)
+    follow_links: v.Flag = entry(
+        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False
+    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+
+    def read(self, context: Context) -> TableRead:
+        return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
+
+    @classmethod
+    def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
+        keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
+        fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
+        return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
+
+
+class FunctionModel(Model):
+    """What becomes of a function that is named in the file."""
+
+    def read(self, context: Context) -> FunctionRead:
+        return fill(FunctionRead, self)
+
+    @classmethod
+    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
+        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+
+
+class PythonSourceModel(FunctionModel, ColumnSourceModel):
+    """A Python function that returns a DataFrame."""
+
+    reads: ClassVar = FunctionRead
+    step: ClassVar[str] = "<python source>"
+    type: v.PythonType = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
+
+
+def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Problems of one column source, whatever it reads; ``declared`` is type by column."""
+    kind = str(source.text("type"))
+    for key, kinds in _OF_FORMATS.items():
+        if source.has(key) and kind not in kinds and kind in TABLES:
+            yield source.problem(f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only", key)
+    yield from _configure_problems(source, kind)
+    columns = [str(word) for word in source.words("watermark_columns")]
+    leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
+    yield from _look_back_problems(source, {column: declared.get(column, "") for column in leading})
+    yield from _lag_problems(source, {column: declared.get(column, "") for column in leading})
+
+
+def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
+    """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
+    for key, node in source.below("configure").block.items():
+        if node is not None and source.has(key):
+            yield source.problem("given on the source too; allowed: one of them", "configure", key)
+        if key in WatermarkParamModel.model_fields and kind != "http":
+            text = f"the type of this source is {kind}; allowed: with http only"
+            yield source.problem(text, "configure", key)
+
+
+def _look_back_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
+    """A look-back of days on a number, and of a number on times, where the types are declared."""
+    found = backward(source)
+    for column, kind in kinds.items():
+        fits = [key for key in found.keys if (key == "value") == (kind not in TIMES)]
+        if found.keys and kind and (not fits or not _is_number_or_time(kind)):
+            use = "backward: {value: …}" if kind not in TIMES else "backward: {days: …}"
+            use = use if _is_number_or_time(kind) else "another column; look-back is for numbers and times"
+            text = f"a look-back by {', '.join(found.keys)} does not fit {column!r}, which is of type {kind}; use {use}"
+            yield problem(source.root, found.place, text)
+
+
+def _lag_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
+    """A safety lag where no watermark column holds times, where the types are declared."""
+    given = str(source.text("safety_lag") or "none").strip().lower() != "none"
+    if given and kinds and all(kinds.values()) and not any(kind in TIMES for kind in kinds.values()):
+        found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
+        text = f"has no effect on {found}; follow a timestamp or a date, or use backward: {{value: …}} with a merge"
+        yield source.problem(text, "safety_lag")
+
+
+def _is_number_or_time(kind: str) -> bool:
+    return kind in (*TIMES, "int32", "int64", "float32", "float64") or kind.startswith("decimal")
+
+
+def rows_problems(pipeline: Spot) -> Iterator[Problem]:
+    """Parts of a pipeline that belong to files."""
+    if pipeline.text("delivery") == "staged":
+        yield pipeline.problem("staged, and its sources are no files; allowed: direct", "delivery")
+    if pipeline.below("schema").has("rescued"):
+        text = "rescues what lines of files hold; allowed: with file sources only"
+        yield pipeline.problem(text, "schema", "rescued")
+    sink = pipeline.below("sink")
+    for name in sink.words("metadata_columns"):
+        text = f"{str(name)!r} tells of files, and these sources have none; allowed: a transform that adds a column"
+        yield sink.problem(text, "metadata_columns")
+    by = sink.below("partition_by")
+    template = by.text("prefix_template")
+    if template is not None and "=" in template and not by.has("column"):
+        text = "takes values from the paths of files, and these sources have none; give 'column', or column names alone"
+        yield by.problem(text, "prefix_template")
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The look-back of a source: the keys that are above zero, and where in the file it is."""
+
+    keys: tuple[str, ...]
+    place: Loc
+
+
+def backward(source: Spot) -> Backward:
+    """By the source's own look-back, on itself and in its ``configure``, else by its connection's."""
+    own = _backward_places(source, source.below("configure"))
+    if own:
+        return Backward(_above_zero(source.root, own), own[next(iter(own))])
+    connection = Spot(source.root, (), source.root).below(
+        "connections", str(source.text("connection") or ""), "configure"
+    )
+    above = _backward_places(connection)
+    return Backward(_above_zero(source.root, above), (*source.loc, "connection") if above else source.loc)
+
+
+def _backward_places(*blocks: Spot) -> dict[str, Loc]:
+    """Where each key of look-back is given; nested keys win over short forms."""
+    found: dict[str, Loc] = {}
+    for each in blocks:
+        found |= {key.removeprefix("backward_"): (*each.loc, key) for key in each.block if key.startswith("backward_")}
+    for each in blocks:
+        found |= {key: (*each.loc, "backward", key) for key in each.below("backward").block}
+    return {key: place for key, place in found.items() if isinstance(find(blocks[0].root, place), Scalar)}
+
+
+def _above_zero(root: Block, given: Mapping[str, Loc]) -> tuple[str, ...]:
+    return tuple(key for key, place in given.items() if str(find(root, place)).strip("0._ "))
+
+
+def note_columns(source: Spot, notes: Notes) -> None:
+    """Files that are tracked by their paths are another kind of source."""
+    if source.has("use_watermark"):
+        kind = source.text("type")
+        text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
+        notes.add(source.problem(text, "use_watermark"), (*source.loc, "use_watermark"))
+    for place in (source, source.below("configure")):
+        note_short_forms(place, notes)
+    for key in NEEDS_COLUMNS if not source.has("watermark_columns") else ():
+        if source.has(key):
+            notes.notices.append(f"{source.path(key)} means nothing without watermark_columns")
+
+
+def note_short_forms(holder: Spot, notes: Notes) -> None:
+    """``backward_days`` beside ``backward: {days: …}``."""
+    for key in holder.below("backward").block:
+        if holder.has(f"backward_{key}"):
+            notes.notices.append(f"{holder.path(f'backward_{key}')} means nothing beside backward.{key}")

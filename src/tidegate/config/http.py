@@ -1,0 +1,421 @@
+"""Connections to HTTP APIs, and lists of records in their answers as sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from tidegate.config import values as v
+from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
+from tidegate.config.document import Block, Items, Node, Scalar, Spot
+from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
+from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.specs.columns import (
+    AuthKind,
+    HttpAuth,
+    HttpRead,
+    Pagination,
+    PaginationKind,
+    RateLimit,
+    Retries,
+    WatermarkParams,
+)
+from tidegate.specs.locations import NotOrigin, Options, origin_of
+from tidegate.specs.locations import refusal as origin_refusal
+from tidegate.specs.masking import MASK, looks_secret
+
+_PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
+_WORDS = {"true": True, "false": False}
+_AUTH = {
+    "none": (),
+    "bearer": ("token",),
+    "basic": ("user", "password"),
+    "api_key": ("token",),
+    "oauth2": ("token_url", "client_id", "client_secret"),
+}
+_MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
+_PAGES = {
+    "none": (),
+    "offset": (),
+    "page": (),
+    "cursor": ("next",),
+    "next_link": (),
+}
+_MORE_PAGES = {
+    "offset": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "page": ("param", "size_param", "size", "start", "total", "max_pages"),
+    "cursor": ("param", "size_param", "size", "total", "max_pages"),
+    "next_link": ("size_param", "size", "next", "total", "max_pages"),
+}
+
+
+def http_url(value: object) -> str:
+    """The address that all paths of an API begin with, without credentials, parameters and a slash at its end."""
+    where = text(value).strip()
+    if not re.match(r"https?://[^/?#\s]+", where):
+        raise refusal("is not an HTTP address", "allowed: such as https://api.example.org/v1")
+    if "@" in where.split("/")[2]:
+        raise refusal("holds credentials", "put them into auth")
+    if "?" in where or "#" in where:
+        raise refusal("holds '?' or '#'", "allowed: a plain address; parameters belong into params")
+    try:
+        origin_of(where)
+    except NotOrigin as error:
+        raise refusal(f"is not an HTTP address: {error}", "allowed: such as https://api.example.org/v1") from None
+    return where.rstrip("/")
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Servers by scheme, host and port; a single one stands for itself."""
+    found = []
+    for each in texts(value):
+        try:
+            origin = origin_of(each)
+        except NotOrigin as error:
+            raise refusal(f"holds what is no server: {error}", "allowed: such as https://files.example.org") from None
+        if each.rstrip("/").count("/") > 2 or "?" in each or "#" in each:
+            raise refusal("holds more than a server", f"allowed: {origin}")
+        found.append(str(origin))
+    return tuple(dict.fromkeys(found))
+
+
+def http_path(value: object) -> str:
+    """What follows the address of an API."""
+    path = text(value).strip()
+    if "{{" in path:
+        raise refusal("holds '{{…}}'", "variables belong to units; give 'watermark', or a plain path")
+    if "://" in path or "?" in path or "#" in path:
+        raise refusal("is not a path", "allowed: such as /orders; parameters belong into params")
+    return "/" + path.lstrip("/")
+
+
+def place(value: object) -> str:
+    """The way to something in an answer: names with dots between them."""
+    found = text(value).strip()
+    if not _PATH.fullmatch(found):
+        raise refusal("is not a path of names", "allowed: such as data, or paging.next")
+    return found
+
+
+def params(value: object) -> dict[str, str]:
+    """Parameters of a request; a key that looks like a secret belongs into the credentials."""
+    found = names_to_texts(value)
+    for name in found:
+        if looks_secret(name):
+            raise refusal(f"holds {name!r}", "put it into the connection's auth: {type: api_key, place: params, …}")
+    return found
+
+
+def json_object(value: object) -> dict[str, object]:
+    """An object of JSON; numbers and flags are those without quotes."""
+    if not isinstance(value, Block):
+        raise refusal("must be a mapping")
+    found = _json(value)
+    assert isinstance(found, dict)
+    return found
+
+
+def _json(node: Node) -> object:
+    match node:
+        case Block():
+            return {str(name): _json(below) for name, below in node.items()}
+        case Items():
+            return [_json(below) for below in node]
+        case Scalar() if not node.quoted:
+            return _plain(str(node))
+        case Scalar():
+            return str(node)
+        case None:
+            return None
+
+
+def _plain(word: str) -> object:
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if re.fullmatch(r"[+-]?(?:0|[1-9][0-9]{0,17})", word, re.ASCII):
+        return int(word)
+    if re.fullmatch(r"[+-]?[0-9]{1,17}\.[0-9]{1,17}", word, re.ASCII):
+        return float(word)
+    return word
+
+
+Origins = Annotated[tuple[str, ...], BeforeValidator(origins), v.LIST]
+HttpUrl = Annotated[str, BeforeValidator(http_url)]
+HttpPath = Annotated[str, BeforeValidator(http_path)]
+Place = Annotated[str, BeforeValidator(place)]
+Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
+Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
+Method = Annotated[Literal["GET", "POST"], BeforeValidator(choice(("GET", "POST")))]
+AuthPlace = Annotated[Literal["header", "params"], BeforeValidator(choice(("header", "params")))]
+HttpType = Annotated[Literal["http"], BeforeValidator(choice(("http",)))]
+Auth = Annotated[AuthKind, one_of(AuthKind)]
+Pages = Annotated[PaginationKind, one_of(PaginationKind)]
+
+
+class AuthModel(Model):
+    """Who asks."""
+
+    at: ClassVar = {"type": "kind"}
+    spec: ClassVar = HttpAuth
+    type: Auth = entry("How the server is told who asks.", AuthKind.NONE)
+    token: v.SecretText | None = entry("The token, or the API key; never shown.", None)
+    user: v.Text | None = entry("The user, for basic.", None)
+    password: v.SecretText | None = entry("The password, for basic; never shown.", None)
+    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key")
+    place: AuthPlace = entry("Where an API key goes.", "header")
+    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None)
+    client_id: v.Text | None = entry("The client, for OAuth2.", None)
+    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None)
+    scope: v.Text | None = entry("What the token is for, for OAuth2.", None)
+
+    @classmethod
+    def shown(cls, spec: HttpAuth) -> dict[str, Any]:
+        """The keys of the kind."""
+        own = (*_AUTH[spec.kind], *_MORE_AUTH.get(spec.kind, ()))
+        return dump(cls, spec, ("type", *own))
+
+
+class RateLimitModel(Model):
+    """How fast the server may be asked, all tasks together."""
+
+    spec: ClassVar = RateLimit
+    requests: v.Count = entry("So many requests")
+    per_seconds: v.Seconds = entry("in so many seconds.", 1.0)
+
+
+class RetriesModel(Model):
+    """What happens on 429, 5xx and time-outs."""
+
+    spec: ClassVar = Retries
+    attempts: v.CountOrNone = entry("Tries after the first.", 5)
+    base_secs: v.Seconds = entry("The wait before the first of them; it doubles each time.", 0.5)
+    max_wait_secs: v.Seconds = entry("The longest wait; a Retry-After above it is an error.", 60.0)
+
+
+class HttpConnectionModel(Model):
+    """An HTTP API."""
+
+    step: ClassVar[str] = "<http connection>"
+    type: HttpType = entry("The kind of connection.")
+    url: HttpUrl = entry("What all addresses begin with, without credentials.")
+    headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
+    auth: AuthModel = section(AuthModel, "Who asks.")
+    rate_limit: RateLimitModel | None = entry("How fast the server may be asked.", None)
+    retries: RetriesModel = section(RetriesModel, "What happens when the server does not answer well.")
+    timeout_secs: v.Seconds = entry("How long one request may take.", 60.0)
+    allowed_origins: Origins = entry("Other servers that links and redirects may lead to, without credentials.", ())
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
+
+    @classmethod
+    def shown(cls, spec: HttpRead) -> dict[str, Any]:
+        """The connection of a read; its headers and its look-back are shown with the sources."""
+        keys = [key for key in fields(cls) if key not in ("headers", "configure")]
+        return dump(cls, spec, keys, {"type": "http", "url": masked(spec.url)})
+
+
+class PaginationModel(Model):
+    """How the server divides an answer into pages."""
+
+    at: ClassVar = {"type": "kind"}
+    spec: ClassVar = Pagination
+    type: Pages = entry("The kind of pages.", PaginationKind.NONE)
+    param: v.Text | None = entry("The parameter of the offset, page number or cursor.", None)
+    size_param: v.Text | None = entry("The parameter of the page's size.", None)
+    size: v.Count | None = entry("Records per page.", None)
+    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None)
+    next: Place | None = entry("Where the answer has the cursor or the link; links also come in a header.", None)
+    total: Place | None = entry("Where the answer has the number of all records.", None)
+    max_pages: v.Count = entry("More pages than this are an error.", 10_000)
+
+    @classmethod
+    def shown(cls, spec: Pagination) -> dict[str, Any]:
+        """The keys that have a value, where there are pages."""
+        if spec.kind is PaginationKind.NONE:
+            return {"type": "none"}
+        return {key: value for key, value in dump(cls, spec).items() if value is not None}
+
+
+class RequestModel(Model):
+    """What a request to an API has."""
+
+    step: ClassVar[str] = "<http source>"
+    method: Method = entry("GET or POST.", "GET")
+    headers: v.SecretOptions = entry("Further headers; never shown.", Options)
+    body: Body | None = entry("The JSON object that a POST sends.", None)
+    idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
+    parallelism: v.Whole | None = entry("Requests at once.", None, ge=1, le=10_000)
+    max_response_mb: v.Whole = entry("A larger answer is an error (MB of 1,048,576 bytes).", 512, ge=1, le=65_536)
+
+    def request(self, name: str, context: Context, **given: Any) -> HttpRead:
+        """Requests to the server of the connection ``name``; ``given`` is what only the source knows."""
+        connection = context.connections[name]
+        assert isinstance(connection, HttpConnectionModel)
+        headers = Options({**connection.headers, **self.headers})
+        found = values_for(HttpRead, connection) | values_for(HttpRead, self)
+        found |= {"connection": name, "headers": headers, "watermark": WatermarkParams()}
+        return HttpRead(**{**found, **given})
+
+
+class HttpRequestModel(RequestModel):
+    """Requests to an API that answer with records."""
+
+    connection: v.Name = entry("The name of a connection of type http.")
+    records: Place | None = entry("Where the answer has the list of records; unset: the answer is the list.", None)
+    error: Place | None = entry("Where an answer with status 200 tells an error.", None)
+    pagination: PaginationModel = section(PaginationModel, "How the server divides an answer into pages.")
+
+    def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
+        """Requests that answer with records."""
+        return self.request(
+            self.connection, context, path=path or "", params=params, records=self.records or "", **given
+        )
+
+
+class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
+    """Records of an HTTP API."""
+
+    reads: ClassVar = HttpRead
+    step: ClassVar[str] = "<http source>"
+    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    path: HttpPath | None = entry("What follows the connection's url.", None)
+    params: Params = entry("Parameters of each request.", dict)
+
+    def read(self, context: Context) -> HttpRead:
+        keys = WatermarkParamModel.model_fields.keys()
+        blocks = (self.configure, self)
+        given = {key: getattr(block, key) for block in blocks for key in keys & block.model_fields_set}
+        bounds = fill(WatermarkParams, WatermarkParamModel.model_construct(**given))
+        return self.records_read(self.path, self.params, context, watermark=bounds)
+
+    @classmethod
+    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
+        bounds = WatermarkParamModel.shown(read.watermark)
+        return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
+
+
+REQUEST_KEYS = (
+    "path",
+    "method",
+    "params",
+    "headers",
+    "body",
+    "idempotent",
+    "records",
+    "error",
+    "pagination",
+    "parallelism",
+    "max_response_mb",
+)
+"""Keys of a request in the order of ``config show``."""
+
+
+def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
+    """What each request has, as far as ``model`` has keys for it."""
+    about_post = ("body", "idempotent") if read.method == "GET" else ()
+    keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
+    body = _without_secrets(read.body) if read.body is not None else None
+    return dump(
+        model,
+        read,
+        keys,
+        {
+            "path": read.path or None,
+            "params": _without_secrets(read.params),
+            "body": body,
+            "records": read.records or None,
+        },
+    )
+
+
+def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
+    return {name: MASK if looks_secret(name) else _shown(value) for name, value in body.items()}
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _without_secrets(value)
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def connection_problems(connection: Spot) -> Iterator[Problem]:
+    """Problems of one HTTP connection; origins that no link would be followed to, although they are named."""
+    if connection.has("auth"):
+        yield from _kind_problems(connection.below("auth"), _AUTH, _MORE_AUTH)
+    try:
+        home = origin_of(str(connection.text("url") or ""))
+        named = [origin_of(str(word)) for word in connection.words("allowed_origins")]
+    except NotOrigin:
+        return
+    for each in named:
+        refused = origin_refusal(home, each, named)
+        if refused is not None:
+            text = f"{refused[0]}; allowed: another server, by https where the connection's url has it"
+            yield connection.problem(text, "allowed_origins")
+
+
+def request_problems(source: Spot) -> Iterator[Problem]:
+    """Problems of one HTTP source."""
+    pages = source.below("pagination")
+    yield from _kind_problems(pages, _PAGES, _MORE_PAGES)
+    if pages.has("size") and not pages.has("size_param"):
+        yield pages.problem("is missing; it carries the size to the server", "size_param")
+    posts = source.text("method") == "POST"
+    for key in ("body", "idempotent"):
+        if source.has(key) and not posts:
+            yield source.problem("is about POST; set method: POST, or remove it", key)
+    yield from _bound_problems(source, posts=posts)
+
+
+def _kind_problems(
+    block: Spot, needs: Mapping[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]
+) -> Iterator[Problem]:
+    """Keys that a kind needs and does not have, and keys of other kinds."""
+    kind = str(block.text("type") or "none")
+    if kind not in needs:
+        return
+    for key in needs[kind]:
+        if not block.has(key):
+            yield block.problem(f"is missing; {kind} needs it", key)
+    others = {key for keys in (*needs.values(), *more.values()) for key in keys}
+    for key in block.block:
+        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.has(key):
+            yield block.problem(f"means nothing with type {kind}; remove it, or set another type", key)
+
+
+def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
+    def place(key: str) -> Spot:
+        return source if source.has(key) else source.below("configure")
+
+    columns = [str(word) for word in source.words("watermark_columns")]
+    mapping = place("watermark_param_mapping").below("watermark_param_mapping")
+    mapped = [str(column) for column in mapping.block]
+    for column in mapped:
+        if column not in columns:
+            known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
+            text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
+            yield mapping.problem(text, column)
+    if mapped and len(columns) > 1 and (source.text("watermark_mode") != "tuple" or mapped != columns[:1]):
+        yield mapping.problem(
+            "a server gives records that fulfil all parameters, and those that are new by one column alone would be "
+            "missing; allowed: one watermark column, or watermark_mode: tuple with the first column mapped"
+        )
+    key = "watermark_param_location"
+    if place(key).get(key) == "body" and not posts:
+        yield place(key).problem("body, and the method is GET; set method: POST, or params", key)
+    key, to = "watermark_split", "watermark_to_param"
+    split = place(key).get(key)
+    if split is not None and split != "1" and not (mapped and place(to).has(to)):
+        text = "needs both bounds in each request: watermark_param_mapping and watermark_to_param"
+        yield place(key).problem(text, key)
+
+
+def declared_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Records of an API have the declared columns and no others."""
+    for word in source.words("watermark_columns"):
+        if declared and word not in declared:
+            text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared))
+            yield source.problem(text, "watermark_columns")

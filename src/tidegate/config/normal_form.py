@@ -1,0 +1,357 @@
+"""The tree of a file in its full form: short forms spelled out, old names replaced, the type of each source set.
+
+The file may use what the tables of this module have; nothing after it does. Each rename is relative to a pipeline. A
+file that has a pipeline's keys at its top and no ``pipelines:`` is one pipeline named after the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, problem
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.specs.columns import TableFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """``old`` is accepted for ``new``; both are paths inside a pipeline, ``*`` stands for every source."""
+
+    old: str
+    new: str
+    why: str
+
+
+ALIASES = (
+    Alias("source", "sources.default", "short for a single source, which is then called 'default'"),
+    Alias("destination", "sink", "another word for the same thing"),
+    Alias("sources.*.path", "sources.*.source_uri", "the name in older configurations"),
+    Alias("sink.path", "sink.table_uri", "the name in older configurations"),
+    Alias("schema.evolution", "schema_evolution", "short, where a schema is declared anyway"),
+    Alias("sink.schema_evolution", "schema_evolution", "the name in older configurations"),
+)
+WITHOUT_PLACE = ("jdbc", "http", "python")
+"""Types of sources that have no `source_uri`."""
+
+OPENS_A_PIPELINE = ("source", "sources", "sink", "destination")
+PIPELINE_KEYS = (
+    *OPENS_A_PIPELINE,
+    "schema",
+    "schema_evolution",
+    "delivery",
+    "on_conflict",
+    "staging",
+    "transform",
+    "max_concurrent_files",
+    "error_handling",
+)
+MS_KEYS: dict[str, tuple[str, ...]] = {
+    "ms.watermark": ("watermark",),
+    "ms.secondary.input": ("secondary_input",),
+    "ms.work.unit.partition": ("work_unit", "partition"),
+    "ms.work.unit.partial.partition": ("work_unit", "partial_partition"),
+    "ms.work.unit.min.units": ("work_unit", "min_units"),
+    "ms.work.unit.min.records": ("work_unit", "min_records"),
+    "ms.work.unit.parallelism.max": ("work_unit", "parallelism_max"),
+    "ms.work.unit.pacing.seconds": ("work_unit", "pacing_seconds"),
+    "ms.grace.period.days": ("grace_period_days",),
+    "ms.abstinent.period.days": ("abstinent_period_days",),
+    "ms.timezone": ("timezone",),
+}
+"""Old name → the path of the key below a source."""
+
+STRUCTURED = (("watermark",), ("secondary_input",), ("work_unit", "partition"))
+"""Keys that may be JSON text, under either name."""
+FILES = "files"
+TABLES = tuple(each.value for each in TableFormat)
+CONNECTED = ("jdbc", "http")
+DOWNLOAD = "download"
+TYPES = (FILES, *TABLES, *CONNECTED, "python", DOWNLOAD)
+OF_UNITS = (*CONNECTED, "python", DOWNLOAD)
+"""Types of sources that may be followed by time ranges and units."""
+
+UNIT_MARKS = ("watermark", "secondary_input", "work_unit")
+"""Keys by which a source is known to be followed by time ranges and units."""
+
+
+def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
+    """A copy of the file's tree with the names of today; ``stem`` names the pipeline of a short file."""
+    top, problems = _with_pipelines(root, stem)
+    pipelines = top.get("pipelines")
+    if isinstance(pipelines, Block):
+        fresh = pipelines.copy()
+        for name, pipeline in pipelines.items():
+            if isinstance(pipeline, Block):
+                fresh[name] = copied = _copied(pipeline)
+                top["pipelines"] = fresh
+                for alias in ALIASES:
+                    problems += _rename(top, ("pipelines", name), copied, alias)
+                for source, block in copied.blocks("sources"):
+                    problems += _with_ms_keys(top, ("pipelines", name, "sources", source), block)
+    return top, problems
+
+
+def _with_pipelines(root: Block, stem: str) -> tuple[Block, list[Problem]]:
+    """The root with ``pipelines:``, made from a short file if need be."""
+    top = root.copy()
+    given = [key for key in OPENS_A_PIPELINE if key in root]
+    if not given:
+        return top, []
+    if "pipelines" in root:
+        for key in PIPELINE_KEYS:
+            top.drop(key)
+        text = "a file has either 'pipelines:' or one pipeline at its top, not both; move it under 'pipelines:'"
+        return top, [problem(root, (key,), text) for key in given]
+    pipeline = Block(root.line)
+    for key in PIPELINE_KEYS:
+        if key in root:
+            pipeline.put(key, root[key], root.lines[key])
+            top.drop(key)
+    pipelines = Block(root.line)
+    pipelines.put(stem, pipeline, root.line, written="")
+    top.put("pipelines", pipelines, root.line, written="")
+    return top, []
+
+
+def _copied(pipeline: Block) -> Block:
+    """The pipeline with those blocks copied that renames write to."""
+    fresh = pipeline.copy()
+    for key, node in pipeline.items():
+        if isinstance(node, Block):
+            below = node.copy()
+            if key == "sources":
+                below.update({name: each.copy() for name, each in node.named()})
+            fresh[key] = below
+    return fresh
+
+
+def _rename(top: Block, where: Loc, pipeline: Block, alias: Alias) -> Iterator[Problem]:
+    for old, new in _expanded(pipeline, alias):
+        *above, last = old
+        holder = find(pipeline, above)
+        if not isinstance(holder, Block) or last not in holder:
+            continue
+        if _taken(pipeline, old, new):
+            meant = alias.new.replace("*", "<source>")
+            text = f"{last!r} stands for {meant!r}, which is given too; allowed: one of them"
+            yield problem(top, (*where, *old), text)
+        else:
+            _move(pipeline, holder, last, new)
+        holder.drop(last)
+
+
+def _expanded(pipeline: Block, alias: Alias) -> Iterator[tuple[list[str], list[str]]]:
+    old, new = alias.old.split("."), alias.new.split(".")
+    if "*" not in old:
+        yield old, new
+        return
+    for name, source in pipeline.blocks("sources"):
+        if "connection" not in source and source.text("type") not in WITHOUT_PLACE:
+            yield (
+                [name if part == "*" else part for part in old],
+                [name if part == "*" else part for part in new],
+            )
+
+
+def _taken(pipeline: Block, old: list[str], new: list[str]) -> bool:
+    """Whether the new place is in use; ``source`` and ``sources`` exclude each other whatever the names."""
+    return find(pipeline, new) is not None or (old == ["source"] and pipeline.get("sources") is not None)
+
+
+def _move(pipeline: Block, holder: Block, last: str, new: list[str]) -> None:
+    node: Node = holder[last]
+    line = holder.lines[last]
+    if new == ["sources", "default"]:
+        sources = Block(line)
+        sources.put("default", node.copy() if isinstance(node, Block) else node, line, written="")
+        pipeline.put("sources", sources, line, written="source")
+        return
+    target = find(pipeline, new[:-1])
+    if isinstance(target, Block):
+        written = last if target is holder else f"{_block_of(pipeline, holder)}.{last}"
+        target.put(new[-1], node, line, written=written)
+
+
+def _block_of(pipeline: Block, holder: Block) -> str:
+    return next(pipeline.written.get(key, key) for key, node in pipeline.items() if node is holder)
+
+
+def _with_ms_keys(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
+    """Give ``source`` the keys of today, and trees for JSON text; it is changed."""
+    for old, new in MS_KEYS.items():
+        if old in source:
+            yield from _rename_ms_key(root, where, source, old, new)
+    for path in STRUCTURED:
+        yield from _read_json(root, where, source, path)
+
+
+def _rename_ms_key(root: Block, where: Loc, source: Block, old: str, new: tuple[str, ...]) -> Iterator[Problem]:
+    *above, last = new
+    holder = source
+    for part in above:
+        if source.get(part) is None:
+            source.put(part, Block(source.lines[old]), source.lines[old], written="")
+        elif isinstance(given := source[part], Block):
+            source[part] = given.copy()
+        holder = source.block(part)
+    if holder.get(last) is not None:
+        text = f"{old!r} stands for {'.'.join(new)!r}, which is given too; allowed: one of them"
+        yield problem(root, (*where, old), text)
+    else:
+        holder.put(last, source[old], source.lines[old], written=old)
+    source.drop(old)
+
+
+def _read_json(root: Block, where: Loc, source: Block, path: tuple[str, ...]) -> Iterator[Problem]:
+    *above, last = path
+    holder = source.block(above[0]) if above else source
+    written = holder.text(last)
+    if written is None or not written.lstrip().startswith(("[", "{")):
+        return
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError) as exc:
+        at = f" at character {exc.pos + 1}" if isinstance(exc, json.JSONDecodeError) else ""
+        yield problem(root, (*where, *path), f"is not JSON{at}; allowed: JSON text, or the same as YAML")
+        holder[last] = Scalar(written, written.raw, written.line, broken=True)
+        return
+    holder[last] = _tree(found, written)
+
+
+def _tree(value: object, written: Scalar) -> Node:
+    """JSON as a tree, all of it in the line of the text."""
+    match value:
+        case dict():
+            block = Block(written.line)
+            for key, below in value.items():
+                block.put(key, _tree(below, written), written.line)
+            return block
+        case list():
+            items = Items(written.line)
+            for below in value:
+                items.add(_tree(below, written), written.line)
+            return items
+        case None:
+            return None
+        case str():
+            return Scalar(value, value, written.line, quoted=True)
+        case _:
+            return Scalar(plain := json.dumps(value), plain, written.line)
+
+
+def tag_of_source(source: object) -> str:
+    """The kind of a source: ``files``, ``table``, ``jdbc``, ``http``, ``python``, ``http-unit`` …, ``download``."""
+    kind = str(source.text("type") or FILES) if isinstance(source, Block) else FILES
+    if isinstance(source, Block) and kind != DOWNLOAD and kind in OF_UNITS and is_of_units(source):
+        return f"{kind}-unit"
+    return "table" if kind in TABLES else kind if kind in TYPES else FILES
+
+
+def tag_of_connection(connection: object) -> str:
+    """The kind of a connection: ``jdbc`` or ``http``."""
+    kind = connection.text("type") if isinstance(connection, Block) else None
+    return "http" if kind == "http" else "jdbc"
+
+
+def is_followed_by_columns(source: Block) -> bool:
+    """Whether the position of a source is the greatest values of its columns."""
+    return not is_prefix_of_files(source) and not is_of_units(source)
+
+
+def is_prefix_of_files(source: Block) -> bool:
+    """Whether files are read by their names."""
+    return tag_of_source(source) == FILES
+
+
+def is_of_units(source: Block) -> bool:
+    """Whether a source is followed by time ranges and units."""
+    return source.text("type") == DOWNLOAD or unit_mark(source) is not None
+
+
+def unit_mark(source: Block) -> str | None:
+    """The first key that tells that a source is followed by time ranges and units."""
+    return next((key for key in UNIT_MARKS if source.get(key) is not None), None)
+
+
+def kinds_of_watermark(source: Block) -> list[str]:
+    """The keys that each ask for a kind of watermark; more than one is too many."""
+    given = [key for key in ("use_watermark", "watermark_columns") if _is_given(source, key)]
+    mark = unit_mark(source)
+    return [*given, mark] if mark else given
+
+
+def _is_given(source: Block, key: str) -> bool:
+    value = source.get(key)
+    return value is not None and not (isinstance(value, Scalar) and value.lower() in ("false", "no", "off"))
+
+
+def with_kinds(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
+    """Give each source of a connection its type; yields the places of unknown kind, with what is wrong there.
+
+    The source blocks of ``root`` are changed.
+    """
+    known = dict(root.blocks("connections"))
+    for name, connection in known.items():
+        yield from _connection_problems(root, ("connections", name), connection)
+    for name, pipeline in root.blocks("pipelines"):
+        for source, block in pipeline.blocks("sources"):
+            where = ("pipelines", name, "sources", source)
+            text = _settle(block, known)
+            if text is not None:
+                key, wrong = text
+                yield where, problem(root, (*where, key), wrong)
+
+
+def _connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
+    kind = connection.text("type")
+    if kind is None and isinstance(connection.get("type"), Scalar):
+        return
+    if kind not in CONNECTED:
+        at = tuple(str(part) for part in where)
+        given = f"{kind.raw!r} is not one of" if kind is not None else "is missing; allowed:"
+        hint = nearest(str(kind), CONNECTED) if kind is not None else ""
+        yield at, problem(root, (*where, "type"), sentence(f"{given} {', '.join(CONNECTED)}", hint))
+
+
+def _settle(source: Block, connections: dict[str, Block]) -> tuple[str, str] | None:
+    """What is wrong with the kind of ``source``, and at which key; else its type is set."""
+    kind, connection = source.text("type"), source.text("connection")
+    if kind is not None and kind not in TYPES:
+        return "type", _unknown_type(str(kind), kind.raw)
+    if connection is None:
+        return _not_of_units(source)
+    if connection not in connections:
+        allowed = f"allowed: {', '.join(connections)}" if connections else "give it a block below 'connections:'"
+        hint = nearest(connection, connections)
+        return "connection", sentence(f"there is no connection {connection.raw!r}", hint or allowed)
+    found = tag_of_connection(connections[connection])
+    if kind is None:
+        source.put("type", Scalar(found, found, connection.line), connection.line)
+    elif kind == DOWNLOAD:
+        if found != "http":
+            return "connection", f"{connection.raw!r} is of the type {found}; files are downloaded by http"
+    elif kind not in CONNECTED:
+        return "connection", f"sources of the type {kind.raw!r} have none; remove it, or set type: {found}"
+    elif kind != found:
+        return "type", f"{kind.raw!r}, and the connection {connection.raw!r} is of the type {found}; allowed: {found}"
+    return None
+
+
+def _not_of_units(source: Block) -> tuple[str, str] | None:
+    """Why a table or a prefix of files cannot have time ranges and units."""
+    mark, kind = unit_mark(source), source.text("type") or FILES
+    if mark is None or kind in OF_UNITS or len(kinds_of_watermark(source)) > 1:
+        return None
+    text = (
+        f"is for APIs, databases, functions and downloads, and the type is {kind}; "
+        "give a 'connection', or set type: download or python"
+    )
+    return mark, text
+
+
+def _unknown_type(kind: str, raw: str) -> str:
+    if kind in ("avro", "ndjson"):
+        return f"{raw!r} is a format of files; set type: files and format: {kind}"
+    return sentence(f"{raw!r} is not one of {', '.join(TYPES)}", nearest(kind, TYPES))

@@ -1,0 +1,242 @@
+"""Pipelines beside each other: places that lie in each other, tables that several write, the order they run in."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
+from tidegate.config.normal_form import DOWNLOAD, is_of_units, is_prefix_of_files, tag_of_source
+from tidegate.config.problems import Problem
+from tidegate.config.sink import WHOLE, partition_keys
+from tidegate.config.unit_variables import VARIABLE, inputs
+from tidegate.config.work_units import same_unit_column_problems
+from tidegate.core.files.discovery import accepts
+from tidegate.core.pipeline_order import cycle, ordered
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Format, PathSource, PipelineSpec
+from tidegate.specs.units import UnitSource
+from tidegate.storage.stores import comparable, inside
+
+_DATA_FILES = ("0.parquet", "key=1/0.parquet")
+_LOGGED = ("delta", "iceberg")
+
+
+def overlap_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
+    """Sources that lie in a table or have one in them that they would read; ``absolute`` resolves an address."""
+    tables = [each for name, pipeline in top.each("pipelines") for each in _tables(name, pipeline, absolute)]
+    for name, pipeline in top.each("pipelines"):
+        for reading in _readings(pipeline, absolute):
+            for table in tables:
+                text = _overlap(reading, table, own=table.pipeline == name)
+                if text:
+                    yield problem(top.root, reading.loc, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One place that a pipeline writes: its table, or its dead letters; both in a form that compares."""
+
+    pipeline: str
+    title: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One address that a source reads: whole tables by their log, or files; ``takes`` knows which of them."""
+
+    loc: Loc
+    place: str
+    by_log: bool
+    takes: Callable[[str], bool]
+
+
+def _tables(name: str, pipeline: Spot, absolute: Absolute) -> Iterator[_Table]:
+    """The table of a pipeline and its dead letters."""
+    uri, letters = pipeline.below("sink").text("table_uri"), pipeline.below("error_handling").text("dlq_path")
+    if uri is not None:
+        place = comparable(absolute(uri))
+        yield _Table(name, f"the table of pipeline {name!r}", place)
+        given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
+        yield _Table(name, f"the dead-letter table of pipeline {name!r}", given)
+
+
+def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
+    """The addresses that the sources of a pipeline read."""
+    for _, source in pipeline.each("sources"):
+        uri, kind = source.text("source_uri"), tag_of_source(source.block)
+        loc = (*source.loc, "source_uri")
+        if uri is not None and kind in ("files", "table"):
+            by_log = str(source.text("type") or "") in _LOGGED
+            yield _Reading(loc, comparable(absolute(uri)), by_log, _taken_by(source))
+        elif uri is not None and kind == DOWNLOAD:
+            yield _download(loc, uri, absolute)
+        for each in inputs(source) if is_of_units(source.block) else ():
+            if (path := each.text("path")) is not None:
+                by_log = str(each.text("format") or "delta") == "delta"
+                yield _Reading((*each.loc, "path"), comparable(absolute(path)), by_log, lambda _: True)
+
+
+def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
+    """A template: the part before its first sign, and below it what fits when anything stands for a variable."""
+    plain = VARIABLE.sub("*", uri)
+    fixed = re.split(r"[*?]", plain)[0].rpartition("/")[0] or "."
+    pattern = plain[len(fixed) + 1 :] if fixed != "." else plain
+    source = PathSource("", Location(""), pattern=pattern if "/" in pattern else f"**/{pattern}")
+    return _Reading(loc, comparable(absolute(fixed)), False, lambda path: accepts(source, path) is None)
+
+
+def _taken_by(source: Spot) -> Callable[[str], bool]:
+    """Whether a file source takes a path; one that reads a scan of files goes by its pattern, if it has one."""
+    pattern, exclude = source.text("pattern"), tuple(str(each) for each in source.words("exclude"))
+    kind = str(source.text("format" if is_prefix_of_files(source.block) else "type") or "ndjson")
+    kind = kind if kind in {each.value for each in Format} else "ndjson"
+    made = PathSource("", Location(""), str(pattern) if pattern else None, exclude, format=Format(kind))
+    return lambda path: accepts(made, path) is None
+
+
+def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
+    """What is wrong with reading one place and writing the other; empty where nothing is."""
+    within, holds = inside(table.place, reading.place), inside(reading.place, table.place)
+    if within is None:
+        if not holds or reading.by_log or not _is_taken(reading, holds):
+            return ""
+        text = f"{table.title} lies in it ({holds}), and its files would be read as source files"
+        return f"{text}; move one of them, or exclude {holds!r}"
+    if within == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
+        return ""
+    if own and table.title.startswith("the table"):
+        return "lies in the directory of the table that is written; allowed: another place"
+    return f"lies in {table.title}; allowed: another place, or the table itself by 'type: delta'"
+
+
+def _is_taken(reading: _Reading, path: str) -> bool:
+    try:
+        return any(reading.takes(f"{path}/{name}") for name in _DATA_FILES)
+    except (ValueError, re.error):
+        return False
+
+
+def order_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
+    """Pipelines that wait for each other."""
+    tables = {
+        name: comparable(absolute(uri))
+        for name, pipeline in top.each("pipelines")
+        if (uri := pipeline.below("sink").text("table_uri")) is not None
+    }
+    places = {name: dict(_references(name, pipeline, tables, absolute)) for name, pipeline in top.each("pipelines")}
+    found = cycle(tuple(places), places)
+    if found:
+        text = f"makes pipelines wait for each other: {' → '.join((*found, found[0]))}"
+        text = "is the table of this pipeline itself" if len(found) == 1 else text
+        place = places[found[0]][found[1] if len(found) > 1 else found[0]]
+        yield problem(top.root, place, f"{text}; allowed: the table of one that does not need this one")
+
+
+def _references(
+    name: str, pipeline: Spot, tables: Mapping[str, str], absolute: Absolute
+) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """The pipelines whose tables are read, as sources or as secondary inputs, and where that is said."""
+    for _, source in pipeline.each("sources"):
+        uri = source.text("source_uri")
+        if uri is not None and tag_of_source(source.block) in ("files", "table"):
+            place = comparable(absolute(uri))
+            same = (other for other, table in tables.items() if table == place and other != name)
+            yield from ((other, (*source.loc, "source_uri")) for other in same)
+        for each in inputs(source) if is_of_units(source.block) else ():
+            path, given = each.text("path"), each.text("pipeline")
+            if given is not None:
+                yield str(given), (*each.loc, "pipeline")
+            elif path is not None:
+                place = comparable(absolute(path))
+                yield from ((other, (*each.loc, "path")) for other, table in tables.items() if table == place)
+
+
+def in_order(pipelines: tuple[PipelineSpec, ...]) -> tuple[PipelineSpec, ...]:
+    """The pipelines, each after those whose tables it has as secondary inputs."""
+    by_name = {pipeline.name: pipeline for pipeline in pipelines}
+    return tuple(by_name[name] for name in ordered(tuple(by_name), _needs(pipelines)))
+
+
+def _needs(pipelines: tuple[PipelineSpec, ...]) -> dict[str, list[str]]:
+    read = {
+        pipeline.name: {each.location.uri for source in pipeline.of(UnitSource) for each in source.inputs}
+        for pipeline in pipelines
+    }
+    return {
+        name: [other.name for other in pipelines if other.name != name and other.sink.table.uri in uris]
+        for name, uris in read.items()
+    }
+
+
+def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
+    """Problems between the sources and pipelines of one table."""
+    tables: dict[str, dict[str, Spot]] = defaultdict(dict)
+    for name, pipeline in top.each("pipelines"):
+        written = pipeline.below("sink").text("table_uri")
+        if written is not None:
+            tables[absolute(written)][name] = pipeline
+    for pipelines in tables.values():
+        sources = {
+            (name, source): spot for name, pipeline in pipelines.items() for source, spot in pipeline.each("sources")
+        }
+        yield from _writer_problems(sources, absolute)
+        yield from _overwrite_problems(pipelines, sources)
+        yield from _agreement_problems(pipelines)
+        yield from same_unit_column_problems(pipelines)
+
+
+def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
+    mirrors: dict[str, tuple[str, str]] = {}
+    read: dict[tuple[str, str], tuple[str, str]] = {}
+    for writer, source in sources.items():
+        twin = mirrors.setdefault("_".join(writer), writer)
+        if twin != writer:
+            text = f"{'/'.join(writer)} and {'/'.join(twin)} write one table and would share the mirror "
+            yield source.problem(f"{text}'{'_'.join(twin)}_checkpoint.json'; rename one")
+        uri = source.text("source_uri")
+        if not uri:
+            continue
+        kind = str(source.text("format") or "ndjson")
+        endings = "" if source.has("pattern") else "ndjson" if kind == "json" else kind
+        filters = [source.words(key) for key in ("pattern", "exclude", "filter_expression")]
+        same = read.setdefault((absolute(uri), repr([*filters, endings])), writer)
+        if same != writer:
+            text = f"{'/'.join(writer)} and {'/'.join(same)} read the same files into one table, which doubles rows"
+            yield source.problem(f"{text}; remove one", "source_uri")
+
+
+def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[str, str], Spot]) -> Iterator[Problem]:
+    """Who replaces a table's columns, its rows or those of a window is its only source."""
+    alone = f"wants to be the only source of its table, which has {', '.join('/'.join(each) for each in sources)}"
+    for pipeline in pipelines.values() if len(sources) > 1 else ():
+        sink = pipeline.below("sink")
+        if pipeline.text("schema_evolution") == "overwrite":
+            yield pipeline.problem(f"overwrite {alone}; allowed: merge, strict", "schema_evolution")
+        if (kind := sink.text("load_type")) in WHOLE:
+            yield sink.problem(f"{kind} {alone}; allowed: merge_upsert, append", "load_type")
+        if sink.is_on("replace_by_watermark"):
+            yield sink.problem(f"{alone}; allowed: false, or a table of its own", "replace_by_watermark")
+
+
+def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Pipelines of one table partition it alike and want the same properties."""
+    first, *others = pipelines
+    properties, keys = _wanted(pipelines[first].below("sink"))
+    for name in others:
+        sink = pipelines[name].below("sink")
+        other_properties, other_keys = _wanted(sink)
+        if other_properties != properties:
+            yield sink.problem(f"pipeline {first!r} writes this table with other table_properties; allowed: the same")
+        if other_keys != keys:
+            yield sink.problem(f"pipeline {first!r} writes this table with other partition columns; allowed: the same")
+
+
+def _wanted(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The properties and the partition columns that a pipeline wants."""
+    block, template = sink.below("table_properties").block, sink.below("partition_by").get("prefix_template")
+    properties = {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
+    return properties, partition_keys(str(template) if isinstance(template, Scalar) else "")

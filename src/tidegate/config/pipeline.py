@@ -1,0 +1,296 @@
+"""A pipeline: sources of one kind into one table, what becomes of rows on the way, and of those that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Discriminator, Tag
+
+from tidegate.config import values as v
+from tidegate.config.column_source import (
+    ColumnSourceModel,
+    PythonSourceModel,
+    TableSourceModel,
+    column_source_problems,
+    rows_problems,
+)
+from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table_or_query_problems
+from tidegate.config.document import Absolute, Loc, Spot
+from tidegate.config.file_source import SourceModel, format_problems
+from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
+from tidegate.config.models import Context, Model, dump, entry, fill, section
+from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
+from tidegate.config.problems import Problem
+from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
+from tidegate.config.sink import (
+    MERGES,
+    WHOLE,
+    SinkModel,
+    load_problems,
+    partition_keys,
+    partition_problems,
+    property_problems,
+)
+from tidegate.config.values import one_of
+from tidegate.config.work_units import (
+    DownloadModel,
+    UnitHttpModel,
+    UnitJdbcModel,
+    UnitPythonModel,
+    UnitSourceModel,
+    unit_problems,
+)
+from tidegate.schema.names import RESCUED
+from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, Read
+from tidegate.specs.project import (
+    Delivery,
+    ErrorHandling,
+    Evolution,
+    OnBadRecord,
+    OnConflict,
+    PathSource,
+    PipelineSpec,
+    SourceSpec,
+    StagingSpec,
+    TransformSpec,
+)
+from tidegate.specs.units import FileRead, UnitSource
+
+BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
+DeliveryMode = Annotated[Delivery, one_of(Delivery)]
+ConflictMode = Annotated[OnConflict, one_of(OnConflict)]
+
+
+class ErrorHandlingModel(Model):
+    """What happens to files and records that cannot be read."""
+
+    at: ClassVar = {"dlq_path": "dlq_uri"}
+    on_bad_record: BadRecordMode = entry(
+        "dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.", OnBadRecord.DEAD_LETTER
+    )
+    max_failures: v.CountOrNone = entry("Failed files per run before it stops; 0 = unlimited.", 0)
+    max_bad_records: v.CountOrNone = entry("Bad records per run before it stops; 0 = unlimited.", 0)
+    max_bad_fraction: v.Fraction = entry(
+        "Share of bad records per run, from 100 on, before it stops; 0 = unlimited.", 0.0
+    )
+    dlq_path: v.Address | None = entry("Where the dead-letter table lives; unset: beside the table.", None)
+
+
+class StagingModel(Model):
+    """How `tidegate commit` takes what staged runs left."""
+
+    spec: ClassVar = StagingSpec
+    archive: v.Flag = entry("Keep what was committed in _staging/archive/ instead of removing it.", False)
+    max_files_per_commit: v.Whole = entry("Most Parquet files of one commit.", 1000, ge=1, le=10_000)
+    poll_interval_secs: v.Count = entry("Seconds between two looks of `tidegate commit --continuous`.", 10)
+
+
+class TransformModel(Model):
+    """What becomes of the rows between reading and writing; give one of the two."""
+
+    spec: ClassVar = TransformSpec
+    sql: v.Query | None = entry("A query over the view 'source', which has the columns that were read.", None)
+    python: v.Function | None = entry("module:function, called with a DataFrame; what it returns is written.", None)
+
+
+Source = Annotated[
+    Annotated[SourceModel, Tag("files")]
+    | Annotated[TableSourceModel, Tag("table")]
+    | Annotated[JdbcSourceModel, Tag("jdbc")]
+    | Annotated[HttpSourceModel, Tag("http")]
+    | Annotated[PythonSourceModel, Tag("python")]
+    | Annotated[UnitHttpModel, Tag("http-unit")]
+    | Annotated[UnitJdbcModel, Tag("jdbc-unit")]
+    | Annotated[UnitPythonModel, Tag("python-unit")]
+    | Annotated[DownloadModel, Tag("download")],
+    Discriminator(tag_of_source),
+]
+COLUMN_SOURCES: tuple[type[ColumnSourceModel], ...] = (
+    TableSourceModel,
+    JdbcSourceModel,
+    HttpSourceModel,
+    PythonSourceModel,
+)
+UNIT_SOURCES: tuple[type[UnitSourceModel], ...] = (UnitHttpModel, UnitJdbcModel, UnitPythonModel, DownloadModel)
+
+
+class PipelineModel(Model):
+    """One or more sources into one table."""
+
+    step: ClassVar[str] = "<pipeline>"
+    at: ClassVar = {"schema_": "schema"}
+    sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
+    schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
+    schema_evolution: EvolutionMode = entry(
+        "What happens when files and table have different columns.", Evolution.MERGE
+    )
+    transform: TransformModel = section(
+        TransformModel, "What becomes of the rows between reading and writing; then Spark writes the table."
+    )
+    sink: SinkModel = entry("The table.")
+    delivery: DeliveryMode = entry(
+        "direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.", Delivery.DIRECT
+    )
+    staging: StagingModel = section(StagingModel, "How staged files are committed.")
+    on_conflict: ConflictMode | None = entry(
+        "While another run of the same source is at work: wait until it is done, skip the source, or race. "
+        "Unset: wait for sources of work units, race for others.",
+        None,
+    )
+    max_concurrent_files: v.Count | None = entry("Most tasks of this pipeline at once.", None)
+    error_handling: ErrorHandlingModel = section(ErrorHandlingModel, "What happens to bad files and records.")
+
+    def pipeline(self, name: str, context: Context) -> PipelineSpec:
+        """The specs of the pipeline ``name``."""
+        letters = self.error_handling.dlq_path
+        return fill(
+            PipelineSpec,
+            self,
+            name=name,
+            sources=tuple(_source(each, source, context, name) for each, source in self.sources.items()),
+            schema=self.schema_.schema_spec(self.schema_evolution),
+            sink=context.sinks[name],
+            error_handling=fill(
+                ErrorHandling, self.error_handling, dlq_uri=context.absolute(letters) if letters else None
+            ),
+            transform=self.transform.build() if self.transform.sql or self.transform.python else None,
+        )
+
+    @classmethod
+    def shown(cls, spec: PipelineSpec) -> dict[str, Any]:
+        """The pipeline with every default."""
+        given = {
+            "sources": {
+                **{each.name: SourceModel.shown(each) for each in spec.of(PathSource)},
+                **{each.name: _shown_column_source(spec, each) for each in spec.of(ColumnSource)},
+                **{each.name: _shown_unit_source(spec, each) for each in spec.of(UnitSource)},
+            },
+            "schema_evolution": spec.schema.evolution.value,
+            "transform": TransformModel.shown(spec.transform or TransformSpec()),
+            "sink": SinkModel.shown_of(spec),
+        }
+        return dump(cls, spec, given=given)
+
+
+def _source(
+    name: str, model: SourceModel | ColumnSourceModel | UnitSourceModel, context: Context, pipeline: str
+) -> SourceSpec:
+    match model:
+        case SourceModel():
+            return model.source(name, context.absolute)
+        case ColumnSourceModel():
+            return model.source(name, context)
+        case UnitSourceModel():
+            return model.source(name, context, context.sinks[pipeline])
+
+
+def _shown_column_source(pipeline: PipelineSpec, source: ColumnSource) -> dict[str, Any]:
+    model = next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads))
+    return model.shown_source(source, name_of_connection(pipeline, source))
+
+
+def _shown_unit_source(pipeline: PipelineSpec, source: UnitSource) -> dict[str, Any]:
+    model = next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads))
+    return model.shown_source(source, name_of_connection(pipeline, source))
+
+
+def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
+    """The connections that the pipelines use, by name."""
+    found: dict[str, Any] = {}
+    for pipeline in pipelines:
+        for source in pipeline.sources:
+            if not isinstance(source, ColumnSource | UnitSource):
+                continue
+            read = request_of(source)
+            if isinstance(read, JdbcRead):
+                found[name_of_connection(pipeline, source)] = JdbcConnectionModel.shown(read)
+            elif isinstance(read, HttpRead):
+                found[name_of_connection(pipeline, source)] = HttpConnectionModel.shown(read)
+    return found
+
+
+def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
+    """The name of a source's connection; one that was made in Python without a name gets one."""
+    read = request_of(source)
+    given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
+    return given or f"{pipeline.name}.{source.name}"
+
+
+def request_of(source: ColumnSource | UnitSource) -> Read | None:
+    """What is asked of a server, a database or a function; None for files that are not downloaded."""
+    return source.read.http if isinstance(source.read, FileRead) else source.read
+
+
+def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
+    """Problems between keys of one pipeline; ``covers`` knows which places are reported already."""
+    sink = pipeline.below("sink")
+    declared = declared_types(pipeline) if pipeline.below("schema").get("fields") else None
+    yield from schema_problems(pipeline.below("schema"))
+    yield from partition_problems(sink, declared)
+    yield from _made_column_problems(pipeline, declared or {})
+    yield from property_problems(sink)
+    yield from _transform_problems(pipeline)
+    letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
+    if letters and table and absolute(letters) == absolute(table):
+        yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
+    for _, source in pipeline.each("sources"):
+        if is_prefix_of_files(source.block) or source.text("type") == DOWNLOAD:
+            yield from format_problems(source)
+    sources = {name: source for name, source in pipeline.each("sources") if not covers(source.loc)}
+    yield from _row_problems(pipeline, sources)
+    yield from unit_problems(pipeline, sources)
+
+
+def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
+    sink = pipeline.below("sink")
+    keys = {name.lower() for name in partition_keys(sink.below("partition_by").text("prefix_template") or "")}
+    rescued = str(pipeline.below("schema").text("rescued") or "").lower()
+    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
+    if rescued and rescued in {*keys, *(name.lower() for name in declared)}:
+        text = f"{rescued!r} is a declared or partition column too; give it another name"
+        yield pipeline.problem(text, "schema", "rescued")
+    for name, source in pipeline.each("sources") if rescued else ():
+        if is_prefix_of_files(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
+            text = f"source {name!r} reads {source.text('format')} files; allowed: with ndjson and json only"
+            yield pipeline.problem(text, "schema", "rescued")
+    for word in sink.words("metadata_columns"):
+        if word.lower() in keys:
+            yield sink.problem(f"{str(word)!r} is a partition column too; rename that one", "metadata_columns")
+
+
+def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
+    sql, python = (pipeline.below("transform").text(key) for key in ("sql", "python"))
+    if sql is not None and python is not None:
+        yield pipeline.problem("given beside 'sql'; allowed: one of them", "transform", "python")
+    if (sql or python) and pipeline.text("delivery") == "staged":
+        text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
+        yield pipeline.problem(text, "delivery")
+
+
+def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
+    followed = {name: source for name, source in sources.items() if is_followed_by_columns(source.block)}
+    files = [source for source in sources.values() if is_prefix_of_files(source.block)]
+    kind = pipeline.below("sink").text("load_type")
+    if not followed:
+        if files and kind is not None and kind in (*WHOLE, *MERGES):
+            text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
+            yield pipeline.problem(text, "sink", "load_type")
+        return
+    if files:
+        other = next(iter(followed))
+        yield files[0].problem(
+            f"is a source of files, and {other!r} is not; allowed: a pipeline of its own for each kind"
+        )
+    declared = declared_types(pipeline)
+    for source in followed.values():
+        yield from column_source_problems(source, declared)
+        if source.text("type") == "jdbc":
+            yield from table_or_query_problems(source)
+        if source.text("type") == "http":
+            yield from request_problems(source)
+            yield from declared_problems(source, declared)
+    yield from rows_problems(pipeline)
+    yield from load_problems(pipeline, followed)

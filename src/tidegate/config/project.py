@@ -1,0 +1,404 @@
+"""The whole file: connections, pipelines, and the settings that all of them share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Discriminator, Tag
+
+from tidegate.config import values as v
+from tidegate.config.column_source import backward, note_columns, note_short_forms
+from tidegate.config.database import JdbcConnectionModel, with_path
+from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
+from tidegate.config.file_source import EveryText, note_files
+from tidegate.config.http import HttpConnectionModel, connection_problems
+from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.normal_form import (
+    is_followed_by_columns,
+    is_of_units,
+    is_prefix_of_files,
+    kinds_of_watermark,
+    tag_of_connection,
+)
+from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
+from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
+from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
+from tidegate.config.sink import STRATEGY_KEYS, WHOLE
+from tidegate.config.values import one_of, refusal, text
+from tidegate.config.work_units import unit_notices
+from tidegate.errors import StorageError
+from tidegate.specs.columns import ProviderKind, StateSpec
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.masking import MASK, SHORTEST, looks_secret
+from tidegate.specs.project import (
+    Lateness,
+    MetricsSpec,
+    PathSource,
+    PipelineSpec,
+    ProjectSpec,
+    ReconcileSpec,
+    SparkSpec,
+)
+from tidegate.storage.options import split_uri
+from tidegate.storage.stores import kept_apart, tables_of
+
+_DATABASES = ("sqlite", "postgresql")
+
+
+def master(value: object) -> str:
+    """Where Spark runs."""
+    where = text(value)
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", where):
+        raise refusal("is not a Spark master", "allowed: local, local[N], local[*], spark://host:port, yarn, k8s://…")
+    return where
+
+
+def remote(value: object) -> str:
+    """A Spark Connect server."""
+    where = text(value)
+    if not re.fullmatch(r"sc://.+|local(\[.+\])?", where):
+        raise refusal("is not a Spark Connect address", "allowed: sc://host:port")
+    return where
+
+
+def listening(value: object) -> str:
+    """``host:port``."""
+    where = text(value)
+    host, _, port = where.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise refusal("is not an address to listen at", "allowed: host:port, such as 127.0.0.1:9090")
+    return where
+
+
+Master = Annotated[str, BeforeValidator(master)]
+Remote = Annotated[str, BeforeValidator(remote)]
+Listening = Annotated[str, BeforeValidator(listening)]
+Provider = Annotated[ProviderKind, one_of(ProviderKind)]
+
+
+class GlobalModel(Model):
+    """Settings that all pipelines of the file share."""
+
+    total_concurrency: v.Count | None = entry("Most tasks at once over all pipelines.", None)
+    poll_jitter_secs: v.CountOrNone = entry("Random seconds added to each poll interval.", 30)
+    commit_deadline_secs: v.Count = entry("How long a commit is retried before giving up.", 120)
+
+
+class RecoveryModel(Model):
+    """How far back a lost position is looked for."""
+
+    at: ClassVar = {"max_commits": "recovery_max_commits"}
+    max_commits: v.Count = entry("Commits searched backwards in the table's log.", 100)
+
+
+class ReconcileModel(Model):
+    """Comparing everything now and then in continuous runs."""
+
+    every: EveryText = entry(
+        "How often a continuous run compares everything; none: never.", Lateness(fixed=timedelta(days=1))
+    )
+    ingest: v.Flag = entry("Read the late files that are found.", False)
+
+    def build(self) -> ReconcileSpec:
+        """How often, as a length of time."""
+        return fill(ReconcileSpec, self, every=self.every.fixed)
+
+    @classmethod
+    def shown(cls, spec: ReconcileSpec) -> dict[str, Any]:
+        """How often; never is a word."""
+        return dump(cls, spec, given={"every": duration(spec.every)})
+
+
+class MetricsModel(Model):
+    """Prometheus metrics."""
+
+    spec: ClassVar = MetricsSpec
+    enabled: v.Flag = entry("Serve metrics.", False)
+    address: Listening = entry("Where they are served, host:port.", "127.0.0.1:9090")
+    legacy_names: v.Flag = entry("Also export the metric names of older systems.", False)
+
+
+class SparkModel(Model):
+    """Where tasks run."""
+
+    spec: ClassVar = SparkSpec
+    master: Master | None = entry("The Spark master; local[*] when unset.", None)
+    remote: Remote | None = entry("A Spark Connect server, instead of a master.", None)
+    config: v.SecretOptions = entry("Settings of the Spark session.", Options)
+
+    @classmethod
+    def shown(cls, spec: SparkSpec) -> dict[str, Any]:
+        """Where tasks run; settings and addresses without secrets."""
+        remote = masked(spec.remote) if spec.remote is not None else None
+        return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
+
+
+def _settings(config: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings; one whose name or value looks like a secret is masked whole."""
+    return {
+        name: MASK if looks_secret(name) or looks_secret(value) else masked(value) for name, value in config.items()
+    }
+
+
+class StateModel(Model):
+    """Who else is told the watermarks of columns."""
+
+    at: ClassVar = {"storage_options": "options"}
+    provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+    url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
+    storage_options: v.SecretOptions = entry(
+        "Settings and credentials of the folder's object store; never shown.", Options
+    )
+
+    def state(self, absolute: Absolute) -> StateSpec:
+        """The state provider; paths start at the directory of the file."""
+        url = self.url
+        if url is not None and self.provider is ProviderKind.FILE:
+            url = Secret(absolute(url.value))
+        elif url is not None:
+            url = Secret(with_path(url.value, r"(sqlite(?:\+\w+)?:///)(?!/|:|file:)([^?]+)", absolute))
+        return fill(StateSpec, self, url=url)
+
+    @classmethod
+    def shown(cls, spec: StateSpec) -> dict[str, Any]:
+        """The state provider, without user, password and parameters in its address."""
+        return dump(cls, spec, given={"url": masked_address(spec.url.value) if spec.url is not None else None})
+
+
+Connection = Annotated[
+    Annotated[JdbcConnectionModel, Tag("jdbc")] | Annotated[HttpConnectionModel, Tag("http")],
+    Discriminator(tag_of_connection),
+]
+
+
+class ProjectModel(Model):
+    """One configuration file."""
+
+    connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", dict)
+    pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
+    spark: SparkModel = section(SparkModel, "Where tasks run.")
+    global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
+    recovery: RecoveryModel = section(RecoveryModel, "How a lost position is looked for.")
+    reconcile: ReconcileModel = section(ReconcileModel, "Comparing everything in continuous runs.")
+    metrics: MetricsModel = section(MetricsModel, "Prometheus metrics.")
+    state: StateModel = section(StateModel, "Who else is told the watermarks of columns.")
+
+    def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
+        """The specs of the whole file."""
+        sinks = {name: each.sink.sink(absolute) for name, each in self.pipelines.items()}
+        context = Context(self.connections, sinks, absolute)
+        spec = ProjectSpec(
+            origin=origin,
+            pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),
+            spark=self.spark.build(),
+            recovery_max_commits=self.recovery.max_commits,
+            metrics=self.metrics.build(),
+            reconcile=self.reconcile.build(),
+            notices=notices,
+            state=self.state.state(absolute),
+            **values_for(ProjectSpec, self.global_),
+        )
+        tables = tables_of(spec)
+        return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
+
+    @classmethod
+    def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
+        """The file that the specs mean: every default, and no secret."""
+        connections = shown_connections(spec.pipelines)
+        given = {
+            "connections": connections,
+            "pipelines": {each.name: PipelineModel.shown(each) for each in spec.pipelines},
+            "global": GlobalModel.shown(spec),
+            "recovery": RecoveryModel.shown(spec),
+        }
+        return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
+
+
+def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
+    """The pipeline with sources of files that know where the tables of the whole file are."""
+    sources = (kept_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
+    return replace(pipeline, sources=tuple(sources))
+
+
+def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
+    """Problems between keys; ``absolute`` makes an address comparable, ``covers`` knows what is reported already.
+
+    Works on the tree, not on the models, and passes over what has the wrong shape (the models report that), so that a
+    file's problems come out all at once.
+    """
+    top = Spot(root, (), root)
+    for _, connection in top.each("connections"):
+        if tag_of_connection(connection.block) == "http":
+            yield from connection_problems(connection)
+    yield from _state_problems(top.below("state"))
+    for _, pipeline in top.each("pipelines"):
+        yield from pipeline_problems(pipeline, absolute, covers)
+    yield from overlap_problems(top, absolute)
+    yield from order_problems(top, absolute)
+    yield from table_problems(top, absolute)
+    spark = top.below("spark")
+    if spark.text("master") is not None and spark.text("remote") is not None:
+        yield spark.problem("given beside 'master'; allowed: one of them", "remote")
+
+
+def _state_problems(state: Spot) -> Iterator[Problem]:
+    """Problems of ``state``, none of which quotes its address."""
+    provider, url = str(state.text("provider") or "delta"), str(state.text("url") or "")
+    if provider == "delta" and state.has("url"):
+        text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
+        yield state.problem(text, "url")
+    if provider in ("file", "sql") and not state.has("url"):
+        what = "the folder" if provider == "file" else "an address such as sqlite:///state.db"
+        yield state.problem(f"is missing; the provider {provider} needs {what}", "url")
+    if provider == "sql" and (text := _address_problem(url)):
+        yield state.problem(text, "url")
+    if provider == "file" and not _is_place(url):
+        text = (
+            "is an address of an unknown kind; allowed: a path, or an object storage address such as s3://bucket/state"
+        )
+        yield state.problem(text, "url")
+    if provider != "file" and state.below("storage_options").block:
+        yield state.problem("is about the folder of the provider file; remove it", "storage_options")
+
+
+def _is_place(url: str) -> bool:
+    try:
+        split_uri(url if "://" in url else "file:///")
+    except StorageError:
+        return False
+    return True
+
+
+def _address_problem(url: str) -> str:
+    if not url:
+        return ""
+    if url.startswith("jdbc:"):
+        return "is a JDBC address; allowed: one of SQLAlchemy, such as postgresql+psycopg://user:…@host/database"
+    found = re.match(r"([a-z0-9]+)(?:\+\w+)?://", url)
+    if found is None:
+        return "is not an address; allowed: such as sqlite:///state.db or postgresql://host/database"
+    if found[1] not in _DATABASES:
+        return sentence(
+            "is an address of another database", f"allowed: {', '.join(_DATABASES)}", nearest(found[1], _DATABASES)
+        )
+    if re.fullmatch(r"sqlite(?:\+\w+)?://(?:/|/:memory:)?", url):
+        return "names no file, so that every run would begin anew; allowed: such as sqlite:///state.db"
+    return ""
+
+
+_COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
+_APPEND = "rows of files are appended; allowed: 'load_type: append'"
+REFUSED: dict[str, dict[str, str]] = {
+    "source": {
+        "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
+    },
+}
+NOT_FOR_FILES: dict[str, dict[str, str]] = {
+    "source": dict.fromkeys(
+        (
+            "watermark_columns",
+            "watermark_mode",
+            "filter_expression",
+            "safety_lag",
+            "future_tolerance",
+            "null_watermark",
+            "source_timezone",
+            "timezone",
+            "configure",
+            "backward",
+            "table",
+            "query",
+            "function",
+            "records",
+            "pagination",
+        ),
+        _COLUMNS,
+    ),
+    "sink": dict.fromkeys(STRATEGY_KEYS, _APPEND),
+}
+"""Keys of column sources, and of their tables."""
+
+_SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
+MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
+
+
+def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
+    """Refused keys, notices and meaningless keys; the last are removed from ``root``.
+
+    ``settled`` are places that are reported already.
+    """
+    notes = Notes(settled=[*settled])
+    top = Spot(root, (), root)
+    for _, connection in top.each("connections"):
+        note_short_forms(connection.below("configure"), notes)
+        _note_short_secrets(connection, notes)
+    for _, pipeline in top.each("pipelines"):
+        sink = pipeline.below("sink")
+        known = {name: source for name, source in pipeline.each("sources") if not notes.covers(source.loc)}
+        for name, source in pipeline.each("sources"):
+            _note_short_secrets(source, notes)
+            if name in known:
+                _take_source(source, notes)
+            if sink.text("load_type") in WHOLE and (found := backward(source)).keys:
+                place = path_of(root, found.place)
+                notes.notices.append(f"{place}: look-back means nothing where everything is read")
+            if sink.text("load_type") in WHOLE and source.has("safety_lag"):
+                notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
+        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+            _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
+    _drop_meaningless(root, notes)
+    return notes
+
+
+def _refuse(block: Spot, keys: Mapping[str, str], notes: Notes, how: str) -> None:
+    for key, what in keys.items():
+        if block.has(key):
+            notes.add(block.problem(f"{how}: {what}", key), (*block.loc, key))
+
+
+def _take_source(source: Spot, notes: Notes) -> None:
+    kinds = kinds_of_watermark(source.block)
+    if len(kinds) > 1:
+        text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
+        notes.add(source.problem(text, kinds[1]), source.loc)
+        return
+    _refuse(source, REFUSED["source"], notes, "not supported yet")
+    if is_of_units(source.block):
+        notes.notices += unit_notices(source)
+    elif is_followed_by_columns(source.block):
+        note_columns(source, notes)
+    else:
+        _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")
+        if kinds == ["watermark_columns"]:
+            notes.settled.append(source.loc)
+        elif not kinds:
+            note_files(source, notes)
+
+
+def _note_short_secrets(holder: Spot, notes: Notes) -> None:
+    """Secrets that would be found inside ordinary words, so that messages are not rid of them."""
+    for key, value in holder.block.items():
+        if isinstance(value, Block) and key in _SECRET_BLOCKS:
+            _note_short_secrets(holder.below(key), notes)
+        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
+            notes.notices.append(
+                f"{holder.path(key)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
+                "from ordinary words, and may show there; use a longer secret"
+            )
+
+
+def _is_short(secret: Scalar) -> bool:
+    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
+
+
+def _drop_meaningless(root: Block, notes: Notes) -> None:
+    for (above, last), why in MEANINGLESS.items():
+        holder = root.get(above)
+        if isinstance(holder, Block) and last in holder:
+            notes.notices.append(f"{path_of(root, (above, last))} means nothing here and is ignored: {why}")
+            root[above] = holder.copy()
+            root.block(above).drop(last)

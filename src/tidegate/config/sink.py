@@ -1,0 +1,360 @@
+"""The ``sink`` block: the table, what becomes of the rows that are read, and how files are written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from tidegate.config import values as v
+from tidegate.config.column_source import backward
+from tidegate.config.document import Absolute, Scalar, Spot, problem
+from tidegate.config.file_source import directive_problem, fields_of, shape_problem
+from tidegate.config.models import Model, dump, entry, fields, fill, section
+from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.schema import declared_types
+from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.schema.names import MADE_COLUMNS
+from tidegate.specs.columns import ColumnSource, Load, LoadType
+from tidegate.specs.locations import Location, Options
+from tidegate.specs.project import Maintenance, ParquetCodec, PartitionBy, PipelineSpec, SinkSpec, why_not
+from tidegate.specs.units import UnitSource
+
+WHOLE = ("overwrite", "full_load")
+"""Load types that read the source in full and replace the table."""
+MERGES = ("merge_upsert", "merge_overwrite", "scd2")
+_OF_LOADS = {
+    "merge_keys": MERGES,
+    "replace_by_watermark": ("merge_overwrite",),
+    "deduplicate": ("append",),
+    "scd2_effective_column": ("scd2",),
+    "scd2_attributes": ("scd2",),
+    "tie_break": ("append", "merge_upsert", "scd2"),
+}
+_OF_WINDOWS = {
+    "max_delete_fraction": ("merge_overwrite",),
+    "allow_empty_window": ("append", "merge_overwrite", *WHOLE),
+}
+"""Guards of a replaced window, and the loads of which a replay replaces one; of an overwrite it is the whole table."""
+
+VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
+
+
+def sink_format(value: object) -> str:
+    """Delta, the only format that is written; folders of Parquet files were, too, in earlier releases."""
+    if isinstance(value, Scalar) and value.strip() == "parquet":
+        raise refusal(
+            "is no longer supported, since a folder of Parquet files has no log to commit to",
+            "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
+        )
+    return choice(("delta",))(value)
+
+
+LoadKind = Annotated[LoadType, one_of(LoadType)]
+SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]
+
+
+class LoadModel(Model):
+    """The table, and what becomes of the rows that were read."""
+
+    at: ClassVar = {"load_type": "type"}
+    table_uri: v.Address = entry("The table: a path or an object storage address.")
+    load_type: LoadKind = entry("How rows are written.", LoadType.APPEND)
+    merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", ())
+    tie_break: v.Columns = entry(
+        "Columns that decide between rows with equal keys and watermarks: the greatest wins.", ()
+    )
+    replace_by_watermark: v.Flag = entry(
+        "Replace everything in the window that was read again, also what the source deleted.", False
+    )
+    max_delete_fraction: v.Fraction = entry("Share of the window's rows that may disappear by one replacement.", 0.5)
+    allow_empty_window: v.Flag = entry("Whether an empty read may empty its window.", False)
+    deduplicate: v.Columns = entry("Keys by which an append with look-back leaves out what the table has.", ())
+    window_columns: v.Names = entry("Watermark column to its name after the transform.", dict)
+    scd2_effective_column: v.Text | None = entry("The column that tells when a version began.", None)
+    scd2_attributes: v.Columns = entry(
+        "The columns whose change makes a version; all but keys and watermarks when unset.", ()
+    )
+    format: SinkFormat = entry("A Delta table; nothing else is written.", "delta")
+
+
+STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
+"""Keys that say more about a load type; they mean nothing for files, whose rows are appended."""
+
+
+def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
+    """The keys of the pipeline's load strategy that mean something with it, in the order of ``config show``."""
+    load = pipeline.sink.load
+    if pipeline.of(UnitSource):
+        return ("merge_keys", "tie_break") if load.type is LoadType.MERGE_UPSERT else ()
+    if not pipeline.of(ColumnSource):
+        return ()
+    only_given = {"tie_break": load.tie_break, "window_columns": load.window_columns}
+    kinds = _OF_LOADS | _OF_WINDOWS
+    return tuple(key for key in STRATEGY_KEYS if (only_given[key] if key in only_given else load.type in kinds[key]))
+
+
+def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
+    sink = pipeline.below("sink")
+    kind = str(sink.text("load_type") or "append")
+    yield from key_problems(sink, kind)
+    for source in sources.values():
+        if sink.is_on("replace_by_watermark"):
+            yield from _window_problems(source)
+        elif kind == "append":
+            yield from _append_problems(sink, source)
+    if kind == "scd2":
+        yield from _version_problems(pipeline, sources)
+    yield from _load_column_problems(pipeline, sources)
+
+
+def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
+    """Keys that a load type needs or has no use for; those in ``without`` are looked at elsewhere."""
+    if kind in MERGES and not sink.words("merge_keys"):
+        yield sink.problem(f"is missing; {kind} needs the columns that tell rows apart", "merge_keys")
+    for key, kinds in _OF_LOADS.items():
+        given = sink.is_on(key) if key == "replace_by_watermark" else bool(sink.words(key))
+        if given and kind not in kinds and key not in without:
+            yield sink.problem(f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}", key)
+    for key, kinds in _OF_WINDOWS.items():
+        if sink.has(key) and kind not in kinds and key not in without:
+            yield sink.problem(f"is about replaced windows; allowed: with {', '.join(kinds)}", key)
+
+
+def _window_problems(source: Spot) -> Iterator[Problem]:
+    """Replacing by watermark deletes what lies in the window and does not come back."""
+    if not source.words("watermark_columns"):
+        yield source.problem("is missing; replace_by_watermark needs it", "watermark_columns")
+    elif not backward(source).keys:
+        text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
+        yield source.problem(text, "backward")
+    if source.text("watermark_mode") == "tuple":
+        text = "tuple, and a cursor has no window; replace_by_watermark needs watermark_mode: any"
+        yield source.problem(text, "watermark_mode")
+
+
+def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
+    """Appending writes what is read again once more."""
+    if not source.words("watermark_columns"):
+        text = "is missing: each run would append everything again; give it, or another load_type than append"
+        yield source.problem(text, "watermark_columns")
+    elif (found := backward(source)).keys and not sink.words("deduplicate"):
+        text = (
+            "look-back reads rows again, and append would write them twice; set load_type: merge_upsert or "
+            "merge_overwrite, or give deduplicate: [keys]"
+        )
+        yield problem(source.root, found.place, text)
+    if source.text("null_watermark") == "include":
+        text = "include reads such rows each time, and append would write them again; allowed: with merge or replace"
+        yield source.problem(text, "null_watermark")
+
+
+def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
+    """A version has a time, and columns of its own."""
+    followed = all(source.words("watermark_columns") for source in sources.values())
+    if not pipeline.below("sink").has("scd2_effective_column") and not followed:
+        text = "is missing; without watermark_columns nothing else tells when a version began"
+        yield pipeline.problem(text, "sink", "scd2_effective_column")
+    for column in declared_types(pipeline):
+        if column.lower() in VERSION_COLUMNS:
+            yield pipeline.problem(f"{column!r} is a column that scd2 makes; allowed: another name", "schema", "fields")
+
+
+def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Columns that a table cannot have, or that no source has."""
+    sink = pipeline.below("sink")
+    transformed = any(pipeline.below("transform").has(key) for key in ("sql", "python"))
+    followed = {str(word) for source in sources.values() for word in source.words("watermark_columns")}
+    spelled = {name.lower() for name in followed}
+    for column in sink.below("window_columns").block:
+        if column.lower() not in spelled:
+            allowed = nearest(column, followed) or f"allowed: {', '.join(sorted(followed))}"
+            yield sink.problem(sentence(f"{column!r} is no watermark column", allowed), "window_columns", column)
+        elif not transformed:
+            yield sink.problem("columns keep their names without a transform; remove it", "window_columns", column)
+    declared = {name.lower(): name for name in declared_types(pipeline)}
+    for key in () if transformed or not declared else ("merge_keys", "tie_break", "deduplicate", "scd2_attributes"):
+        for word in sink.words(key):
+            if word.lower() not in declared:
+                text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared.values()))
+                yield sink.problem(text, key)
+
+
+_NO_KEYS = ("struct", "list", "map", "float32", "float64", "binary")
+METADATA_COLUMNS = MADE_COLUMNS
+
+
+def directories(value: object) -> str:
+    """A template of directories, without slashes around it."""
+    return text(value).strip("/")
+
+
+def columns(value: object) -> tuple[str, ...]:
+    """Names of metadata columns, each once."""
+    found = texts(value)
+    for name in found:
+        if name not in METADATA_COLUMNS:
+            raise refusal(
+                f"holds an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
+                nearest(name, METADATA_COLUMNS),
+            )
+    return tuple(name for name in METADATA_COLUMNS if name in found)
+
+
+Directories = Annotated[str, BeforeValidator(directories)]
+TableProperties = Annotated[dict[str, str], BeforeValidator(names_to_texts), v.OBJECT]
+MetadataColumns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(columns),
+    WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
+]
+Codec = Annotated[ParquetCodec, one_of(ParquetCodec)]
+
+
+class PartitionByModel(Model):
+    """How the table is partitioned."""
+
+    spec: ClassVar = PartitionBy
+    prefix_template: Directories = entry("The partition columns as directories, such as date=%Y-%m-%d/hour=%H.")
+    column: v.Text | None = entry(
+        "The timestamp or date column that the template formats; else the source path is used.", None
+    )
+
+
+class MaintenanceModel(Model):
+    """What a run does for its table after commits."""
+
+    spec: ClassVar = Maintenance
+    optimize_every_commits: v.CountOrNone = entry(
+        "Small files are put together after this many commits of a source; 0 = never.", 0
+    )
+    vacuum_every_commits: v.CountOrNone = entry(
+        "Files that left the table are removed after this many commits of a source; 0 = never.", 0
+    )
+    vacuum_retention_hours: v.Whole = entry(
+        "How long files that left the table are kept for readers.", 168, ge=24, le=87_600
+    )
+
+
+class SinkModel(LoadModel):
+    """The table and how its files are written."""
+
+    at: ClassVar = {**LoadModel.at, "sync": "table.sync", "storage_options": "table.options"}
+    partition_by: PartitionByModel | None = entry("Partition columns of the table.", None)
+    file_size_mb: v.Whole = entry(
+        "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
+    )
+    row_group_size_bytes: v.Whole = entry(
+        "A row group is written at this many buffered bytes.", 134_217_728, ge=65_536, le=2**33
+    )
+    compression: Codec = entry("Parquet compression.", ParquetCodec.SNAPPY)
+    rollover_timeout_secs: v.Count | None = entry(
+        "A file is finished after being open this long; unset: off, 300 in continuous runs.", None
+    )
+    inactivity_timeout_secs: v.Count | None = entry(
+        "A file is finished after this long without a write; unset: off, 60 in continuous runs.", None
+    )
+    commit_batch_files: v.Whole = entry("A commit is due after this many Parquet files.", 10, ge=1, le=10_000)
+    delta_checkpoint_interval: v.CountOrNone = entry("A Delta checkpoint every this many commits; 0 = never.", 10)
+    sync: v.Flag = entry("On local disks: force files, documents and log entries to disk before a commit counts.", True)
+    metadata_columns: MetadataColumns = entry("Extra columns: _source_file, _source_record, _ingested_at.", ())
+    max_concurrent_uploads: v.Count = entry("Files uploaded at once.", 4)
+    part_size_mb: v.Whole = entry("Part size of multipart uploads.", 32, ge=5, le=5120)
+    min_multipart_size_mb: v.Count = entry("Smaller files are uploaded by one request.", 5)
+    max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
+    maintenance: MaintenanceModel = section(MaintenanceModel, "Table care after commits.")
+    table_properties: TableProperties = entry(
+        "Properties of the Delta table, set when it is created and when they change.", dict
+    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+
+    def sink(self, absolute: Absolute) -> SinkSpec:
+        """The table with its load strategy."""
+        table = Location(absolute(self.table_uri), self.storage_options, self.sync)
+        return fill(SinkSpec, self, table=table, load=fill(Load, self))
+
+    @classmethod
+    def shown_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
+        """The sink of a pipeline; of its load strategy the keys that mean something."""
+        spec = pipeline.sink
+        loading = keys_of(pipeline)
+        others = [key for key in fields(cls) if key not in fields(LoadModel)]
+        keys = ("table_uri", "load_type", "format", *loading, *others)
+        strategy = dump(cls, spec.load, ("load_type", *loading))
+        return dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), "format": "delta", **strategy})
+
+
+def property_problems(sink: Spot) -> Iterator[Problem]:
+    """Each property of the table that a configuration may not set."""
+    for key, value in sink.below("table_properties").block.items():
+        reason = why_not(str(key), str(value)) if isinstance(value, Scalar) and not value.broken else None
+        if reason is not None:
+            yield sink.problem(f"cannot be set here; {reason}", "table_properties", key)
+
+
+def partition_keys(template: str) -> tuple[str, ...]:
+    """The partition columns that a template names.
+
+    >>> partition_keys("date=%Y-%m-%d/country")
+    ('date', 'country')
+    """
+    return tuple(part.partition("=")[0] for part in template.strip("/").split("/"))
+
+
+def partition_problems(sink: Spot, declared: Mapping[str, str] | None) -> Iterator[Problem]:
+    """Problems of ``sink.partition_by``; ``declared`` is type by column, None: inferred."""
+    by = sink.below("partition_by")
+    template, column = by.text("prefix_template"), by.text("column")
+    if template is None or not template.strip():
+        return
+    plain = template.strip("/")
+    if wrong := _template_problem(plain, column):
+        yield by.problem(wrong, "prefix_template")
+    elif declared is not None:
+        if column is not None and (wrong := _column_problem(plain, str(column), declared)):
+            yield by.problem(wrong, "column")
+        for wrong in _key_problems(plain, column, declared):
+            yield by.problem(wrong, "prefix_template")
+
+
+def _template_problem(template: str, column: str | None) -> str:
+    if wrong := shape_problem(template) or (directive_problem(template) if column is not None else ""):
+        return f"the template {wrong}"
+    keys = partition_keys(template)
+    if any(not key or "%" in key for key in keys):
+        return "each directory is 'key=…' or a key alone, such as date=%Y-%m-%d/hour=%H"
+    if len({key.lower() for key in keys}) < len(keys):
+        return "a key occurs twice; allowed: each once"
+    constant = [part for part in template.split("/") if "=" in part and not fields_of(part)]
+    if column is not None and constant:
+        return f"{constant[0]!r} has no field of time; allowed: %Y %m %d %H %F, or the key alone"
+    return ""
+
+
+def _column_problem(template: str, column: str, declared: Mapping[str, str]) -> str:
+    fields = fields_of(template)
+    kind = next((kind for name, kind in declared.items() if name.lower() == column.lower()), None)
+    if kind is None:
+        names = f"allowed: {', '.join(declared)}"
+        return sentence(f"{column!r} is not a declared column", names, nearest(column, declared))
+    if fields and kind not in ("timestamp", "date"):
+        return f"{column!r} is of type {kind}; allowed: a timestamp or date column"
+    if kind == "date" and "hour" in fields:
+        return f"{column!r} is a date and has no hours; allowed: a timestamp column, or no %H"
+    return ""
+
+
+def _key_problems(template: str, column: str | None, declared: Mapping[str, str]) -> Iterator[str]:
+    """Keys that are declared columns too, or that would take values which make no directory."""
+    same = {name.lower(): name for name in declared}
+    for part in template.split("/"):
+        key = part.partition("=")[0]
+        itself = column is not None and part == key and key in declared
+        if key.lower() in same and not itself:
+            yield f"{key!r} is a declared column too; allowed: a new name"
+        elif column is not None and part == key:
+            taken = same.get((key if itself else str(column)).lower(), key)
+            if declared.get(taken) in _NO_KEYS:
+                yield f"{taken!r} is of type {declared[taken]}, which makes no directory; take another column"

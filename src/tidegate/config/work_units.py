@@ -1,0 +1,445 @@
+"""Sources of work units, which are followed by time ranges crossed with units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote
+
+from pydantic import BeforeValidator
+
+from tidegate.config import values as v
+from tidegate.config.column_source import TIMES, FunctionModel, rows_problems
+from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
+from tidegate.config.document import Absolute, Scalar, Spot
+from tidegate.config.file_source import CsvModel
+from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
+from tidegate.config.models import Context, Model, dump, entry, fill, section
+from tidegate.config.normal_form import is_of_units
+from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.schema import declared_types
+from tidegate.config.sink import STRATEGY_KEYS, key_problems
+from tidegate.config.unit_variables import (
+    VARIABLE,
+    Param,
+    ParamModel,
+    SecondaryInputModel,
+    input_problems,
+    is_clear,
+    param_problems,
+    unused_range,
+    unused_units,
+    uses,
+    variable_problems,
+    watermarks,
+)
+from tidegate.config.unit_watermarks import SpanText, WatermarkModel, WorkUnitModel, watermark_problems
+from tidegate.config.values import address, choice, one_of, refusal, text
+from tidegate.schema.names import name_problem
+from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
+from tidegate.specs.locations import Location, Options
+from tidegate.specs.project import Compression, SinkSpec
+from tidegate.specs.units import (
+    SEGMENT_COLUMN,
+    UNIT_COLUMN,
+    FileFormat,
+    FileRead,
+    RangeParam,
+    Replace,
+    SecondaryInput,
+    Span,
+    TimeWatermark,
+    UnitRead,
+    UnitSource,
+    UnitWatermark,
+)
+
+_OF_OTHER_LOADS = tuple(key for key in STRATEGY_KEYS if key not in ("merge_keys", "tie_break"))
+_PERIODS = ("grace_period", "abstinent_period")
+_REQUEST_KEYS = ("path", "method", "headers", "body", "idempotent", "parallelism", "max_response_mb")
+_MADE = {"unit_column": UNIT_COLUMN, "segment_column": SEGMENT_COLUMN}
+_OF_TIME = ("grace_period_days", "grace_period", "abstinent_period_days", "abstinent_period", "catch_up")
+
+
+def http_template(value: object) -> str:
+    """What follows the address of an API, with ``{{variables}}``."""
+    path = text(value).strip()
+    fixed = VARIABLE.sub("", path)
+    if "://" in fixed or "?" in fixed or "#" in fixed:
+        raise refusal("is not a path", "allowed: such as /surveys/{{surveyId}}; parameters belong into params")
+    return "/" + path.lstrip("/")
+
+
+def file_template(value: object) -> str:
+    """A path or an address of object storage with ``{{variables}}``, in whose last parts are ``*`` and ``?``."""
+    written = text(value)
+    address(Scalar(VARIABLE.sub("x", written).replace("?", "x"), written, 0))
+    return written
+
+
+def column(value: object) -> str:
+    """The name of a column of the table."""
+    found = text(value)
+    if wrong := name_problem(found):
+        raise refusal(wrong)
+    return found
+
+
+HttpTemplate = Annotated[str, BeforeValidator(http_template)]
+FileTemplate = Annotated[str, BeforeValidator(file_template)]
+Column = Annotated[str, BeforeValidator(column)]
+DownloadType = Annotated[Literal["download"], BeforeValidator(choice(("download",)))]
+DownloadFormat = Annotated[FileFormat, one_of(FileFormat)]
+ReplaceKind = Annotated[
+    Literal[Replace.SEGMENTS, Replace.UNIT], BeforeValidator(choice((Replace.SEGMENTS.value, Replace.UNIT.value)))
+]
+
+
+class UnitSourceModel(Model):
+    """What all sources have that are followed by time ranges and units."""
+
+    at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
+    reads: ClassVar[type[UnitRead]]
+    step: ClassVar[str] = "<unit source>"
+    watermark: tuple[WatermarkModel, ...] = entry("The time range and the units: at most one of each.", ())
+    secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", ())
+    work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and carried out.")
+    params: dict[str, Param] = entry("Parameters of each request, and variables.", dict)
+    grace_period_days: v.CountOrNone | None = entry(
+        "Days before the high watermark that are read again; short for grace_period.", None
+    )
+    grace_period: SpanText | None = entry("The same as a length of time: P3DT6H.", None)
+    abstinent_period_days: v.CountOrNone | None = entry(
+        "Days that a work unit rests after it ran; short for abstinent_period.", None
+    )
+    abstinent_period: SpanText | None = entry("The same as a length of time.", None)
+    catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
+    timezone: v.Zone = entry("Where days and months begin.", "UTC")
+    time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
+    replace: ReplaceKind | None = entry(
+        "What gives way when a work unit is read again: its segments, or all of it.", None
+    )
+    unit_column: Column = entry("The column of the table that has the unit.", UNIT_COLUMN)
+    segment_column: Column = entry("The column of the table that has the segment's beginning.", SEGMENT_COLUMN)
+    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
+
+    def source(self, name: str, context: Context, sink: SinkSpec) -> UnitSource:
+        """The source; ``sink`` is the table of its pipeline."""
+        times = (TimeWatermark(each.name, each.range.time_range()) for each in self.watermark if each.range is not None)
+        time = next(times, None)
+        inputs = tuple(each.secondary_input(context) for each in self.secondary_input)
+        return fill(
+            UnitSource,
+            self,
+            name=name,
+            read=self.read(context),
+            time=time,
+            unit=self._unit(inputs),
+            inputs=inputs,
+            work=self.work_unit.work(),
+            grace=self.grace_period or Span(self.grace_period_days or 0),
+            abstinent=self.abstinent_period or Span(self.abstinent_period_days or 0),
+            params=tuple(
+                fill(RangeParam, param, name=each) for each, param in self.params.items() if param.watermark is not None
+            ),
+            replace=self._replaced(sink, followed=time is not None),
+        )
+
+    def _unit(self, inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
+        """The unit watermark; one that only a secondary input tells of has the name of its variable."""
+        given = next((UnitWatermark(each.name, each.units) for each in self.watermark if each.type == "unit"), None)
+        made = next((each for each in inputs if not each.for_all), None)
+        if given is not None or made is None:
+            return given
+        return UnitWatermark(made.variable or ".".join(made.fields))
+
+    def _replaced(self, sink: SinkSpec, *, followed: bool) -> Replace:
+        """What gives way: rows with equal keys, else what the source says, else what it can tell apart."""
+        if sink.load.type is LoadType.MERGE_UPSERT:
+            return Replace.MERGE_KEYS
+        if self.replace is not None or not followed:
+            return Replace(self.replace or Replace.UNIT)
+        return Replace.TIME_COLUMN if self.time_column is not None else Replace.SEGMENTS
+
+    def plain_params(self) -> dict[str, str]:
+        """The parameters that are texts."""
+        return {name: param.value for name, param in self.params.items() if param.value is not None}
+
+    def read(self, context: Context) -> UnitRead:
+        """What is read for each work unit."""
+        raise NotImplementedError
+
+    @classmethod
+    def shown_source(cls, source: UnitSource, connection: str) -> dict[str, Any]:
+        """The source with every key of its kind that means something."""
+        bounds = {
+            each.name: ParamModel.shown_of(source.time.name if source.time else "", each) for each in source.params
+        }
+        given = {
+            "watermark": [WatermarkModel.shown(each) for each in (source.time, source.unit) if each],
+            "secondary_input": [SecondaryInputModel.shown(each) for each in source.inputs],
+            "work_unit": WorkUnitModel.shown_of(source),
+        }
+        data = cls.shown_read(source.read, connection)
+        data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
+        data["params"] = data.get("params", {}) | bounds
+        keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
+        keys += ("unit_column", "segment_column") if source.replace is not Replace.MERGE_KEYS else ()
+        keys += ("replace",) if source.replace in (Replace.SEGMENTS, Replace.UNIT) else ()
+        return data | dump(cls, source, keys)
+
+    @classmethod
+    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+        """What is read, in the words of the file."""
+        raise NotImplementedError
+
+
+class UnitHttpModel(UnitSourceModel, HttpRequestModel):
+    """Records of an HTTP API, for each work unit."""
+
+    reads: ClassVar = HttpRead
+    step: ClassVar[str] = "<http-unit source>"
+    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
+
+    def read(self, context: Context) -> HttpRead:
+        return self.records_read(self.path, self.plain_params(), context)
+
+    @classmethod
+    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
+        return {"type": "http", "connection": connection, **shown_request(cls, read)}
+
+
+class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
+    """A table or a query of a database, for each work unit."""
+
+    reads: ClassVar = JdbcRead
+    step: ClassVar[str] = "<jdbc-unit source>"
+    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+
+    def read(self, context: Context) -> JdbcRead:
+        return JdbcReadModel.read(self, context)
+
+    @classmethod
+    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
+        keys = ("type", "connection", "table", "query", "fetch_size")
+        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+
+
+class UnitPythonModel(FunctionModel, UnitSourceModel):
+    """A Python function that returns a DataFrame, called for each work unit."""
+
+    reads: ClassVar = FunctionRead
+    step: ClassVar[str] = "<python-unit source>"
+    type: v.PythonType = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
+
+
+class DownloadModel(UnitSourceModel, RequestModel):
+    """Files whose addresses are made from variables."""
+
+    at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
+    reads: ClassVar = FileRead
+    step: ClassVar[str] = "<download source>"
+    type: DownloadType = entry("The kind of source.")
+    source_uri: FileTemplate | None = entry("Where the files are: a path or an address with variables, * and ?.", None)
+    connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
+    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
+    format: DownloadFormat = entry("What the files hold.")
+    compression: v.SourceCompression = entry(
+        "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
+    )
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    follow_links: v.Flag = entry(
+        "Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.", False
+    )
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+
+    def read(self, context: Context) -> FileRead:
+        if self.connection is not None:
+            server = self.request(self.connection, context, path=self.path or "", params=self.plain_params())
+            return fill(FileRead, self, http=server, compression=self.compression.value, follow_links=False)
+        location = Location(_absolute_template(self.source_uri or "", context.absolute), self.storage_options)
+        return fill(FileRead, self, location=location, compression=self.compression.value)
+
+    @classmethod
+    def shown_read(cls, read: FileRead, connection: str) -> dict[str, Any]:
+        fits = {
+            "format": True,
+            "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
+            "csv": read.format is FileFormat.CSV,
+        }
+        data = {"type": "download", **dump(cls, read, [key for key in fits if fits[key]])}
+        if read.http is not None:
+            asked = shown_request(cls, read.http)
+            del asked["max_response_mb"]
+            return data | {"connection": connection} | asked
+        assert read.location is not None
+        where = {"source_uri": masked(read.location.uri)}
+        return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"), where)
+
+
+def _absolute_template(written: str, absolute: Absolute) -> str:
+    """The address of a template: its braces, ``*`` and ``?`` stay as they are written."""
+    uri = absolute(written)
+    return uri if "://" in written else re.sub("%7B|%7D|%2A|%3F", lambda found: unquote(found[0]), uri)
+
+
+def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Problems of one pipeline; ``sources`` are those that are not reported already."""
+    units = {name: source for name, source in sources.items() if is_of_units(source.block)}
+    others = [source for name, source in sources.items() if name not in units]
+    if units and others:
+        text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
+        yield others[0].problem(text)
+    for source in units.values():
+        yield from input_problems(source)
+        for key in _PERIODS:
+            if source.has(key) and source.has(f"{key}_days"):
+                yield source.problem(f"given beside '{key}_days'; allowed: one of them", key)
+        yield from _kind_problems(source)
+        if is_clear(source):
+            yield from watermark_problems(source)
+            yield from _range_problems(source, pipeline)
+            yield from param_problems(source)
+            yield from variable_problems(source)
+        yield from _column_problems(source, pipeline)
+    if units:
+        yield from _pipeline_problems(pipeline)
+
+
+def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
+    """What needs a time range."""
+    if watermarks(source, "datetime"):
+        return
+    kind = source.below("work_unit").get("partition")
+    if kind is not None and kind != "none":
+        text = "cuts a time range, and there is none; give a watermark of the type datetime, or remove it"
+        yield source.problem(text, "work_unit", "partition")
+    if source.text("replace") == "segments" and pipeline.below("sink").text("load_type") != "merge_upsert":
+        yield source.problem("segments are parts of a time range, and there is none; set unit", "replace")
+    if source.text("time_column") is not None:
+        yield source.problem("is compared with a time range, and there is none; remove it", "time_column")
+
+
+def _kind_problems(source: Spot) -> Iterator[Problem]:
+    """What belongs to one type of source."""
+    kind = str(source.text("type"))
+    if kind == "jdbc":
+        yield from table_or_query_problems(source)
+    if kind in ("http", "download"):
+        yield from request_problems(source)
+    if kind != "download":
+        return
+    connected, placed = source.has("connection"), source.has("source_uri")
+    if connected == placed:
+        text = "given beside 'connection'; allowed: one of them" if placed else "neither it nor 'connection' is given"
+        yield source.problem(text, "source_uri")
+        return
+    if connected and not source.has("path"):
+        yield source.problem("is missing; the connection's server has more than one file", "path")
+    if connected and source.has("storage_options"):
+        text = "is about object storage, and the connection is of the type http; remove it"
+        yield source.problem(text, "storage_options")
+    if connected and source.has("max_response_mb"):
+        text = "is about pages of records; a file may be as large as the disk allows; remove it"
+        yield source.problem(text, "max_response_mb")
+    for key in _REQUEST_KEYS if placed else ():
+        if source.has(key):
+            yield source.problem("is about requests to a server; give 'connection', or remove it", key)
+
+
+def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
+    """How rows that are read again are told from those that stay."""
+    merges = pipeline.below("sink").text("load_type") == "merge_upsert"
+    if merges and source.has("replace"):
+        text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
+        yield source.problem(text, "replace")
+    declared = declared_types(pipeline)
+    column = source.text("time_column")
+    if column is not None and declared and column not in declared:
+        text = sentence(f"{column.raw!r} is not a declared column", nearest(column, declared))
+        yield source.problem(text, "time_column")
+    elif column is not None and declared and declared[column] not in TIMES:
+        text = f"{column.raw!r} is of type {declared[column]}; allowed: a timestamp or date column"
+        yield source.problem(text, "time_column")
+    yield from _made_column_problems(source, declared, merges=merges)
+
+
+def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: bool) -> Iterator[Problem]:
+    """The columns that tell rows of one work unit from others have names of their own."""
+    made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
+    if made["unit_column"].lower() == made["segment_column"].lower():
+        yield source.problem("is the unit_column too; allowed: another name", "segment_column")
+    for key, name in made.items():
+        if not merges and name.lower() in {column.lower() for column in declared}:
+            yield source.problem(f"{name!r} is a declared column too; allowed: another name", key)
+        if merges and source.has(key):
+            text = "means nothing with load_type merge_upsert, whose tables have no such column; remove it"
+            yield source.problem(text, key)
+
+
+def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
+    """Sources of ``pipelines``, all of one table, that would take rows of each other for their own."""
+    first: dict[str, str] = {}
+    for name, pipeline in pipelines.items():
+        if pipeline.below("sink").text("load_type") == "merge_upsert":
+            continue
+        for each, source in pipeline.each("sources"):
+            if not is_of_units(source.block):
+                continue
+            column = str(source.text("unit_column") or UNIT_COLUMN)
+            title = first.setdefault(column.lower(), f"{name}/{each}")
+            if title != f"{name}/{each}":
+                text = f"{column!r} tells rows of work units of {title} too, in the same table; allowed: another name"
+                yield source.problem(text, "unit_column")
+
+
+def _pipeline_problems(pipeline: Spot) -> Iterator[Problem]:
+    """Parts of a pipeline that work units cannot have."""
+    yield from rows_problems(pipeline)
+    sink = pipeline.below("sink")
+    kind = sink.text("load_type")
+    if kind is not None and kind not in ("append", "merge_upsert"):
+        text = f"{kind.raw!r} is not for sources of work units; allowed: append, merge_upsert"
+        yield sink.problem(text, "load_type")
+    else:
+        yield from key_problems(sink, str(kind or "append"), _OF_OTHER_LOADS)
+    for key in _OF_OTHER_LOADS:
+        if sink.has(key):
+            yield sink.problem("means nothing with sources of work units; remove it", key)
+    if pipeline.text("schema_evolution") == "overwrite":
+        text = "overwrite takes the rows of other work units; allowed: merge, strict"
+        yield pipeline.problem(text, "schema_evolution")
+
+
+def unit_notices(source: Spot) -> Iterator[str]:
+    """Notices about one source; none where the problems are enough."""
+    if not is_clear(source):
+        return
+    followed = bool(watermarks(source, "datetime"))
+    for key in _OF_TIME if not followed else ():
+        if source.has(key):
+            yield f"{source.path(key)} means nothing without a datetime watermark"
+    provider = source.root.block("state").text("provider")
+    if provider in ("file", "sql"):
+        yield f"{source.path()}: the state provider {provider} gets no copy of positions of work units"
+    sink = Spot(source.root, (), source.root).below("pipelines", str(source.loc[1]), "sink")
+    if sink.text("load_type") == "merge_upsert" and not source.has("time_column") and not sink.words("tie_break"):
+        yield (
+            f"{source.path()}: of rows with equal merge_keys the one that is read last stays, also where it is "
+            "older; give 'time_column', or sink.tie_break"
+        )
+    work = source.below("work_unit")
+    if work.has("min_records_after") and not str(work.text("min_records") or "0").strip("0"):
+        yield f"{work.path('min_records_after')} means nothing without min_records"
+    if work.has("not_found") and not source.has("connection"):
+        yield f"{work.path('not_found')} means nothing without an HTTP server"
+    if source.text("type") == "python":
+        return
+    used = {name for use in uses(source) for name in use.names}
+    yield from unused_units(source, used)
+    if followed:
+        yield from unused_range(source, used)

@@ -1,0 +1,320 @@
+"""From the text of a properties file to YAML that loads, with a report of what is not in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidegate.errors import ConfigError
+from tidegate.migrate.properties import Given, is_secret, listed, properties
+from tidegate.migrate.property_requests import (
+    Address,
+    Parameter,
+    address_of,
+    connection,
+    filled,
+    names_in,
+    parameters,
+    request,
+)
+from tidegate.migrate.property_sections import columns, csv, secondary_inputs, settings, watermarks
+from tidegate.reports.staging import PropertiesImport, PropertyNote
+
+_PAGES = re.compile(
+    r"\s+limit\s+(?:\{\{[^{}]*\}\}|\d+)(?:\s*,\s*\{\{[^{}]*\}\}|\s+offset\s+\{\{[^{}]*\}\})?\s*;?\s*$", re.IGNORECASE
+)
+_BUCKET = re.compile(r"(.+)\.s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com")
+_ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".avro": "avro",
+    ".parquet": "parquet",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+}
+_ORDINARY = ("CsvToJson", "JsonIntermediateToAvro", "JsonStringToJsonIntermediate", "AvroFieldsPick", "Identity")
+
+
+def import_text(text: str, origin: str) -> PropertiesImport:
+    """The configuration that does what the job of a properties file did, as far as it can be said.
+
+    No secret is in it: those are variables of the environment. It loads as soon as the variables are set.
+    """
+    found = tuple(properties(text))
+    if not any(each.value for each in found):
+        raise ConfigError((f"{origin}: holds no properties; allowed: lines of the form name=value",))
+    given = Given.of(origin, found)
+    data = project_of(given)
+    made = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
+    left, not_needed = given.rest()
+    notes = sorted({*given.notes, *left}, key=lambda each: (each.line, each.name, each.reason))
+    notes += _problems(made, given)
+    lost = {each.name for each in notes}
+    return PropertiesImport(
+        origin=origin,
+        yaml=f"# Made from {origin.rpartition('/')[2]}\n{made}",
+        carried=tuple(name for name in given.properties if name in given.used and name not in lost),
+        left=tuple(notes),
+        not_needed=tuple(sorted(not_needed, key=lambda each: each.line)),
+        variables=tuple(sorted(_used(given, made))),
+    )
+
+
+def import_file(path: Path) -> PropertiesImport:
+    """The same for a file; :class:`ConfigError` where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise ConfigError(
+            (f"{path}: cannot be read: {exc.strerror}; allowed: the path of a properties file",)
+        ) from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return import_text(text, str(path))
+
+
+def _used(given: Given, made: str) -> dict[str, Any]:
+    """The variables of the environment that the file has."""
+    return {name: sample for name, sample in given.samples.items() if f"${{{name}}}" in made}
+
+
+def _problems(made: str, given: Given) -> list[PropertyNote]:
+    """What still keeps the configuration from loading, for a person to correct."""
+    from tidegate.config.loading import load
+
+    try:
+        load(made, env=given.samples)
+    except ConfigError as error:
+        return [PropertyNote(0, "configuration", text.removeprefix("<text>:")) for text in error.problems]
+    return []
+
+
+def project_of(given: Given) -> dict[str, Any]:
+    """The whole configuration file, as plain data."""
+    table = given.text("extract.table.name") or given.text("job.name") or "table"
+    name = _name(given.text("job.name") or table)
+    given.prefix = name
+    source, server = _source(given)
+    fields = columns(given)
+    _leave_conversions(given)
+    space = given.text("extract.namespace")
+    where = "/".join(_name(part) for part in ("lake", *(space or "").split("."), table) if part)
+    pipeline: dict[str, Any] = {"source": source, **({"schema": {"fields": fields}} if fields else {})}
+    pipeline["sink"] = {"table_uri": where, **_load(given, source)}
+    made: dict[str, Any] = {"connections": {name: server}} if server else {}
+    if server:
+        pipeline["source"] = {"connection": name, **source}
+    return {**made, "pipelines": {name: pipeline}}
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).strip("_.-") or "pipeline"
+
+
+def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The source, and its connection where it has one."""
+    times = watermarks(given)
+    inputs = secondary_inputs(given)
+    if any("category" not in each for each in inputs) and any(each["type"] == "unit" for each in times):
+        given.leave("ms.watermark", "units are given beside a secondary input, which counts; allowed: one of them")
+        times = [each for each in times if each["type"] != "unit"]
+    known = parameters(given, tuple(each["name"] for each in times if each["type"] == "datetime"))
+    given.text("source.class")
+    address = address_of(given)
+    made, server = _by_kind(given, address)(given, address or Address("", "", ""), known)
+    made |= {"watermark": times} if times else {}
+    made |= {"secondary_input": inputs} if inputs else {}
+    followed = bool(times or inputs) or made.get("type") == "download"
+    work = settings(given)
+    _not_found(given, work, asks=server.get("type") == "http" and followed)
+    made |= work if followed else {}
+    _leave_unknown_variables(given, made, times, inputs)
+    return made, server
+
+
+def _by_kind(given: Given, address: Address | None) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+    extractor = (given.text("ms.extractor.class") or "").rpartition(".")[2]
+    raw = (given.text("ms.source.uri") or "").lower()
+    if raw.startswith("jdbc:") or given.has("ms.jdbc.statement"):
+        return _database
+    if address is not None and address.scheme in ("http", "https"):
+        in_bucket = _BUCKET.fullmatch(address.host) is not None
+        is_json = not in_bucket and (not extractor or extractor.startswith("Json"))
+        return _api if is_json else _files
+    return _other_files
+
+
+def _api(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
+    server = connection(given, address)
+    return request(given, address, known, server), server
+
+
+def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Files of a server, or of a bucket that is asked as one."""
+    found = _BUCKET.fullmatch(address.host)
+    form = _form(given, address.path)
+    if found is None:
+        server = connection(given, address)
+        asked = request(given, address, known, server)
+        for key, name in (("records", "ms.data.field"), ("pagination", "ms.pagination")):
+            if asked.pop(key, None):
+                given.leave(name, "is about records of answers, and this source reads files")
+        return {"type": "download", **asked, **form}, server
+    made: dict[str, Any] = {
+        "type": "download",
+        "source_uri": f"s3://{found[1]}/{filled(address.path, known).strip('/')}",
+    }
+    bounds = {name: known[name].bound for name in names_in(made["source_uri"]) if name in known}
+    made |= {"params": bounds} if any(bounds.values()) else {}
+    if "*" not in made["source_uri"] and not re.search(r"[^/]\.[A-Za-z0-9]+$", made["source_uri"]):
+        made["source_uri"] += "/*"
+    return {**made, **form}, {}
+
+
+def _other_files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Files at a place that has no equal: it is for a person to say where they are now."""
+    raw = filled(given.text("ms.source.uri") or "", known)
+    if address.scheme in ("s3", "file", "hdfs", ""):
+        where = (
+            raw
+            if address.scheme in ("s3", "file") or (not address.scheme and raw)
+            else given.secret("source_uri", "in/*")
+        )
+    else:
+        where = given.secret("source_uri", "in/*")
+    if where != raw:
+        given.leave("ms.source.uri", f"files are read from object storage, folders and HTTP servers; set {where[2:-1]}")
+    return {"type": "download", "source_uri": where, **_form(given, raw)}, {}
+
+
+def _form(given: Given, path: str) -> dict[str, Any]:
+    """What files hold, by the extractor and by the ending of their names."""
+    extractor = (given.text("ms.extractor.class") or "").rpartition(".")[2].lower()
+    plain = path.lower().removesuffix(".gz")
+    ending = next((kind for end, kind in _ENDINGS.items() if plain.endswith(end)), None)
+    kind = "csv" if extractor.startswith("csv") else "avro" if extractor.startswith("avro") else ending or "json"
+    if extractor.startswith("filedump"):
+        given.leave("ms.extractor.class", f"files become rows, read as {kind}; they are not kept as files")
+    made: dict[str, Any] = {"format": kind}
+    steps = (given.text("ms.extract.preprocessors") or "").split(",")
+    if any("gunzip" in each.lower() for each in steps) and not path.endswith(".gz"):
+        made["compression"] = "gzip"
+    if any(each.strip() and "gunzip" not in each.lower() for each in steps):
+        given.leave("ms.extract.preprocessors", "files are unpacked with gzip and zstd only; prepare them before")
+    form = csv(given) if kind == "csv" else {}
+    return {**made, **({"csv": form} if form else {})}
+
+
+def _database(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
+    server: dict[str, Any] = {"type": "jdbc", "url": _jdbc_url(given)}
+    if user := given.text("source.conn.username"):
+        server["user"] = given.secret("user") if is_secret("", user) else user
+    if given.has("source.conn.password"):
+        given.used["source.conn.password"] = None
+        server["password"] = given.secret("password")
+    statement = given.text("ms.jdbc.statement") or ""
+    query = " ".join(filled(_PAGES.sub("", statement), known).split())
+    for word in {*names_in(query)}:
+        if word in known and known[word].kind in ("pagestart", "pagesize", "pageno", "session"):
+            given.leave("ms.jdbc.statement", f"{{{{{word}}}}} is about pages; a query is read as a whole")
+            query = query.replace(f"{{{{{word}}}}}", "0")
+    if not re.match(r"(?i)\(*\s*(?:select|with)\b", query):
+        given.leave("ms.jdbc.statement", "is no query; set source.query or source.table")
+        query = "select 1 as nothing"
+    bounds = {name: known[name].bound for name in names_in(query) if name in known and known[name].bound}
+    given.used["ms.pagination"] = None
+    refactor = (given.text("ms.jdbc.schema.refactor") or "none").lower()
+    if refactor != "none":
+        given.leave("ms.jdbc.schema.refactor", "columns keep the names that the query gives them; write aliases there")
+    return {"query": query, **({"params": bounds} if bounds else {})}, server
+
+
+def _jdbc_url(given: Given) -> str:
+    """The address without credentials; a variable where it does not tell the database."""
+    raw = given.text("ms.source.uri") or ""
+    plain = re.sub(r"(?<=//)[^/@]*@", "", raw)
+    secret = [
+        part
+        for part in re.split(r"[?&;]", plain)[1:]
+        if is_secret(part.partition("=")[0], "") or "user" in part.lower()
+    ]
+    for part in secret:
+        plain = plain.replace(part, "")
+    plain = re.sub(r"[?&;]+$", "", re.sub(r"([?&;])[&;]+", r"\1", plain))
+    if plain != raw:
+        given.leave("ms.source.uri", "holds credentials, which are left out; put them into user and password")
+    if re.match(r"jdbc:[a-z0-9]+:", plain):
+        return plain
+    url = given.secret("url", "jdbc:postgresql://host/database")
+    given.leave(
+        "ms.source.uri", f"does not say which database it is; set {url[2:-1]}, such as jdbc:mysql://host/database"
+    )
+    return url
+
+
+def _not_found(given: Given, work: dict[str, Any], *, asks: bool) -> None:
+    """Statuses: 404 may be no failure; others are what they are."""
+    statuses = given.data("ms.http.statuses", dict)
+    warned = {str(each) for each in listed(statuses.get("warning"))}
+    if "404" in warned and asks:
+        work.setdefault("work_unit", {})["not_found"] = "empty"
+    other = (warned - {"404"}) | {str(each) for each in listed(statuses.get("error")) if str(each) < "400"}
+    if other or ("404" in warned and not asks):
+        given.leave(
+            "ms.http.statuses", f"{', '.join(sorted(other or warned))}: only 404 can be told apart from failures"
+        )
+
+
+def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:
+    """How rows are written, and what gives way."""
+    kind = (given.text("extract.table.type") or "").upper()
+    keys = [each.strip() for each in (given.text("extract.primary.key.fields") or "").split(",") if each.strip()]
+    units = (
+        any(key in source for key in ("watermark", "secondary_input", "work_unit")) or source.get("type") == "download"
+    )
+    if kind == "SNAPSHOT_APPEND" and keys:
+        return {"load_type": "merge_upsert", "merge_keys": keys}
+    if keys:
+        given.leave("extract.primary.key.fields", "rows are not merged; set load_type: merge_upsert and merge_keys")
+    if not units:
+        return {"load_type": "overwrite"}
+    if kind == "SNAPSHOT_ONLY" and any(each["type"] == "datetime" for each in source.get("watermark", ())):
+        source["replace"] = "unit"
+    return {}
+
+
+def _leave_conversions(given: Given) -> None:
+    """Converters that only changed types are not needed; others did something that is not done here."""
+    classes = [
+        each.strip().rpartition(".")[2] for each in (given.text("converter.classes") or "").split(",") if each.strip()
+    ]
+    others = [each for each in classes if not each.startswith(_ORDINARY)]
+    if others:
+        given.leave(
+            "converter.classes", f"{', '.join(others)}: a pipeline after can do it, with transform.sql or python"
+        )
+    if (given.text("ms.source.data.character.set") or "UTF-8").upper() not in ("UTF-8", "UTF8"):
+        given.leave("ms.source.data.character.set", "text is UTF-8; convert the files")
+    if (given.text("ms.audit.enabled") or "false").lower() != "false":
+        given.leave("ms.audit.enabled", "requests are not audited; the events of a run tell what was read")
+
+
+def _leave_unknown_variables(
+    given: Given, source: dict[str, Any], times: list[dict[str, Any]], inputs: list[dict[str, Any]]
+) -> None:
+    """Variables that nothing defines become variables of the environment."""
+    known = {each["name"] for each in times if each["type"] == "unit"} | {
+        name for each in inputs for name in each["fields"]
+    }
+    known |= {name for name, each in source.get("params", {}).items() if isinstance(each, dict)}
+    for key in ("path", "params", "headers", "body", "query", "source_uri"):
+        for name in sorted({*names_in(source.get(key))} - known):
+            given.leave("ms.source.uri", f"nothing defines {{{{{name}}}}}; set it as a variable of the environment")
+            put = Parameter(name, "list", given.variable(name))
+            source[key] = filled(source[key], {name: put})

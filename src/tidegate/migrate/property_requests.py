@@ -1,0 +1,347 @@
+"""Requests of a properties file: addresses, connections, credentials, parameters, pages, and what a POST sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_plus
+
+from tidegate.config.unit_variables import VARIABLE
+from tidegate.migrate.properties import Given, is_secret, listed
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_PLACES = {"pagestart": ("offset", "param"), "pageno": ("page", "param"), "session": ("cursor", "param")}
+_NAMES = re.compile(r"(?![0-9])[^.\s\[\]{}]+(?:\.(?![0-9])[^.\s\[\]{}]+)*")
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of ``ms.source.uri``."""
+
+    scheme: str
+    host: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+def address_of(given: Given) -> Address | None:
+    """Where the data is; None where it is no address, or none is given."""
+    text = given.text("ms.source.uri")
+    found = _ADDRESS.fullmatch(text.strip()) if text else None
+    if found is None:
+        return None
+    user, _, host = found[2].rpartition("@")
+    if user:
+        given.leave("ms.source.uri", "holds credentials, which are left out; put them into auth of the connection")
+    pairs = [pair.partition("=") for pair in (found[4] or "").split("&") if pair]
+    return Address(
+        found[1].lower(), host, found[3], tuple((unquote_plus(key), unquote_plus(value)) for key, _, value in pairs)
+    )
+
+
+def connection(given: Given, address: Address) -> dict[str, Any]:
+    """The server, who asks it, and how fast."""
+    url = f"{address.scheme}://{address.host}"
+    if "{{" in address.host or not address.host:
+        url = given.secret("url", "https://host")
+        given.leave("ms.source.uri", f"the server is a variable, which has no equal; set {url[2:-1]}")
+    made: dict[str, Any] = {"type": "http", "url": url, **_auth(given)}
+    interval = given.text("ms.call.interval.millis")
+    if interval and interval.isdecimal() and int(interval):
+        made["rate_limit"] = {"requests": 1, "per_seconds": int(interval) / 1000}
+    return made
+
+
+def _auth(given: Given) -> dict[str, Any]:
+    """Credentials as variables of the environment; those that are read from an input stay with the source."""
+    found = given.data("ms.authentication", dict)
+    user, has_password = given.text("source.conn.username"), given.has("source.conn.password")
+    given.used |= {"source.conn.password": None} if has_password else {}
+    method, header = str(found.get("method", "")).lower(), str(found.get("header", "Authorization"))
+    if "{{" in str(found.get("token", "")) or not (found or user or has_password):
+        return {}
+    encoded = str(found.get("encryption", "none")).lower() == "base64"
+    if method == "basic" or not found:
+        name = user if user and not is_secret("", user) else given.secret("user")
+        return {"auth": {"type": "basic", "user": name, "password": given.secret("password")}}
+    token = given.secret("token")
+    if encoded:
+        given.leave("ms.authentication", f"set {token[2:-1]} to the text in base64 that is sent")
+    if header != "Authorization":
+        return {"auth": {"type": "api_key", "name": header, "token": token}}
+    if method == "bearer":
+        return {"auth": {"type": "bearer", "token": token}}
+    word = "OAuth " if method == "oauth" else ""
+    return {"headers": {"Authorization": f"{word}{token}"}}
+
+
+def request(given: Given, address: Address, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
+    """What is asked: path, parameters, headers and body; secrets go to ``server``."""
+    method = (given.text("ms.http.request.method") or "GET").upper()
+    if method not in ("GET", "POST"):
+        given.leave("ms.http.request.method", f"{method} has no equal; allowed: GET, POST")
+        method = "GET"
+    headers = _headers(given, server, known)
+    used = {
+        *names_in(address.path),
+        *names_in(headers),
+        *(name for _, value in address.query for name in names_in(value)),
+    }
+    sent = [each for each in known.values() if each.name not in used]
+    pairs = [
+        *address.query,
+        *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or _is_page(each)),
+    ]
+    made: dict[str, Any] = {"path": filled(address.path, known) or "/", "method": method if method != "GET" else None}
+    body = {each.name: _sent(each) for each in sent if method == "POST" and not _is_page(each)}
+    params = _params(given, pairs, known, server)
+    for name in {*names_in(made["path"]), *names_in(headers), *names_in(body), *names_in(list(params.values()))}:
+        if name in known and known[name].bound is not None:
+            params[name] = known[name].bound
+    made |= {"params": params, "headers": headers, "body": body, "pagination": _pagination(given, pairs, known)}
+    records = given.text("ms.data.field")
+    if records and not _NAMES.fullmatch(records):
+        given.leave("ms.data.field", "one element of a list has no equal; records is a path of names")
+        records = None
+    made["records"] = records
+    return {key: value for key, value in made.items() if value not in (None, {}, "")}
+
+
+def _is_page(parameter: Parameter) -> bool:
+    return parameter.kind in ("pagestart", "pagesize", "pageno", "session")
+
+
+def _sent(parameter: Parameter) -> Any:
+    """A parameter in a body."""
+    if parameter.unit is not None:
+        return f"{{{{{parameter.unit}}}}}"
+    return f"{{{{{parameter.name}}}}}" if parameter.bound is not None else parameter.value
+
+
+def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) -> dict[str, str]:
+    """Headers of the source; those that are secret become variables of the environment, at the connection."""
+    found = {str(name): str(value) for name, value in given.data("ms.http.request.headers", dict).items()}
+    given.leave_form(found.get("Content-Type", ""))
+    secret = {name: value for name, value in found.items() if is_secret(name, value) and "{{" not in value}
+    for name in secret:
+        server.setdefault("headers", {})[name] = given.secret(name)
+    headers = {name: filled(value, known) for name, value in found.items() if name not in secret}
+    token = given.data("ms.authentication", dict)
+    if "{{" in str(token.get("token", "")):
+        method = str(token.get("method", "")).lower()
+        word = {"bearer": "Bearer ", "oauth": "OAuth ", "basic": "Basic "}.get(method, "")
+        headers[str(token.get("header", "Authorization"))] = word + str(token["token"])
+    return headers
+
+
+def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        alone = VARIABLE.fullmatch(value)
+        parameter = known.get(alone[1]) if alone else None
+        if parameter is not None and _is_page(parameter):
+            continue
+        if parameter is not None and parameter.bound is not None:
+            made[key] = parameter.bound
+        elif parameter is not None and parameter.kind in STRUCTURED:
+            given.leave(
+                "ms.parameters", f"{parameter.name!r} is an object, and an address takes texts; use method: POST"
+            )
+        elif (is_secret(key, value) or (parameter is not None and parameter.kind == "secret")) and not _is_variable(
+            value, known
+        ):
+            _key(given, key, server)
+        else:
+            made[key] = filled(value, known)
+    return made
+
+
+def _is_variable(value: str, known: dict[str, Parameter]) -> bool:
+    """Whether a text is one variable that no parameter gives a fixed value."""
+    alone = VARIABLE.fullmatch(value)
+    return alone is not None and alone[1] not in known
+
+
+def _key(given: Given, key: str, server: dict[str, Any]) -> None:
+    """A secret in the address becomes the connection's API key."""
+    if "auth" in server:
+        given.leave("ms.source.uri", f"the parameter {key!r} is a second secret; put it into headers of the connection")
+        return
+    server["auth"] = {"type": "api_key", "place": "params", "name": key, "token": given.secret(key)}
+
+
+def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict[str, Any]:
+    """How pages are asked for, by the parameters that are about them."""
+    places = {
+        known[found[1]].kind: key for key, value in pairs if (found := VARIABLE.fullmatch(value)) and found[1] in known
+    }
+    session, pages = given.data("ms.session.key.field", dict), given.data("ms.pagination", dict)
+    total = given.text("ms.total.count.field")
+    made: dict[str, Any] = {}
+    if "session" in places and session.get("name"):
+        made = {"type": "cursor", "param": places["session"], "next": str(session["name"])}
+    elif "pageno" in places or "pagestart" in places:
+        kind = "pageno" if "pageno" in places else "pagestart"
+        made = {"type": _PLACES[kind][0], "param": places[kind]}
+    first = [str(each) for each in listed(pages.get("initialvalues"))] + [""] * 3
+    if made and "pagesize" in places:
+        made["size_param"] = places["pagesize"]
+        made |= {"size": int(first[1])} if first[1].isdecimal() and int(first[1]) else {}
+    start = first[2] if made.get("type") == "page" else first[0]
+    if made.get("type") in ("page", "offset") and start.isdecimal():
+        made["start"] = int(start)
+    _leave_pages(given, made, session, pages)
+    return {**made, "total": total} if made and total else made
+
+
+def _leave_pages(given: Given, made: dict[str, Any], session: dict[str, Any], pages: dict[str, Any]) -> None:
+    """What of pages and sessions has no equal."""
+    if pages and not made:
+        given.leave("ms.pagination", "no parameter is about pages; set source.pagination")
+    if session and made.get("type") != "cursor":
+        given.leave(
+            "ms.session.key.field", "a request is not repeated until a status comes; pages end when they are empty"
+        )
+    for word in ("condition", "failCondition", "initValue"):
+        if word in session and made.get("type") == "cursor":
+            given.leave("ms.session.key.field", f"{word} has no equal; pages end when there is no cursor")
+    if given.has("ms.total.count.field") and not made:
+        given.leave("ms.total.count.field", "there are no pages; set source.pagination")
+
+
+_PATTERN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
+_DIRECTIVES = {
+    "yyyy": "%Y",
+    "uuuu": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSSSSS": "%f",
+    "DDD": "%j",
+    "Z": "%z",
+    "XX": "%z",
+    "xx": "%z",
+}
+PAGES = ("pagestart", "pagesize", "pageno", "session")
+STRUCTURED = ("object", "jsonobject", "jsonarray")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One named parameter; ``value`` is a fixed one, ``bound`` a block of the range, ``unit`` a variable."""
+
+    name: str
+    kind: str
+    value: Any = None
+    bound: dict[str, Any] | None = None
+    unit: str | None = None
+
+
+def parameters(given: Given, times: tuple[str, ...]) -> dict[str, Parameter]:
+    """The parameters by name; ``times`` are the names of datetime watermarks."""
+    key = "ms.parameters" if given.has("ms.parameters") else "ms.parameter"
+    found = [_parameter(given, key, each, times) for each in given.data(key, list) if isinstance(each, dict)]
+    return {each.name: each for each in found if each is not None}
+
+
+def _parameter(given: Given, key: str, each: dict[str, Any], times: tuple[str, ...]) -> Parameter | None:
+    name, kind = str(each.get("name", "")), str(each.get("type", "list")).lower()
+    if not name:
+        given.leave(key, "a parameter has no name")
+        return None
+    if kind == "watermark":
+        watermark = str(each.get("watermark", "system"))
+        if watermark not in times:
+            return Parameter(name, kind, unit=watermark)
+        return Parameter(name, kind, bound=_bound(given, key, name, watermark, each))
+    if kind in PAGES:
+        return Parameter(name, kind)
+    value = each.get("value")
+    if kind in STRUCTURED:
+        return Parameter(name, kind, _object(value) if kind == "object" else value)
+    if is_secret(name, str(value)):
+        return Parameter(name, "secret", given.secret(name))
+    return Parameter(name, "list", str(value) if not isinstance(value, bool) else str(value).lower())
+
+
+def _object(value: Any) -> Any:
+    """An object that is written as a list of parameters."""
+    if not isinstance(value, list):
+        return value
+    return {str(each.get("name")): each.get("value") for each in value if isinstance(each, dict)}
+
+
+def _bound(given: Given, key: str, name: str, watermark: str, each: dict[str, Any]) -> dict[str, Any]:
+    end = str(each.get("value", each.get("range", "low"))).lower()
+    made: dict[str, Any] = {"watermark": watermark, "bound": "high" if end in ("high", "to") else "low"}
+    kind, pattern = str(each.get("format", "")).lower(), each.get("pattern")
+    if kind in ("epoc-second", "epoch-second", "epoc.second", "epoch.second"):
+        made["format"] = "timestamp"
+    elif kind != "datetime" and not pattern:
+        made["format"] = "timestamp_ms"
+    elif pattern:
+        written = strftime(str(pattern))
+        if written is None:
+            given.leave(key, f"the pattern of {name!r} has no equal; it is written as iso now: {pattern}")
+        made["format"] = written or "iso"
+    if each.get("timezone"):
+        made["timezone"] = str(each["timezone"])
+    return made
+
+
+def strftime(pattern: str) -> str | None:
+    """A pattern of Java as one of strftime; None where a letter has no equal.
+
+    >>> strftime("yyyy-MM-dd'T'HH:mm:ss'Z'")
+    '%Y-%m-%dT%H:%M:%SZ'
+    """
+    made = ""
+    for found in _PATTERN.finditer(pattern):
+        if found[1] is not None:
+            made += (found[1].replace("''", "'") or "'").replace("%", "%%")
+        elif found[2] is None:
+            made += found[0].replace("%", "%%")
+        elif found[0] in _DIRECTIVES:
+            made += _DIRECTIVES[found[0]]
+        else:
+            return None
+    return made if "%" in made.replace("%%", "") else None
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """The variables that a text, or what holds texts, uses."""
+    match value:
+        case str():
+            yield from VARIABLE.findall(value)
+        case dict():
+            yield from (name for below in value.values() for name in names_in(below))
+        case list():
+            yield from (name for below in value for name in names_in(below))
+
+
+def filled(value: Any, known: dict[str, Parameter]) -> Any:
+    """A text, or what holds texts, with fixed parameters put in; others stay variables."""
+
+    def put(found: re.Match[str]) -> str:
+        parameter = known.get(found[1])
+        if parameter is None:
+            return found[0]
+        if parameter.unit is not None:
+            return f"{{{{{parameter.unit}}}}}"
+        return str(parameter.value) if parameter.kind in ("list", "primitive", "secret") else found[0]
+
+    match value:
+        case str():
+            return VARIABLE.sub(put, value)
+        case dict():
+            return {name: filled(below, known) for name, below in value.items()}
+        case list():
+            return [filled(below, known) for below in value]
+        case _:
+            return value

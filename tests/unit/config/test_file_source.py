@@ -1,0 +1,87 @@
+"""File sources: formats, and templates of partition directories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.config.file_source import period_problem
+from tidegate.core.files.paths import parse_template
+from tidegate.errors import ConfigError
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.project import Format, ProjectSpec
+
+Load = Callable[..., ProjectSpec]
+Problems = Callable[..., tuple[str, ...]]
+
+
+def with_source(settings: str) -> str:
+    return f"source: {{path: in, use_watermark: true, {settings}}}\nsink: {{path: lake}}\n"
+
+
+def test_csv_settings_reach_the_source(loaded: Load) -> None:
+    project = loaded(
+        with_source(
+            "format: csv, csv: {delimiter: tab, quote: none, escape: '\\', header: no, columns: [a, b c], "
+            "null_values: ['', 'NULL'], skip_rows: 3, encoding: utf-8}"
+        )
+    )
+    (source,) = project.pipelines[0].sources
+    assert source.format is Format.CSV
+    assert source.csv == CsvOptions("\t", None, "\\", False, ("a", "b c"), ("", "NULL"), 3)
+
+
+def test_a_single_null_value_stands_for_itself(loaded: Load) -> None:
+    (source,) = loaded(with_source("format: csv, csv: {null_values: 'NA', delimiter: ';'}")).pipelines[0].sources
+    assert (source.csv.null_values, source.csv.delimiter) == (("NA",), ";")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("format: cvs", "format: 'cvs' is not one of ndjson, csv, parquet, avro, json; did you mean 'csv'?"),
+        ("format: parquet, compression: gzip", "compression: parquet files are compressed inside"),
+        ("csv: {delimiter: ';'}", "csv: the format of this source is ndjson; set format: csv, or remove it"),
+        ("format: csv, csv: {columns: [a]}", "csv.columns: the header of each file names its columns"),
+        ("format: csv, csv: {delimiter: ';;'}", "csv.delimiter: ';;' is not one character"),
+        ("format: csv, csv: {delimiter: é}", "csv.delimiter: 'é' is not one character"),
+        ("format: csv, csv: {quote: ''}", "csv.quote: '' is not one character"),
+        ("format: csv, csv: {delimiter: '|', quote: '|'}", "csv: delimiter, quote are not all different"),
+        ("format: csv, csv: {encoding: latin-1}", "csv.encoding: 'latin-1' is not one of utf-8"),
+        ("format: csv, csv: {delimeter: ';'}", "did you mean 'delimiter'?"),
+        ("format: csv, csv: {null_values: {a: b}}", "csv.null_values: the value must be a list of texts"),
+        ("format: csv, csv: {null_values: [NULL]}", "put words such as NULL in quotes"),
+    ],
+)
+def test_what_cannot_be_is_one_problem(problems: Problems, settings: str, words: str) -> None:
+    (line,) = problems(with_source(settings))
+    assert words in line
+
+
+def test_sources_of_different_formats_may_share_a_place(loaded: Load, problems: Problems) -> None:
+    both = "sources: {{a: {{path: in, format: {0}}}, b: {{path: in, format: {1}}}}}\nsink: {{path: lake}}\n"
+    assert len(loaded(both.format("csv", "parquet")).pipelines[0].sources) == 2
+    (line,) = problems(both.format("json", "ndjson"))
+    assert "read the same files into one table" in line
+
+
+PARTS = st.sampled_from(
+    ["%Y", "%m", "%d", "%H", "%F", "%%", "%M", "%y", "%j", "%U", "%Q", "%", "/", "-", "date=", "x", "Y"]
+)
+
+
+def usable(template: str) -> bool:
+    try:
+        parse_template(template)
+    except ConfigError:
+        return False
+    return True
+
+
+@given(st.lists(PARTS, min_size=1, max_size=8).map("".join))
+def test_a_template_is_accepted_exactly_when_it_can_be_used(template: str) -> None:
+    plain = template.strip("/")
+    assert (period_problem(plain) == "") == usable(plain)
