@@ -48,7 +48,7 @@ class InProcessEngine:
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """The reader of a source that Arrow can read."""
-        return open_arrow_reader(source)
+        return open_arrow_reader(source, schema)
 
     def count(self, frame: pa.Table) -> int:
         """How many rows a table has."""
