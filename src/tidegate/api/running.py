@@ -31,22 +31,29 @@ def run(
     to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
     ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
     """
-    from tidegate.web.pages import watched
-
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    goes_on = watched(project, pipelines_of(project, pipeline), emit)
-    watching = goes_on if mode == "continuous" else contextlib.nullcontext(emit)
     columns = [
         each
         for each in pipelines_of(project, pipeline)
         if not all(isinstance(source, PathSource) for source in each.sources)
     ]
     with (
-        watching as told,
+        _watched(project, pipeline, mode, emit) as told,
         spark_engine(project.spark, told, flag, lambda: sources_of(project, pipeline), columns) as engine,
     ):
         return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
+
+
+def _watched(
+    project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit
+) -> contextlib.AbstractContextManager[Emit]:
+    """Who hears what happens; what serves metrics is loaded for continuous runs alone."""
+    if mode == "once":
+        return contextlib.nullcontext(emit)
+    from tidegate.web.pages import watched
+
+    return watched(project, pipelines_of(project, pipeline), emit)
 
 
 def run_on(

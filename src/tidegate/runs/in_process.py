@@ -24,7 +24,7 @@ from tidegate.specs.units import UnitSource
 
 
 class InProcessEngine:
-    """Executes everything in this process, without Spark: files, work units, and Arrow tables as column sources.
+    """Executes everything in this process, without Spark: files, work units, and column sources that need no database.
 
     It appends. Merges, replaced rows, transforms and databases need Spark, and it says so.
     """
@@ -47,8 +47,8 @@ class InProcessEngine:
         raise _needs_spark(rows.pipeline.name, "only Spark can write this table")
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-        """The reader of a source that Arrow can read."""
-        return open_arrow_reader(source, schema)
+        """The reader of a source that needs no Spark."""
+        return open_arrow_reader(source, schema, now)
 
     def count(self, frame: pa.Table) -> int:
         """How many rows a table has."""

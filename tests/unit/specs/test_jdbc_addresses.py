@@ -20,7 +20,7 @@ from tidegate.specs.jdbc_addresses import (
     shown_address,
 )
 
-OLD = Path(__file__).parents[1] / "compat" / "old_identities" / "identities.json"
+OLD = Path(__file__).parents[2] / "compat" / "old_identities" / "identities.json"
 CANARY = "canary-4711"
 
 

@@ -1,0 +1,122 @@
+"""The engine of this process: column sources of every kind that needs no Spark, appended exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from servers import api as servers
+from servers.api import Answer, Asked
+from tidegate import ProjectSpec, RunReport, load
+from tidegate.protocol.table_rows import query
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
+
+NUMBERS: list[int] = []
+"""What the function gives."""
+
+
+def numbers(session: object, request: Any) -> pa.Table:
+    """All numbers that there are."""
+    assert session is None
+    return pa.table({"id": pa.array(NUMBERS, pa.int64())})
+
+
+def needs_spark(session: Any, request: Any) -> object:
+    """A function that asks for a session."""
+    return session.range(3)
+
+
+def project(root: Path, source: Mapping[str, Any], **sink: Any) -> ProjectSpec:
+    """One pipeline ``p``; a connection ``api`` where the source has one."""
+    url = source.get("url")
+    given = {key: value for key, value in source.items() if key != "url"}
+    body = {"pipelines": {"p": {"source": given, "sink": {"table_uri": "lake/p", **sink}}}}
+    if url:
+        body["connections"] = {"api": {"type": "http", "url": url}}  # type: ignore[assignment]
+    (root / "p.yml").write_text(json.dumps(body))
+    return load(root / "p.yml")
+
+
+def run(made: ProjectSpec) -> RunReport:
+    """One pass without Spark."""
+    return Loop(made, InProcessEngine(), 1).once(made.pipelines)
+
+
+def ids(made: ProjectSpec) -> list[int]:
+    """What the table holds."""
+    return sorted(row["id"] for row in query(made.pipelines[0].sink.table, "select id from t"))
+
+
+def test_a_function_that_returns_arrow(tmp_path: Path) -> None:
+    source = {"type": "python", "function": f"{__name__}:numbers", "watermark_columns": ["id"]}
+    made = project(tmp_path, source)
+    NUMBERS[:] = [1, 2]
+    assert run(made).ok
+    NUMBERS[:] = [1, 2, 3]
+    report = run(made)
+    assert (report.ok, report.sources[0].rows, ids(made)) == (True, 1, [1, 2, 3])
+
+
+def test_a_function_that_needs_a_session_fails_with_its_name(tmp_path: Path) -> None:
+    made = project(tmp_path, {"type": "python", "function": f"{__name__}:needs_spark", "watermark_columns": ["id"]})
+    (source,) = run(made).sources
+    assert source.error is not None
+    assert "needs_spark failed without a Spark session" in source.error
+
+
+def test_an_api(tmp_path: Path) -> None:
+    records = [{"id": 1}, {"id": 2}]
+
+    def answer(asked: Asked) -> Answer:
+        return Answer({"data": [each for each in records if each["id"] > int(asked.params.get("after", 0))]})
+
+    with servers.running() as api:
+        api.routes["/rows"] = answer
+        made = project(
+            tmp_path,
+            {
+                "connection": "api",
+                "url": api.url,
+                "path": "/rows",
+                "records": "data",
+                "watermark_columns": ["id"],
+            },
+        )
+        assert run(made).ok
+        records.append({"id": 3})
+        report = run(made)
+    assert (report.ok, report.sources[0].rows, ids(made)) == (True, 1, [1, 2, 3])
+
+
+def test_a_delta_table(tmp_path: Path) -> None:
+    made = project(tmp_path, {"type": "delta", "source_uri": "from", "watermark_columns": ["id"]})
+    write_deltalake(str(tmp_path / "from"), pa.table({"id": pa.array([1, 2], pa.int64())}))
+    assert run(made).ok
+    write_deltalake(str(tmp_path / "from"), pa.table({"id": pa.array([3], pa.int64())}), mode="append")
+    report = run(made)
+    assert (report.ok, report.sources[0].rows, ids(made)) == (True, 1, [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "problem"),
+    [
+        ({"type": "csv", "source_uri": "in"}, {}, "is read by Spark"),
+        (
+            {"type": "python", "function": f"{__name__}:numbers"},
+            {"load_type": "merge_upsert", "merge_keys": ["id"]},
+            "load_type merge_upsert is Spark's",
+        ),
+    ],
+)
+def test_what_needs_spark_is_told(tmp_path: Path, source: dict[str, Any], sink: dict[str, Any], problem: str) -> None:
+    NUMBERS[:] = [1]
+    (report,) = run(project(tmp_path, {**source, "watermark_columns": ["id"]}, **sink)).sources
+    assert report.error is not None
+    assert problem in report.error
