@@ -39,7 +39,7 @@ def unit(
     from tidegate.commands.units import viewed
     from tidegate.runs.bound_source import source_named
 
-    bound = source_named(unit_sources(config, pipeline), source)
+    bound = source_named(unit_sources(config, pipeline, source), source)
     return viewed(bound, now or datetime.now(UTC), name)
 
 
@@ -60,7 +60,7 @@ def retry_units(
     from tidegate.commands import units
     from tidegate.runs.bound_source import source_named
 
-    bound = source_named(unit_sources(config, pipeline), source)
+    bound = source_named(unit_sources(config, pipeline, source), source)
     return units.retry_units(bound, names, partition, datetime.now(UTC), confirm)
 
 
@@ -80,5 +80,5 @@ def reset_units(
     from tidegate.commands import units
     from tidegate.runs.bound_source import source_named
 
-    bound = source_named(unit_sources(config, pipeline), source)
+    bound = source_named(unit_sources(config, pipeline, source), source)
     return units.reset_units(bound, names, partition, datetime.now(UTC), confirm)

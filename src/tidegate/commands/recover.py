@@ -44,6 +44,8 @@ ACCEPTED = tuple(choice.value for choice in Acceptance)
 def recover(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
+    if not source.tracker.rebuilds:
+        choices -= {Acceptance.SET}
     name = str(source.key)
     try:
         opened = source.open(read_only=True)

@@ -86,7 +86,7 @@ def watermark_of(source: TrackedSource) -> WatermarkView:
         version=0 if recorded is None else recorded.version,
         state=summary.state or ("Initial" if recorded is None else "Active"),
         value=summary.value,
-        partitions=summary.partitions,
+        partitions=dict(summary.partitions),
         files=summary.files,
         sealed=summary.sealed,
         last_committed_file=summary.last_committed_file,

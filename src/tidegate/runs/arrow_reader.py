@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.errors import EnvironmentProblem, SourceError
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.table import arrow_schema
+from tidegate.protocol.table_rows import pinned
 from tidegate.schema.inference import agreeing, look
 from tidegate.sink.greatest import Greatest
 from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
@@ -34,18 +35,21 @@ from tidegate.storage.stores import open_store
 
 
 def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-    """The reader of ``source``. :class:`EnvironmentProblem` where only Spark can read it."""
+    """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
+    if schema.fields and not isinstance(source.read, HttpRead):
+        raise _needs_spark(source, "its values are converted to declared columns")
     match source.read:
-        case TableRead(format=TableFormat.PARQUET, location=location):
-            return ArrowReader(source, _parquet_files(location))
+        case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
+            rows = _parquet_files(source, location)
         case TableRead(format=TableFormat.DELTA, location=location):
-            return ArrowReader(source, pa.Table.from_pylist(query(location, "select * from t")))
+            rows = _delta_table(location)
         case HttpRead():
             return HttpArrowReader(source, schema, now)
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
-            raise EnvironmentProblem(f"source {source.name!r}: {source.uri} is read by Spark", "use `tidegate run`")
+            raise _needs_spark(source, "files of its type, or chosen by a pattern, are read by Spark")
+    return ArrowReader(source, _checked(source, rows))
 
 
 @dataclass
@@ -63,7 +67,7 @@ class ArrowReader:
 
     def read(self, rows: RowFilter) -> pa.Table:
         """The rows that match."""
-        return _matching(self.rows, rows)
+        return _matching(self.source, self.rows, rows)
 
 
 @dataclass
@@ -92,7 +96,8 @@ class HttpArrowReader:
         if self.schema.rescued is not None:
             fields = (*fields, FieldSpec(self.schema.rescued, "string"))
         decoder = RecordBlocks(RecordColumns(fields, self.schema, fetch.parts, self.source.uri))
-        return _matching(pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema), rows)
+        table = pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
+        return _matching(self.source, table, rows)
 
     def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
@@ -138,13 +143,27 @@ class FunctionArrowReader:
             problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
             raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
         if isinstance(returned, pa.Table):
-            return _matching(returned, rows)
+            return _matching(self.source, _checked(self.source, returned), rows)
         if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
-            return _matching(pa.Table.from_pandas(returned, preserve_index=False), rows)
+            table = pa.Table.from_pandas(returned, preserve_index=False)
+            return _matching(self.source, _checked(self.source, table), rows)
         raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
 
 
-def _matching(table: pa.Table, rows: RowFilter) -> pa.Table:
+def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
+    """``rows``, if they have the watermark columns and no times that Spark would turn into others."""
+    missing = [name for name in source.watermark_columns if name not in rows.column_names]
+    if missing:
+        raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
+    for column in rows.schema:
+        if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
+            raise _needs_spark(source, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds")
+    return rows
+
+
+def _matching(source: ColumnSource, table: pa.Table, rows: RowFilter) -> pa.Table:
+    if rows.extra is not None:
+        raise _needs_spark(source, "filter_expression is a condition in the language of Spark")
     return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
 
 
@@ -155,10 +174,36 @@ def _greatest(source: ColumnSource, rows: pa.Table) -> Greatest:
     return found
 
 
-def _parquet_files(location: Location) -> pa.Table:
-    """All rows of the Parquet files below ``location``."""
+def _needs_spark(source: ColumnSource, why: str) -> EnvironmentProblem:
+    return EnvironmentProblem(f"source {source.name!r} of {source.uri} needs Spark: {why}", "use `tidegate run`")
+
+
+def _delta_table(location: Location) -> pa.Table:
+    """All rows of the newest version of a table."""
+    found = pinned(location)
+    if found is None:
+        raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
+    schema = arrow_schema(found.snapshot.facts.schema_json)
+    return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
+
+
+def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
+    """All rows of the Parquet files below ``location``, which must not be in folders of partitions."""
     store = open_store(location)
-    names = sorted(info.path for info in store.list(scope=Scope()) if info.path.endswith(".parquet"))
+    names = sorted(info.path for info in store.list(scope=Scope()) if not _is_hidden(info.path))
     if not names:
-        raise EnvironmentProblem(f"{location.uri} has no Parquet file", "correct source_uri")
-    return pa.concat_tables([pq.read_table(BytesIO(store.get(name))) for name in names], promote_options="default")
+        raise SourceError(f"{location.uri} has no file", "correct source_uri")
+    if any("=" in name.rpartition("/")[0] for name in names):
+        raise _needs_spark(source, "its folders are columns (key=value)")
+    try:
+        parts = [pq.read_table(BytesIO(store.get(name))) for name in names]
+        return pa.concat_tables(parts, promote_options="default")
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{location.uri} cannot be read as Parquet: {error}", "see which of its files is none"
+        ) from error
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark passes over a file of this name too."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))

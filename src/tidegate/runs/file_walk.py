@@ -45,7 +45,7 @@ class FileWalk:
         self.tracker = self.source.tracker
         self.names = run.names
         self.run_id = uuid7()
-        self._shown = None if run.since is None else type(run.since.state.watermark).__name__
+        self._shown = None if run.previous is None else type(run.previous.watermark).__name__
         self._stalled = False
         self._limits = Limits(self.source)
         self._frames: FrameCommit | None = None

@@ -55,6 +55,7 @@ class FileTrackerBase(TrackerDefaults):
     reads: ClassVar[str] = "reads files"
     replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
+    rebuilds: ClassVar[bool] = True
     not_compared: ClassVar[str | None] = None
     retries: ClassVar[Retries] = Retries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
 

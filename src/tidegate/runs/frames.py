@@ -106,7 +106,7 @@ class FrameCommit:
         return replace(task, table=self._area.location, whole_files=True)
 
     def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
-        """``change`` with the rows as Spark will write them, in the source of the decoded files."""
+        """``change`` with the rows as Spark will write them, in the place of the decoded files."""
         files = tuple(file.path for file in change.data_files)
         debts = (*change.debts, self._area.debt())
         if not files and opened.table_id is not None:

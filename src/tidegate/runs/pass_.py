@@ -89,8 +89,8 @@ class Walk(Protocol):
 class Pass:
     """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was.
 
-    ``since`` is the pass before it over the same source. ``shared`` is what trackers of one run share, by name.
-    ``unsaved`` is a state that could not be committed for want of a table.
+    ``since`` is the pass before it over the same source, whose last state is ``previous``. ``shared`` is what trackers
+    of one run share, by name. ``unsaved`` is a state that could not be committed for want of a table.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Pass:
         self.stop = stop or threading.Event()
         self.clock = clock
         self.polls = polls
-        self.since = since
+        self.previous: Any = None if since is None else since.state
         self.shared = {} if shared is None else shared
         self.accept_new_partitions = accept_new_partitions
         self.action = action

@@ -43,7 +43,8 @@ def source_report(done: Pass, error: TidegateError | None, seconds: float) -> So
     totals, summary = done.totals, done.source.tracker.summary(done.state)
     return replace(
         not_begun(done.names, error, seconds),
-        state=summary.state or ("Active" if totals.commits else "Initial" if done.is_first else "Idle"),
+        state=summary.state
+        or ("Active" if totals.commits else "Initial" if done.is_first or done.state is None else "Idle"),
         watermark=summary.watermark,
         files=totals.files,
         bytes=totals.bytes,
@@ -59,6 +60,13 @@ def source_report(done: Pass, error: TidegateError | None, seconds: float) -> So
         work_units=totals.work_units,
         failed_units=tuple(totals.failed_units),
     )
+
+
+def _work_state(done: Pass) -> str:
+    """What the work of a pass says about its source, where the state itself does not."""
+    if done.totals.commits:
+        return "Active"
+    return "Initial" if done.is_first or done.state is None else "Idle"
 
 
 def finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> SourceFinished:

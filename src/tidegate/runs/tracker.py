@@ -151,6 +151,10 @@ class Tracker(StateKind, Protocol):
     def check(self, state: Any) -> None:
         """``StateError`` when something that the state refers to is missing or damaged."""
 
+    @property
+    def rebuilds(self) -> bool:
+        """Whether a lost part of the state can be made anew from what the documents say was read."""
+
     def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
         """The state without what is missing or damaged, made anew from the files that were ``read``."""
 
@@ -188,6 +192,7 @@ class TrackerDefaults:
     __slots__ = ()
 
     keeps_position: ClassVar[bool] = False
+    rebuilds: ClassVar[bool] = False
 
     @property
     def mirror_legacy(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -70,7 +70,7 @@ class UnitTracker(TrackerDefaults):
             watermark=text,
             value=text,
             updated=state.updated,
-            partitions={unit: coverage_text(entry.coverage, state.zone) for unit, entry in state.entries.items()},
+            partitions=_Coverage(state),
             failed_units=failed_units(state),
             retired=dict(state.retired),
         )
@@ -118,3 +118,19 @@ class UnitTracker(TrackerDefaults):
         from tidegate.runs.checks import unit_table_checks
 
         return unit_table_checks(source, name, position, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coverage(Mapping[str, str]):
+    """What was read of each unit, in words that are made when somebody asks: a source may have very many units."""
+
+    state: UnitState
+
+    def __getitem__(self, unit: str) -> str:
+        return coverage_text(self.state.entries[unit].coverage, self.state.zone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.state.entries)
+
+    def __len__(self) -> int:
+        return len(self.state.entries)

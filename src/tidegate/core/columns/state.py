@@ -123,7 +123,7 @@ def text_of(value: Value) -> str:
 def column_watermark_text(state: ColumnState | None) -> str | None:
     """The watermark on one line.
 
-    >>> watermark_text(ColumnState({"id": 7, "seen": None}))
+    >>> column_watermark_text(ColumnState({"id": 7, "seen": None}))
     'id=7, seen=null'
     """
     if state is None or not state.values:

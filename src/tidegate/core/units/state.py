@@ -181,7 +181,7 @@ def settled(state: UnitState) -> UnitState:
 def unit_watermark_text(state: UnitState | None) -> str | None:
     """How far the units were read, on one line; None where nothing was.
 
-    >>> watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
+    >>> unit_watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
     '1970-01-01 01:00 to 1970-01-02 (2 units)'
     """
     highs = [entry.coverage[-1][1] for entry in state.entries.values() if entry.coverage] if state else []

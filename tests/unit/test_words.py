@@ -1,0 +1,65 @@
+"""Names are words of the trade, or stand in the glossary; and one name means one module."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "tidegate"
+KINDS = {"files", "columns", "units"}
+"""Folders of the core: each has a module for the same part, such as its state or its planner."""
+
+
+def words(name: str) -> list[str]:
+    """The words of a name: ``RetriedHTTPRead`` has ``retried``, ``http`` and ``read``."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def explained(glossary: str) -> set[str]:
+    """The words of all terms in bold, and their plurals."""
+    terms = {word for term in re.findall(r"\*\*([^*]+)\*\*", glossary) for word in words(term)}
+    return terms | {f"{term}s" for term in terms}
+
+
+def names() -> dict[str, str]:
+    """Every name of a module or class, with where it is."""
+    found = {}
+    for path in sorted(SRC.rglob("*.py")):
+        classes = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+        for name in (path.stem, *classes):
+            found.setdefault(name, str(path.relative_to(SRC)))
+    return found
+
+
+def test_a_word_of_our_own_stands_in_the_glossary() -> None:
+    known = set((Path(__file__).parent / "trade_words.txt").read_text().split())
+    known |= explained((ROOT / "docs" / "glossary.md").read_text())
+    unknown = {word: f"{name} in {where}" for name, where in names().items() for word in words(name)}
+    assert {word: where for word, where in unknown.items() if word not in known} == {}
+
+
+def test_a_trade_word_that_no_name_has_is_not_listed() -> None:
+    used = {word for name in names() for word in words(name)}
+    assert sorted(set((Path(__file__).parent / "trade_words.txt").read_text().split()) - used) == []
+
+
+def test_one_name_is_one_module_of_a_layer() -> None:
+    modules = [path.relative_to(SRC) for path in SRC.rglob("*.py") if not path.stem.startswith("__")]
+    own = [each for each in modules if not (len(each.parts) > 2 and each.parts[1] in KINDS and each.parts[0] == "core")]
+    counted = Counter((each.parts[0], each.stem) for each in own)
+    assert {"/".join(each): times for each, times in counted.items() if times > 1} == {}
+    kinds = Counter((each.parts[1], each.stem) for each in modules if each not in own)
+    assert max(kinds.values()) == 1
+
+
+def test_no_class_name_occurs_twice() -> None:
+    found = Counter(
+        node.name
+        for path in SRC.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, times in found.items() if times > 1] == []
