@@ -164,11 +164,15 @@ class Loop:
         return self._sources[name]
 
     def _tell(self, name: Name, done: Pass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-        report = not_begun(name, error, seconds) if done is None else source_report(done, error, seconds)
+        summary = None if done is None else done.source.tracker.summary(done.state)
+        if done is None or summary is None:
+            report = not_begun(name, error, seconds)
+        else:
+            report = source_report(done, summary, error, seconds)
         if report.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
             self.emit(events.Notice(*name, unknown_words(report.unknown_fields, rescued)))
-        files = 0 if done is None else done.source.tracker.summary(done.state).state_files
+        files = 0 if summary is None else summary.state_files
         self.emit(finished(report, failed=error is not None, state_files=files))
         return report
 
