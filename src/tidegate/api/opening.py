@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.runs.bound_source import AnySource
     from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
+    from tidegate.runs.tracker import TrackedSource
     from tidegate.runs.unit_source import UnitBound
 
 Config = str | Path | ProjectSpec
@@ -63,7 +64,7 @@ def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, 
 
 def sources_of(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
-) -> tuple[AnySource, ...]:
+) -> tuple[TrackedSource, ...]:
     """The sources of the pipeline that is named, or of all, bound to their tables; an unknown name raises."""
     from tidegate.runs.bind import bind
     from tidegate.runs.bound_source import sources_named
@@ -79,9 +80,11 @@ def sources_of(
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named, all of which must be files."""
+    from tidegate.runs.file_source import is_files
+
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
     _refuse_others(found, PathSource, "allowed here: a pipeline whose source is files")
-    return found
+    return tuple(filter(is_files, found))
 
 
 def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
@@ -100,7 +103,7 @@ def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, kin
     return found
 
 
-def _refuse_others(sources: Sequence[AnySource], kind: type, instead: str) -> None:
+def _refuse_others(sources: Sequence[TrackedSource], kind: type, instead: str) -> None:
     for each in sources:
         if not isinstance(each.source, kind):
             raise ConfigError((f"pipeline {each.pipeline.name!r} {each.tracker.reads}; {instead}",))
@@ -122,12 +125,13 @@ def spark_engine(
     spec: SparkSpec,
     emit: Emit,
     stop: threading.Event,
-    sources: Callable[[], Sequence[AnySource]] = tuple,
+    sources: Callable[[], Sequence[TrackedSource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
     """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
     and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
+    from tidegate.runs.file_source import is_files
     from tidegate.runs.frames import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
@@ -137,15 +141,11 @@ def spark_engine(
         spec,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
-        delta=lambda: bool(columns) or any_frames(_files_among(sources())),
-        packages=lambda: (*packages_for(columns), *frame_packages(_files_among(sources()))),
+        delta=lambda: bool(columns) or any_frames(tuple(filter(is_files, sources()))),
+        packages=lambda: (*packages_for(columns), *frame_packages(tuple(filter(is_files, sources())))),
     )
     with py4j_is_silent(stop):
         try:
             yield engine
         finally:
             engine.close()
-
-
-def _files_among(sources: Sequence[AnySource]) -> tuple[FileSource, ...]:
-    return tuple(each for each in sources if isinstance(each.source, PathSource))

@@ -9,7 +9,6 @@ from tidegate.api.opening import Config, Mode, agreed, load, pipelines_of_files,
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.staging import CommitReport, FileAdoption
-from tidegate.specs.project import PathSource
 
 
 def commit(
@@ -48,14 +47,11 @@ def adopt_files(
 ) -> FileAdoption:
     """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
     from tidegate.commands.commit import FileAdopting
+    from tidegate.runs.file_source import is_files
 
     project = load(config)
     tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
-    sources = tuple(
-        each
-        for each in sources_of(project, None, emit=emit)
-        if isinstance(each.source, PathSource) and each.table_uri in tables
-    )
+    sources = tuple(each for each in filter(is_files, sources_of(project, None, emit=emit)) if each.table_uri in tables)
     return FileAdopting(sources, emit).run(prefix, confirm)

@@ -28,7 +28,7 @@ from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
 from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
-from tidegate.runs.file_source import FileSource
+from tidegate.runs.file_source import FileSource, is_files
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.staged_units import ParquetFooter, TableColumns, check_path, examine
 from tidegate.sink.partitions import path_values
@@ -219,12 +219,13 @@ class Committing:
         return self._committers[uri]
 
     def _sources(self, uri: str) -> tuple[FileSource, ...]:
-        return tuple(
+        found = (
             bind(self.project, pipeline, source, 1, self.emit, self.pace)
             for pipeline in self.project.pipelines
             if pipeline.sink.table.uri == uri
             for source in pipeline.of(PathSource)
         )
+        return tuple(filter(is_files, found))
 
     def _commit(self, uri: str) -> None:
         self._errors.pop(uri, None)

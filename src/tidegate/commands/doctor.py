@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import AnySource
 from tidegate.runs.checks import guarded, space, writable
+from tidegate.runs.tracker import TrackedSource
 from tidegate.spark.jars import S3, fetched
 from tidegate.spark.java import find_java, java_version
 from tidegate.specs.project import ProjectSpec
@@ -25,7 +25,7 @@ def examine_machine() -> tuple[Check, ...]:
     return (_python(), _packages(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
 
 
-def examine_project(project: ProjectSpec, sources: Sequence[AnySource]) -> tuple[Check, ...]:
+def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> tuple[Check, ...]:
     """Notices of the configuration, then each source and its table."""
     found = [Check("configuration", "ok", f"{project.origin}: {count(len(sources), 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
@@ -73,7 +73,7 @@ def _jars() -> Check:
     )
 
 
-def _table(bound: AnySource) -> list[Check]:
+def _table(bound: TrackedSource) -> list[Check]:
     name = f"table of {bound.key}"
 
     def look() -> Iterator[Check]:

@@ -23,7 +23,8 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
 from tidegate.protocol.winner import StateUnreadable, Winner
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.bound_source import Clock
+from tidegate.runs.tracker import TrackedSource
 
 
 class Acceptance(StrEnum):
@@ -40,7 +41,7 @@ class Acceptance(StrEnum):
 ACCEPTED = tuple(choice.value for choice in Acceptance)
 
 
-def recover(source: AnySource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
+def recover(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     if not source.tracker.rebuilds:
@@ -63,7 +64,7 @@ def recover(source: AnySource, accept: Collection[str] = (), clock: Clock = utc_
     return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
 
 
-def _accepted(source: AnySource, choices: frozenset[Acceptance]) -> Check:
+def _accepted(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
     name, tracker = str(source.key), source.tracker
     try:
         opened = source.positions.open(_stops(choices))
@@ -87,7 +88,7 @@ def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
 
 
 def _record(
-    source: AnySource,
+    source: TrackedSource,
     opened: Position,
     state: Mapping[str, object],
     debts: tuple[Mapping[str, Any], ...] = (),
@@ -116,7 +117,7 @@ class _Rebuilt:
 class _Unreadable:
     """A source whose newest state cannot be read."""
 
-    def __init__(self, source: AnySource, choices: frozenset[Acceptance], clock: Clock) -> None:
+    def __init__(self, source: TrackedSource, choices: frozenset[Acceptance], clock: Clock) -> None:
         self._source, self._choices, self._clock = source, choices, clock
         self._name = str(source.key)
         self._doubles = source.tracker.doubles(source)

@@ -42,6 +42,7 @@ from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, left_of
 from tidegate.runs.frames import refuse_frames
+from tidegate.runs.pass_ import against_others
 from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
@@ -330,21 +331,18 @@ class Replay:
             action="replay",
             replacement=Replacement(choice.predicate, lambda schema: rows_of(store, files, schema)),
         )
-        tries = 0
-        while True:
+
+        def attempt() -> Position:
             opened = self._opened()
             state = self._still_finished(self._bound.state_of(opened), choice)
             embedded = self._bound.tracker.embedded(state)
             whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
-            tries += 1
-            try:
-                failpoint("runs.commit.before")
-                done = self._bound.positions.commit(opened, whole)
-                failpoint("runs.commit.after")
-                return done
-            except CommitLost:
-                if tries == TRIES_AGAINST_OTHERS or self._stop.is_set():
-                    raise
+            failpoint("runs.commit.before")
+            done = self._bound.positions.commit(opened, whole)
+            failpoint("runs.commit.after")
+            return done
+
+        return against_others(attempt, TRIES_AGAINST_OTHERS, (CommitLost,), self._stop)
 
     def _with_letters(
         self, opened: Position, change: Change, choice: ReplaySelection, results: Sequence[GroupResult]

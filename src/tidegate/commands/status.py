@@ -8,19 +8,18 @@ from datetime import datetime
 from tidegate.errors import TidegateError
 from tidegate.protocol.mirror import Recorded
 from tidegate.reports.run import SourceStatus, WatermarkView
-from tidegate.runs.bound_source import AnySource
 from tidegate.runs.presence import attempts_note, who_is_at_work
-from tidegate.runs.tracker import AnyPlan, Backlog, Summary
+from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
 from tidegate.specs.project import OnConflict
 
 
-def plan_of(source: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
     """What a run would read, and why it would not read the rest; with what failed before there was a position."""
     plan: AnyPlan = source.tracker.plan_of(source, now, accept_new_partitions=accept_new_partitions)
     return plan if plan.position else replace(plan, notes=(*plan.notes, *attempts_note(source)))
 
 
-def status_of(source: AnySource, now: datetime) -> SourceStatus:
+def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents, what waits above that, and who is at work on it."""
     recorded: Recorded | None = None
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
@@ -39,7 +38,7 @@ def status_of(source: AnySource, now: datetime) -> SourceStatus:
 
 
 def _status(
-    source: AnySource, recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime
+    source: TrackedSource, recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime
 ) -> SourceStatus:
     active = summary.state or ("Idle" if backlog.behind is False else "Active")
     return SourceStatus(
@@ -78,7 +77,7 @@ def _lag(recorded: Recorded | None, summary: Summary, backlog: Backlog, now: dat
     return None if summary.updated is None else (now - summary.updated).total_seconds()
 
 
-def watermark_of(source: AnySource) -> WatermarkView:
+def watermark_of(source: TrackedSource) -> WatermarkView:
     """The recorded state of a source, in full."""
     recorded = source.recorded()
     summary: Summary = source.tracker.summary(source.tracker.known_state(source, recorded))

@@ -14,9 +14,9 @@ from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.protocol.work_areas import WorkRemover
-from tidegate.runs.bound_source import AnySource, BoundSource
+from tidegate.runs.bound_source import BoundSource
 from tidegate.runs.files import PathTracker, SetTracker
-from tidegate.runs.tracker import Tracker
+from tidegate.runs.tracker import TrackedSource, Tracker
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource
@@ -91,7 +91,7 @@ def bind(
     parallelism: int = 1,
     emit: Emit = ignore,
     pace: Pace | None = None,
-) -> AnySource:
+) -> TrackedSource:
     """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from tidegate.core.files import codec
 from tidegate.core.files.discovery import PathListing
@@ -15,7 +15,7 @@ from tidegate.core.files.planner import Sizing
 from tidegate.core.files.state import FileOutcome, PathState, Unfinished, WatermarkState
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.position import Position
-from tidegate.runs.bound_source import BoundSource
+from tidegate.runs.bound_source import AnySource, BoundSource
 from tidegate.runs.tracker import Tracker
 from tidegate.specs.project import PathSource
 from tidegate.storage.port import ObjectStore
@@ -93,6 +93,11 @@ class FileTracker(Tracker, Protocol):
 
 
 FileSource = BoundSource[PathSource, FileTracker]
+
+
+def is_files(source: AnySource) -> TypeGuard[FileSource]:
+    """Whether a source is one of files."""
+    return isinstance(source.source, PathSource)
 
 
 def discover_files(

@@ -22,13 +22,14 @@ from tidegate.protocol.mirror import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import care_if_due
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.presence import Courtesy, at_work, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.source_report import finished, left_out, not_begun, source_report, told_once, unknown_words
+from tidegate.runs.tracker import TrackedSource
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
@@ -71,7 +72,7 @@ class Loop:
     accept_new_partitions: bool = False
     courtesy: Courtesy = field(default_factory=Courtesy)
     _polls: Polls = field(default_factory=Polls)
-    _sources: dict[Name, AnySource] = field(default_factory=dict)
+    _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
     _shared: dict[str, Any] = field(default_factory=dict)
 
@@ -109,7 +110,7 @@ class Loop:
             due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
         return _report(list(total.values()), started, complete=True)
 
-    def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[AnySource], list[AnySource]]:
+    def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[TrackedSource], list[TrackedSource]]:
         """Bound anew: the sources of these pipelines, and all that the configuration has."""
         names = {pipeline.name for pipeline in pipelines}
         every = [
@@ -155,7 +156,7 @@ class Loop:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)
         return report
 
-    def _bound(self, pipeline: PipelineSpec, source: SourceSpec) -> AnySource:
+    def _bound(self, pipeline: PipelineSpec, source: SourceSpec) -> TrackedSource:
         name = (pipeline.name, source.name)
         if name not in self._sources:
             bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
@@ -163,11 +164,15 @@ class Loop:
         return self._sources[name]
 
     def _tell(self, name: Name, done: Pass | None, error: TidegateError | None, seconds: float) -> SourceReport:
-        report = not_begun(name, error, seconds) if done is None else source_report(done, error, seconds)
+        summary = None if done is None else done.source.tracker.summary(done.state)
+        if done is None or summary is None:
+            report = not_begun(name, error, seconds)
+        else:
+            report = source_report(done, summary, error, seconds)
         if report.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
             self.emit(events.Notice(*name, unknown_words(report.unknown_fields, rescued)))
-        files = 0 if done is None else done.source.tracker.summary(done.state).state_files
+        files = 0 if summary is None else summary.state_files
         self.emit(finished(report, failed=error is not None, state_files=files))
         return report
 

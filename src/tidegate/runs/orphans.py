@@ -29,23 +29,23 @@ from tidegate.protocol.log_contents import References
 from tidegate.protocol.mirror import read_mirror
 from tidegate.protocol.staging import list_pending, meta_path, staged_files
 from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
-from tidegate.runs.bound_source import AnySource
 from tidegate.runs.comparison import fill, teller
 from tidegate.runs.replay_record import check_all_known, replays_in
+from tidegate.runs.tracker import TrackedSource
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo
 
 KIND = "path-set"
 
 
-def segments_of(bound: AnySource) -> Iterator[ObjectInfo]:
+def segments_of(bound: TrackedSource) -> Iterator[ObjectInfo]:
     """The parts of a source's set that are there; nothing where it is tracked otherwise."""
     if bound.tracker.kind == KIND:
         folder = bound.key.segment("").rpartition("/")[0]
         yield from (info for info in bound.table_store.list(folder) if info.path.endswith(".parquet"))
 
 
-def referred_to(bound: AnySource) -> Iterator[str]:
+def referred_to(bound: TrackedSource) -> Iterator[str]:
     """The paths of the parts that something refers to; all that are there where that cannot be told."""
     unexplained = {info.path for info in segments_of(bound)}
     try:
@@ -59,7 +59,7 @@ def referred_to(bound: AnySource) -> Iterator[str]:
         yield from unexplained
 
 
-def _states(bound: AnySource) -> Iterator[Mapping[str, Any]]:
+def _states(bound: TrackedSource) -> Iterator[Mapping[str, Any]]:
     store, key, site = bound.table_store, bound.key, bound.positions.site
     shown = read_mirror(store, key)
     if shown is not None:
@@ -137,7 +137,7 @@ class TableScan:
 
     def __init__(
         self,
-        sources: Sequence[AnySource],
+        sources: Sequence[TrackedSource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
@@ -155,15 +155,15 @@ class TableScan:
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(bound: AnySource) -> str:
+    def uri_of(bound: TrackedSource) -> str:
         """The table that is looked at."""
         return bound.pipeline.sink.table.uri
 
-    def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
+    def writers(self, neighbours: Sequence[TrackedSource] = ()) -> list[TrackedSource]:
         """Everybody who commits here: the sources, and replays of ``neighbours``."""
         return [*self._sources, *replays_in(self._first, neighbours)]
 
-    def check_writers(self, writers: Sequence[AnySource]) -> None:
+    def check_writers(self, writers: Sequence[TrackedSource]) -> None:
         """Stop if somebody writes here who cannot be fenced."""
         check_all_known(writers, self._uri)
 
@@ -275,19 +275,21 @@ class LettersScan(TableScan):
 
     def __init__(
         self,
-        sources: Sequence[AnySource],
+        sources: Sequence[TrackedSource],
         database: sqlite3.Connection,
         emit: Emit,
         stop: threading.Event | None = None,
     ) -> None:
         super().__init__(sources, database, emit, stop)
         letters = sources[0].tracker.letters
+        assert letters is not None
+        self._letter_table = letters
         self._store, self._delta, self._uri = letters.store, letters.delta, letters.uri
         self._letters = set()
         self._references = References(self._store)
 
     @staticmethod
-    def uri_of(bound: AnySource) -> str:
+    def uri_of(bound: TrackedSource) -> str:
         return "" if bound.tracker.letters is None else str(bound.tracker.letters.uri)
 
     def _segments(self) -> Iterator[tuple[object, ...]]:
@@ -296,11 +298,11 @@ class LettersScan(TableScan):
     def _referred_to(self) -> Iterator[str]:
         return iter(())
 
-    def writers(self, neighbours: Sequence[AnySource] = ()) -> list[AnySource]:
+    def writers(self, neighbours: Sequence[TrackedSource] = ()) -> list[TrackedSource]:
         return list(self._sources)
 
-    def check_writers(self, writers: Sequence[AnySource]) -> None:
-        strangers = self._sources[0].tracker.letters.writers() - {bound.key.app_id for bound in self._sources}
+    def check_writers(self, writers: Sequence[TrackedSource]) -> None:
+        strangers = self._letter_table.writers() - {bound.key.app_id for bound in self._sources}
         if strangers:
             raise TidegateError(
                 f"{self._uri} also has letters of {', '.join(sorted(strangers))}, which this configuration does not "

@@ -10,8 +10,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
 from tidegate.failpoints import failpoint
@@ -57,6 +58,25 @@ class Totals:
     dead_files: int = 0
     work_units: int = 0
     failed_units: list[FailedUnit] = field(default_factory=list)
+
+
+Result = TypeVar("Result")
+
+
+def against_others(
+    attempt: Callable[[], Result],
+    tries: int,
+    errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged),
+    stop: threading.Event | None = None,
+) -> Result:
+    """``attempt`` again where others committed first, so many times in all."""
+    for _ in range(tries - 1):
+        try:
+            return attempt()
+        except errors:
+            if stop is not None and stop.is_set():
+                raise
+    return attempt()
 
 
 class Walk(Protocol):

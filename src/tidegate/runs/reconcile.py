@@ -35,6 +35,7 @@ from tidegate.runs.late_walk import LateWalk
 from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.replay_record import fence
+from tidegate.runs.tracker import TrackedSource
 from tidegate.specs.project import ReconcileSpec
 
 SAFE_AGE = timedelta(hours=24)
@@ -70,8 +71,8 @@ def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
 class Reconciling:
     """Compares; ``sources`` are those asked for, ``neighbours`` all that the configuration has."""
 
-    sources: Sequence[AnySource]
-    neighbours: Sequence[AnySource]
+    sources: Sequence[TrackedSource]
+    neighbours: Sequence[TrackedSource]
     wanted: ReconcileOptions = field(default_factory=ReconcileOptions)
     emit: events.Emit = events.ignore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -106,7 +107,7 @@ class Reconciling:
             self.emit(events.SourceFailed(*name, _told_once(bound, error)))
             return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
 
-    def _opened(self, bound: AnySource, note: str) -> SourceComparison:
+    def _opened(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
         blank = SourceComparison(*bound.names, compared=False)
         try:
@@ -185,7 +186,7 @@ class Reconciling:
             )
         return replace(blank, data_files=scan.data_files, orphans=orphans, young=young, foreign=foreign, notes=notes)
 
-    def _cleaned(self, found: TableComparison, scan: TableScan, writers: Sequence[AnySource]) -> TableComparison:
+    def _cleaned(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
         scan.check_writers(writers)
         fenced = fence(writers)
         scan.look_again()
@@ -193,7 +194,7 @@ class Reconciling:
         left = self._sorted_out(found, scan)
         return replace(left, removed=removed, fenced=tuple(str(writer.key) for writer in writers))
 
-    def _without_old_work(self, found: TableComparison, writers: Sequence[AnySource]) -> TableComparison:
+    def _without_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
         """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
         removed = sum(clean_old(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:
@@ -201,7 +202,7 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def _told_once(bound: AnySource, error: TidegateError) -> str:
+def _told_once(bound: TrackedSource, error: TidegateError) -> str:
     """The error without the name of the source in front: that is told beside it."""
     return str(error).removeprefix(f"{bound.key}: ")
 
@@ -231,7 +232,7 @@ class ScheduledReconciling:
     """The comparison of a continuous run; ``sources`` gives the run's own and all that the configuration has."""
 
     spec: ReconcileSpec
-    sources: Callable[[], tuple[Sequence[AnySource], Sequence[AnySource]]]
+    sources: Callable[[], tuple[Sequence[TrackedSource], Sequence[TrackedSource]]]
     engine: Engine
     emit: events.Emit
     stop: threading.Event

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from tidegate.core.columns.replay import (
     KIND,
@@ -26,7 +26,7 @@ from tidegate.core.columns.replay import (
 )
 from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
 from tidegate.core.columns.values import kind_of
-from tidegate.errors import ColumnsChanged, CommitLost, StateError, TidegateError
+from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.documents import KIND as WORK
@@ -38,13 +38,13 @@ from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkRemover
 from tidegate.runs.bound_source import AnySource, BoundSource, Clock
 from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.stores import open_store
 
 TRIES_AGAINST_OTHERS = 5
 
-Result = TypeVar("Result")
 ChunkChange = Callable[[Position], Change]
 """What a chunk changes in the table as it is then; the state is not in it."""
 
@@ -101,7 +101,7 @@ class ReplayRecord:
 
     def commit(self, number: int, change: ChunkChange) -> bool:
         """Commit a chunk; False where somebody else has finished it."""
-        return _against_others(lambda: self._commit(number, change))
+        return against_others(lambda: self._commit(number, change), TRIES_AGAINST_OTHERS)
 
     def hand_over(self) -> None:
         """Let production go on where the finished chunks end, if it does not yet."""
@@ -111,7 +111,7 @@ class ReplayRecord:
             if handover is not None:
                 self._move(handover, Change(state={}, embedded={}))
 
-        _against_others(moved)
+        against_others(moved, TRIES_AGAINST_OTHERS)
 
     def _commit(self, number: int, change: ChunkChange) -> bool:
         opened = self.positions.open()
@@ -125,7 +125,7 @@ class ReplayRecord:
             self._put(opened, change(opened), after)
         else:
             self._move(handover, change(handover.opened))
-            _against_others(lambda: self._note(number))
+            against_others(lambda: self._note(number), TRIES_AGAINST_OTHERS)
         failpoint("runs.commit.after")
         return True
 
@@ -176,16 +176,6 @@ class ReplayRecord:
 def described(state: ReplayState) -> str:
     """What a replay is about, for people."""
     return f"{state.column} from {text_of(state.start)} up to {text_of(state.end)}"
-
-
-def _against_others(attempt: Callable[[], Result]) -> Result:
-    """Try again where others committed first."""
-    for _ in range(TRIES_AGAINST_OTHERS - 1):
-        try:
-            return attempt()
-        except (CommitLost, ColumnsChanged):
-            continue
-    return attempt()
 
 
 def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
@@ -273,18 +263,14 @@ def fence(writers: Sequence[AnySource]) -> datetime:
 
 
 def _fence(writer: AnySource) -> datetime:
-    for attempt in range(FENCE_TRIES):
+    def attempt() -> Position:
         opened = writer.positions.open()
-        try:
-            after = writer.positions.commit(opened, _nothing(writer, opened))
-        except CommitLost:
-            if attempt + 1 == FENCE_TRIES:
-                raise
-            continue
-        assert after.parent is not None
-        failpoint("runs.fence.after")
-        return writer.table_store.head(writer.key.document(after.version, after.parent.attempt)).modified
-    raise AssertionError("unreachable")
+        return writer.positions.commit(opened, _nothing(writer, opened))
+
+    after = against_others(attempt, FENCE_TRIES, (CommitLost,))
+    assert after.parent is not None
+    failpoint("runs.fence.after")
+    return writer.table_store.head(writer.key.document(after.version, after.parent.attempt)).modified
 
 
 def _nothing(writer: AnySource, opened: Position) -> Change:

@@ -9,6 +9,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, SourceFinished
 from tidegate.reports.run import SourceReport
 from tidegate.runs.pass_ import Pass
+from tidegate.runs.tracker import Summary
 
 SHOWN_UNKNOWN_FIELDS = 10
 
@@ -38,9 +39,9 @@ def left_out(name: tuple[str, str], seconds: float, emit: Emit) -> SourceReport:
     return report
 
 
-def source_report(done: Pass, error: TidegateError | None, seconds: float) -> SourceReport:
-    """The report of a pass, whatever it walked over."""
-    totals, summary = done.totals, done.source.tracker.summary(done.state)
+def source_report(done: Pass, summary: Summary, error: TidegateError | None, seconds: float) -> SourceReport:
+    """The report of a pass, whatever it walked over; ``summary`` is that of the state it reached."""
+    totals = done.totals
     return replace(
         not_begun(done.names, error, seconds),
         state=summary.state

@@ -20,7 +20,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
 from tidegate.reports.units import UnitSourcePlan
-from tidegate.runs.bound_source import AnySource, StateKind
+from tidegate.runs.bound_source import AnySource, BoundSource, StateKind
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
 
@@ -180,6 +180,10 @@ class Tracker(StateKind, Protocol):
 
     def further_checks(self, source: Any) -> list[Check]:
         """What it finds at others who keep a copy of the state."""
+
+
+TrackedSource = BoundSource[Any, Tracker]
+"""A source of any kind, as commands work on it."""
 
 
 class TrackerDefaults:
