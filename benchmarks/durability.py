@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidegate import load
-from tidegate.runs.engine import InProcessLane
-from tidegate.runs.loop import Running
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "event", "type": "string"}, {"name": "price", "type": "float64"}]
 SYNC, NONE = "sync: true", "sync: false"
@@ -73,7 +73,7 @@ def seconds(write: Source, *, sync: bool, polls: int) -> float:
             write(root / "data", poll)
             os.sync()
             started = time.monotonic()
-            report = Running(project, InProcessLane(), 2, lambda event: None).once(project.pipelines)
+            report = Loop(project, InProcessEngine(), 2, lambda event: None).once(project.pipelines)
             taken += time.monotonic() - started
             assert (report.sources[0].error, report.sources[0].commits) == (None, 1)
         return taken

@@ -27,7 +27,8 @@ from tidegate.core.files.state import Covered, PathState
 from tidegate.protocol.change import Coverage, DataFile
 from tidegate.protocol.staging import Meta, StagedUnit, meta_path, unit_path
 from tidegate.protocol.table import schema_json
-from tidegate.runs.bound_source import Place, open_place
+from tidegate.runs.bind import bind
+from tidegate.runs.bound_source import AnySource
 from tidegate.runs.staged import step_json
 from tidegate.sink.parquet_file import uuid7
 
@@ -54,7 +55,7 @@ def project(folder: Path, max_files: int = 1000) -> ProjectSpec:
 class Stage:
     """Writes units of one source, each of one file of the source."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AnySource) -> None:
         self._place = place
         self._store = place.table_store
         rows = pa.table({"id": list(range(ROWS)), "event": ["view"] * ROWS}, schema=SCHEMA)
@@ -97,7 +98,7 @@ class Stage:
 def stage(spec: ProjectSpec) -> Stage:
     """For the only source of the project."""
     (pipeline,) = spec.pipelines
-    return Stage(open_place(spec, pipeline, pipeline.sources[0], 1))
+    return Stage(bind(spec, pipeline, pipeline.sources[0], 1))
 
 
 def commit(spec: ProjectSpec) -> tuple[float, CommitReport]:
