@@ -15,7 +15,7 @@ from tidegate import show_watermarks, watermark_history
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.runs.arrow_reader import ArrowReader
+from tidegate.runs.in_process import ArrowReader
 from tidegate.sink.row_task import RowsWritten, RowTask
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec

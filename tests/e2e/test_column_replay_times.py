@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnEngine
@@ -16,9 +17,9 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.runs.arrow_reader import ArrowReader
+from tidegate.runs.in_process import ArrowReader
 from tidegate.sources.reader import GreatestValues
-from tidegate.specs.columns import ColumnSource, Value
+from tidegate.specs.columns import ColumnSource, TableRead, Value
 from tidegate.specs.project import SchemaSpec
 
 LOCAL = pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us"))])
@@ -29,8 +30,8 @@ class LocalTimes(InProcessColumnEngine):
     """A database whose times have no zone: the greatest values have none, the rows have moments."""
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
-        found = super().reader(source, schema, now)
-        return _LocalReader(found.source, found.rows)
+        assert isinstance(source.read, TableRead)
+        return _LocalReader(source, pq.read_table(Path(source.read.location.uri.removeprefix("file://"))))
 
 
 class _LocalReader(ArrowReader):
@@ -77,7 +78,7 @@ def test_an_end_with_a_zone_is_refused_for_a_column_without_one(lake: ColumnLake
     assert "2026-01-03 00:00:00+00:00 (a time with a zone)" in str(report.chunks[0].error)
 
 
-class _Zoned(InProcessColumnEngine):
+class _Zoned(LocalTimes):
     """The same database, asked with bounds that have a zone."""
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:

@@ -107,7 +107,7 @@ def test_a_delta_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "sink", "problem"),
     [
-        ({"type": "csv", "source_uri": "in"}, {}, "is read by Spark"),
+        ({"type": "csv", "source_uri": "in"}, {}, "are read by Spark"),
         (
             {"type": "python", "function": f"{__name__}:numbers"},
             {"load_type": "merge_upsert", "merge_keys": ["id"]},

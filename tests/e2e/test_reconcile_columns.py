@@ -18,7 +18,7 @@ from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
-from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.replay_record import fence, replay_source

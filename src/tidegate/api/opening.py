@@ -16,11 +16,10 @@ from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SparkS
 from tidegate.specs.units import UnitSource
 
 if TYPE_CHECKING:
-    from tidegate.runs.bound_source import AnySource
+    from tidegate.runs.bound_source import AnySource, UnitBound
     from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
     from tidegate.runs.tracker import TrackedSource
-    from tidegate.runs.unit_source import UnitBound
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]

@@ -16,7 +16,7 @@ from tidegate.reports.correction import ColumnReplayReport
 from tidegate.specs.columns import ColumnSource, Value
 
 if TYPE_CHECKING:
-    from tidegate.runs.column_source import ColumnBound
+    from tidegate.runs.bound_source import ColumnBound
 
 
 def replay_range(

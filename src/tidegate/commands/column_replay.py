@@ -52,8 +52,7 @@ from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
-from tidegate.runs.bound_source import Clock
-from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.bound_source import Clock, ColumnBound
 from tidegate.runs.engine import Engine
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.reader import Reader, Typed, explained

@@ -33,8 +33,7 @@ from tidegate.runs.file_source import FileSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.runs.column_source import ColumnBound
-    from tidegate.runs.unit_source import UnitBound
+    from tidegate.runs.bound_source import ColumnBound, UnitBound
 
 
 @dataclass(frozen=True, slots=True)

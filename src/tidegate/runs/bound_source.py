@@ -20,7 +20,9 @@ from tidegate.protocol.mirror import Recorded, read_recorded
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.winner import StateUnreadable, way_out
+from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec, SourceSpec
+from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
 
 Clock = Callable[[], datetime]
@@ -119,6 +121,10 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
 AnySource = BoundSource[Any, Any]
 """A source of any kind."""
+
+ColumnBound = BoundSource[ColumnSource, StateKind]
+UnitBound = BoundSource[UnitSource, StateKind]
+"""Sources of one kind, for modules that work on that kind; :data:`FileSource` is in ``runs.file_source``."""
 
 BoundT = TypeVar("BoundT", bound=AnySource)
 

@@ -21,10 +21,9 @@ from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import AnySource
+from tidegate.runs.bound_source import AnySource, UnitBound
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.unit_reports import type_of
-from tidegate.runs.unit_source import UnitBound
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import scope_of
 from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample

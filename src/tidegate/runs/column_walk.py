@@ -20,7 +20,7 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
-from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.pass_ import Pass
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
 from tidegate.specs.columns import LoadType, NullWatermark

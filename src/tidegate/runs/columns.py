@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
 from tidegate.errors import StateError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
@@ -18,8 +18,7 @@ from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
-from tidegate.runs.bound_source import AnySource, named_position
-from tidegate.runs.column_source import ColumnBound, shown_values
+from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit

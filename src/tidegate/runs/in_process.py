@@ -1,26 +1,45 @@
-"""The engine inside this process: no Spark, one thing after the other."""
+"""The engine inside this process: no Spark, one thing after the other.
+
+Column sources are read once, and filtered here: Parquet files, Delta tables, HTTP APIs and Python functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from io import BytesIO
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.core.files.plan import FileGroup
-from tidegate.errors import EnvironmentProblem
-from tidegate.runs.arrow_reader import open_arrow_reader
+from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.protocol.table import arrow_schema
+from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
+from tidegate.schema.inference import agreeing, look
+from tidegate.sink.greatest import Greatest
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_units
+from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
 from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
-from tidegate.sources.reader import Reader
+from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.bounds import http_read, parts, upper
+from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
-from tidegate.specs.project import SchemaSpec
+from tidegate.spark.rows import load_function
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead, Value
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.stores import open_store
 
 
 class InProcessEngine:
@@ -82,3 +101,178 @@ class InProcessEngine:
 
 def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:
     return EnvironmentProblem(f"{pipeline}: {why}", "use `tidegate run`")
+
+
+def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+    """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
+    if schema.fields and not isinstance(source.read, HttpRead):
+        raise _left_to_spark(source, "its values are converted to declared columns")
+    match source.read:
+        case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
+            rows = _parquet_files(source, location)
+        case TableRead(format=TableFormat.DELTA, location=location):
+            rows = _delta_table(location)
+        case HttpRead():
+            return HttpArrowReader(source, schema, now)
+        case FunctionRead() as read:
+            return FunctionArrowReader(source, read, now)
+        case _:
+            raise _left_to_spark(source, "files of its type, or chosen by a pattern, are read by Spark")
+    return ArrowReader(source, _checked(source, rows))
+
+
+@dataclass
+class ArrowReader:
+    """Rows of a table in memory."""
+
+    source: ColumnSource
+    rows: pa.Table
+    fixed_first: bool = True
+
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values among the rows that match."""
+        seen = _greatest(self.source, self.read(rows)).values
+        return GreatestValues(seen, _greatest(self.source, self.rows).nulls)
+
+    def read(self, rows: RowFilter) -> pa.Table:
+        """The rows that match."""
+        return _matching(self.source, self.rows, rows)
+
+
+@dataclass
+class HttpArrowReader:
+    """The records of an HTTP API, asked for in this process."""
+
+    source: ColumnSource
+    schema: SchemaSpec
+    now: datetime
+    fixed_first: bool = False
+
+    def upper(self, now: datetime) -> Mapping[str, Value]:
+        """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
+        return upper(self.source, self.schema, now)
+
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values among the records that match."""
+        seen = _greatest(self.source, self.read(rows))
+        return GreatestValues(seen.values, seen.nulls)
+
+    def read(self, rows: RowFilter) -> pa.Table:
+        """The records that match."""
+        fetch = Fetch(http_read(self.source), parts(self.source, rows, self.now))
+        found = [block for slot in range(fetch.slots) for block in blocks(fetch, slot, Counts())]
+        fields = self.schema.fields or self._inferred(found)
+        if self.schema.rescued is not None:
+            fields = (*fields, FieldSpec(self.schema.rescued, "string"))
+        decoder = RecordBlocks(RecordColumns(fields, self.schema, fetch.parts, self.source.uri))
+        table = pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
+        return _matching(self.source, table, rows)
+
+    def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
+        """Columns that hold every record; each watermark column is there, also where it has no value."""
+        shapes = Shapes()
+        lines = [line for block in found for line in block.lines.splitlines()]
+        telling = [each for line in lines if (each := shapes.telling(line)) is not None]
+        fields: tuple[FieldSpec, ...] = ()
+        if telling:
+            fields = agreeing(
+                look(
+                    [telling],
+                    coerce_conflicts_to_utf8=self.schema.coerce_conflicts_to_utf8,
+                    rescued=self.schema.rescued is not None,
+                )
+            ).fields
+        known = {each.name for each in fields}
+        return (*fields, *(FieldSpec(each, "string") for each in self.source.watermark_columns if each not in known))
+
+
+@dataclass
+class FunctionArrowReader:
+    """What a Python function returns that needs no session: an Arrow table, or a pandas DataFrame."""
+
+    source: ColumnSource
+    function: FunctionRead
+    now: datetime
+    fixed_first: bool = False
+
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values among the rows that match."""
+        seen = _greatest(self.source, self.read(rows))
+        return GreatestValues(seen.values, seen.nulls)
+
+    def read(self, rows: RowFilter) -> pa.Table:
+        """What the function returns, as far as it matches; its session is None."""
+        said = f"{self.source.name}: function {self.function.function}"
+        call, mask = load_function(self.function.function, said), Mask.around(self.function)
+        text = predicate(rows, SqlDialect.SPARK)
+        request = FunctionRequest(rows.columns, rows, text, self.now, dict(self.function.options))
+        try:
+            returned: Any = call(None, request)
+        except Exception as error:
+            problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
+            raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
+        if isinstance(returned, pa.Table):
+            return _matching(self.source, _checked(self.source, returned), rows)
+        if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
+            table = pa.Table.from_pandas(returned, preserve_index=False)
+            return _matching(self.source, _checked(self.source, table), rows)
+        raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
+
+
+def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
+    """``rows``, if they have the watermark columns and no times that Spark would turn into others."""
+    missing = [name for name in source.watermark_columns if name not in rows.column_names]
+    if missing:
+        raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
+    for column in rows.schema:
+        if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
+            raise _left_to_spark(source, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds")
+    return rows
+
+
+def _matching(source: ColumnSource, table: pa.Table, rows: RowFilter) -> pa.Table:
+    if rows.extra is not None:
+        raise _left_to_spark(source, "filter_expression is a condition in the language of Spark")
+    return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
+
+
+def _greatest(source: ColumnSource, rows: pa.Table) -> Greatest:
+    found = Greatest(source.watermark_columns, source.mode)
+    for batch in rows.to_batches():
+        found.see(batch)
+    return found
+
+
+def _left_to_spark(source: ColumnSource, why: str) -> EnvironmentProblem:
+    return EnvironmentProblem(f"source {source.name!r} of {source.uri} needs Spark: {why}", "use `tidegate run`")
+
+
+def _delta_table(location: Location) -> pa.Table:
+    """All rows of the newest version of a table."""
+    found = pinned(location)
+    if found is None:
+        raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
+    schema = arrow_schema(found.snapshot.facts.schema_json)
+    return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
+
+
+def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
+    """All rows of the Parquet files below ``location``, which must not be in folders of partitions."""
+    store = open_store(location)
+    names = sorted(info.path for info in store.list(scope=Scope()) if not _is_hidden(info.path))
+    if not names:
+        raise SourceError(f"{location.uri} has no file", "correct source_uri")
+    if any("=" in name.rpartition("/")[0] for name in names):
+        raise _left_to_spark(source, "its folders are columns (key=value)")
+    try:
+        parts = [pq.read_table(BytesIO(store.get(name))) for name in names]
+        return pa.concat_tables(parts, promote_options="default")
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{location.uri} cannot be read as Parquet: {error}", "see which of its files is none"
+        ) from error
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark passes over a file of this name too."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))

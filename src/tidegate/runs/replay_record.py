@@ -36,8 +36,7 @@ from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkRemover
-from tidegate.runs.bound_source import AnySource, BoundSource, Clock
-from tidegate.runs.column_source import ColumnBound
+from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec

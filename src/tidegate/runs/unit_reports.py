@@ -16,9 +16,10 @@ from tidegate.observe.wording import count
 from tidegate.protocol.position import Position
 from tidegate.reports.run import WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
+from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.presence import attempts_before
 from tidegate.runs.tracker import Backlog
-from tidegate.runs.unit_source import UnitBound, attempted, maybe_utc, utc
+from tidegate.runs.unit_source import attempted, maybe_utc, utc
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import HttpRead, JdbcRead
 from tidegate.specs.units import FileRead

@@ -10,10 +10,7 @@ from tidegate.core.units.state import UnitState, decode_units
 from tidegate.errors import TidegateError
 from tidegate.protocol.notes import Attempts
 from tidegate.reports.run import FailedUnit
-from tidegate.runs.bound_source import BoundSource, StateKind
-from tidegate.specs.units import UnitSource
-
-UnitBound = BoundSource[UnitSource, StateKind]
+from tidegate.runs.bound_source import UnitBound
 
 
 def attempted(source: UnitBound, attempts: Attempts | None) -> UnitState | None:

@@ -23,11 +23,11 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.protocol.work_areas import clean_old
 from tidegate.reports.run import FailedUnit
+from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.source_report import ANOTHER_RUN
-from tidegate.runs.unit_change import UnitChange, UnitGroup
-from tidegate.runs.unit_source import UnitBound, attempted
-from tidegate.runs.unit_waves import Breaker, Outcomes, Waves, sorted_out
+from tidegate.runs.unit_source import attempted
+from tidegate.runs.unit_waves import Breaker, Outcomes, UnitChange, UnitGroup, Waves, sorted_out
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitWork
 from tidegate.specs.columns import HttpRead, JdbcRead

@@ -17,9 +17,10 @@ from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check
 from tidegate.reports.units import UnitSourcePlan
+from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
-from tidegate.runs.unit_source import UnitBound, attempted, coverage_text, failed_units
+from tidegate.runs.unit_source import attempted, coverage_text, failed_units
 from tidegate.specs.units import Replace, UnitSource
 
 

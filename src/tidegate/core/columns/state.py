@@ -120,6 +120,11 @@ def text_of(value: Value) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
+def shown_values(values: Watermark) -> dict[str, str | None]:
+    """Values as people read them."""
+    return {column: None if value is None else text_of(value) for column, value in values.items()}
+
+
 def column_watermark_text(state: ColumnState | None) -> str | None:
     """The watermark on one line.
 
