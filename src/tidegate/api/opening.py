@@ -77,6 +77,16 @@ def sources_of(
     return sources_named(found, source)
 
 
+def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
+    """The file sources alone: a source of another kind that cannot be bound is no matter of theirs."""
+    from tidegate.runs.bind import bind
+    from tidegate.runs.file_source import is_files
+
+    width = parallelism_of(project.spark)
+    chosen = [(pipeline, each) for pipeline in pipelines_of(project, name) for each in pipeline.of(PathSource)]
+    return tuple(filter(is_files, [bind(project, pipeline, each, width, emit) for pipeline, each in chosen]))
+
+
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named, all of which must be files."""
     from tidegate.runs.file_source import is_files
@@ -124,13 +134,12 @@ def spark_engine(
     spec: SparkSpec,
     emit: Emit,
     stop: threading.Event,
-    sources: Callable[[], Sequence[TrackedSource]] = tuple,
+    sources: Callable[[], Sequence[FileSource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
     """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
     and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
-    from tidegate.runs.file_source import is_files
     from tidegate.runs.frames import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
@@ -140,8 +149,8 @@ def spark_engine(
         spec,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
-        delta=lambda: bool(columns) or any_frames(tuple(filter(is_files, sources()))),
-        packages=lambda: (*packages_for(columns), *frame_packages(tuple(filter(is_files, sources())))),
+        delta=lambda: bool(columns) or any_frames(sources()),
+        packages=lambda: (*packages_for(columns), *frame_packages(sources())),
     )
     with py4j_is_silent(stop):
         try:

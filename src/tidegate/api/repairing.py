@@ -59,6 +59,7 @@ def reconcile(
     day or more unless ``force``. Without either nothing is written.
     """
     from tidegate.runs.bound_source import sources_named
+    from tidegate.runs.file_source import is_files
     from tidegate.runs.loop import stops_on_signals
     from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
 
@@ -68,7 +69,8 @@ def reconcile(
     names = {each.name for each in pipelines_of(project, pipeline)}
     every = sources_of(project, None, emit=emit)
     sources = sources_named([each for each in every if each.pipeline.name in names], source)
-    spark = spark_engine(project.spark, emit, flag, lambda: sources) if ingest else contextlib.nullcontext()
+    files = tuple(filter(is_files, sources))
+    spark = spark_engine(project.spark, emit, flag, lambda: files) if ingest else contextlib.nullcontext()
     with spark as engine, stops_on_signals(flag):
         wanted = ReconcileOptions(engine, clean, age)
         return Reconciling(sources, every, wanted, emit, flag).all()

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, Mode, load, parallelism_of, pipelines_of, sources_of, spark_engine
+from tidegate.api.opening import Config, Mode, bound_files, load, parallelism_of, pipelines_of, spark_engine
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports.run import RunReport
 from tidegate.specs.project import PathSource, ProjectSpec
@@ -40,7 +40,7 @@ def run(
     ]
     with (
         _watched(project, pipeline, mode, emit) as told,
-        spark_engine(project.spark, told, flag, lambda: sources_of(project, pipeline), columns) as engine,
+        spark_engine(project.spark, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
     ):
         return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
 

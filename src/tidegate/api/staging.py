@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tidegate.api.opening import Config, Mode, agreed, load, pipelines_of_files, sources_of
+from tidegate.api.opening import Config, Mode, agreed, bound_files, load, pipelines_of_files
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.staging import CommitReport, FileAdoption
@@ -47,11 +47,10 @@ def adopt_files(
 ) -> FileAdoption:
     """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
     from tidegate.commands.commit import FileAdopting
-    from tidegate.runs.file_source import is_files
 
     project = load(config)
     tables = {each.sink.table.uri for each in pipelines_of_files(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
-    sources = tuple(each for each in filter(is_files, sources_of(project, None, emit=emit)) if each.table_uri in tables)
+    sources = tuple(each for each in bound_files(project, None, emit) if each.table_uri in tables)
     return FileAdopting(sources, emit).run(prefix, confirm)

@@ -29,7 +29,8 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
         summary = source.tracker.summary(state)
         backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
     except TidegateError as error:
-        return replace(_status(source, recorded, summary, Backlog(), now), state="Unknown", error=str(error))
+        known = _status(source, recorded, summary, Backlog(), now)
+        return replace(known, state="Unknown", lag_seconds=None, error=str(error))
     known = _status(source, recorded, summary, backlog, now)
     notes = () if known.version else attempts_note(source)
     if source.pipeline.conflict is not OnConflict.RACE:

@@ -135,7 +135,7 @@ class FileTrackerBase(TrackerDefaults):
 
     def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
         unfinished = list(state.unfinished())
-        updated = datetime.fromtimestamp(state.last_update_ts, UTC) if state.last_update_ts else None
+        updated = _moment(state.last_update_ts)
         return Summary(
             state=type(state.watermark).__name__,
             watermark=state.value,
@@ -314,3 +314,11 @@ def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
         return None
     same = read.size == listed.size and (None in (read.etag, listed.etag) or read.etag == listed.etag)
     return Known.PENDING if same else Known.REWRITTEN
+
+
+def _moment(seconds: int) -> datetime | None:
+    """When a state changed last; None for one that does not tell, or tells a moment that no clock shows."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
