@@ -34,7 +34,7 @@ from tidegate.sink.row_task import Batch, row_task
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten
 from tidegate.spark.frames import columns_of, write_rows
-from tidegate.spark.loading.work_units import unit_frame
+from tidegate.spark.loading.replaced_units import unit_frame
 from tidegate.spark.session import open_session
 from tidegate.spark.work_units import carry_out_tasks
 from tidegate.specs.columns import FunctionRead, HttpRead

@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-with_spark=(tests/spark tests/docs/test_snippets.py)
+with_spark=(tests/spark tests/compat tests/docs/test_snippets.py)
 if [ "${1:-}" = unit ]; then
   quick=(tests/unit tests/laws -m "not slow and not s3")
   first=("${quick[@]}" --share 1/2)

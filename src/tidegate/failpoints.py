@@ -107,7 +107,7 @@ class _Rules:
         return next((action for action in actions if action is not None), None)
 
 
-class _Nth:
+class _Countdown:
     """Acts the nth time it is asked."""
 
     def __init__(self, action: str, nth: int) -> None:
@@ -139,7 +139,7 @@ def _parse(text: str, seed: str) -> dict[str, Rule]:
             raise ValueError(f"{VARIABLE}: {item!r} is not NAME={known}|sleep:SECONDS[@N|%P][~TEXT]")
         if name != EVERY and name not in PLACES:
             raise ValueError(f"{VARIABLE}: there is no failpoint {name!r}; there are: {', '.join(PLACES)}")
-        rule: Rule = _Chance(action, float(share), seed) if share else _Nth(action, int(nth or 1))
+        rule: Rule = _Chance(action, float(share), seed) if share else _Countdown(action, int(nth or 1))
         rules.setdefault(name, _Rules()).add(about, rule)
     return dict(rules)
 

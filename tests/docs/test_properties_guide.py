@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 
 from tidegate.config.normal_form import MS_KEYS
-from tidegate.migrate.properties import NAMES, PREFIXES, Fate
+from tidegate.migrate.properties import NAMES, PREFIXES, PropertyOutcome
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/from-properties.md").read_text(encoding="utf-8")
-TITLES = {Fate.CARRIED: "Carried over", Fate.LEFT: "Not there", Fate.NOT_NEEDED: "Not needed"}
+TITLES = {
+    PropertyOutcome.CARRIED: "Carried over",
+    PropertyOutcome.LEFT: "Not there",
+    PropertyOutcome.NOT_NEEDED: "Not needed",
+}
 
 
 def rows(title: str) -> dict[str, str]:
@@ -25,4 +29,4 @@ def test_every_property_is_on_the_page_with_what_becomes_of_it() -> None:
 
 
 def test_every_name_that_yaml_takes_is_carried_over() -> None:
-    assert {name for name in MS_KEYS if NAMES[name].fate is not Fate.CARRIED} == set()
+    assert {name for name in MS_KEYS if NAMES[name].fate is not PropertyOutcome.CARRIED} == set()

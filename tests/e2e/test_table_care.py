@@ -17,7 +17,7 @@ from tidegate import checkpoint_table, optimize_table, reconcile, recover, vacuu
 from tidegate.errors import StorageUnavailable, TableError, UnsupportedTable
 from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import TableCared, TableCareFailed
-from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Overtaken, Rewrite, commit_rewrite
+from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
 from tidegate.runs import maintenance
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -183,7 +183,7 @@ def test_two_at_once_double_nothing(tmp_path: Path) -> None:
     store = open_store(lake.table)
     first, second = rewrite_of(lake), rewrite_of(lake)
     commit_rewrite(store, *first)
-    with pytest.raises(Overtaken, match="the same files were replaced"):
+    with pytest.raises(RewriteOvertaken, match="the same files were replaced"):
         commit_rewrite(store, *second)
     lake.assert_exactly_once()
 
@@ -206,7 +206,7 @@ def test_what_others_commit_meanwhile_is_respected(tmp_path: Path, other: str) -
     if other == "append":
         assert commit_rewrite(open_store(lake.table), base, rewrite) == base + 3
     else:
-        with pytest.raises(Overtaken):
+        with pytest.raises(RewriteOvertaken):
             commit_rewrite(open_store(lake.table), base, rewrite)
     lake.assert_exactly_once()
     filled(lake, 1, start=30)

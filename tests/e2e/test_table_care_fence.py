@@ -10,7 +10,7 @@ import pytest
 
 from support.lake import Lake
 from tidegate import optimize_table, reconcile
-from tidegate.protocol.maintenance import MaintainedTable, Overtaken, commit_rewrite
+from tidegate.protocol.maintenance import MaintainedTable, RewriteOvertaken, commit_rewrite
 from tidegate.runs.maintenance import bins, merged
 from tidegate.storage.stores import open_store
 
@@ -30,7 +30,7 @@ def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_pa
     os.utime(written, (two_days_ago, two_days_ago))
     reconcile(lake.config, "events", clean=True)
     assert not written.exists()
-    with pytest.raises(Overtaken, match="fence"):
+    with pytest.raises(RewriteOvertaken, match="fence"):
         commit_rewrite(store, snapshot.facts.version, rewrite)
     lake.assert_exactly_once()
     assert optimize_table(lake.config, "events").files_after == 1

@@ -16,7 +16,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.spark.filters import greatest_of
-from tidegate.spark.readers.registry import open_reader
+from tidegate.spark.readers.reader import open_reader
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.project import FieldSpec, SchemaSpec

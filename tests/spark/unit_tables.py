@@ -17,7 +17,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkRemover, new_work_area
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.spark.loading.work_units import unit_frame
+from tidegate.spark.loading.replaced_units import unit_frame
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec

@@ -10,7 +10,7 @@ from tidegate.reports.run import TableCareReport
 from tidegate.reports.schema import TableRewrite
 
 if TYPE_CHECKING:
-    from tidegate.runs.maintenance import Care
+    from tidegate.runs.maintenance import TableMaintenance
 
 
 def widen_table(
@@ -53,7 +53,7 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
     return _care(config, pipeline).checkpoint(dry_run=dry_run)
 
 
-def _care(config: Config, pipeline: str) -> Care:
-    from tidegate.runs.maintenance import Care
+def _care(config: Config, pipeline: str) -> TableMaintenance:
+    from tidegate.runs.maintenance import TableMaintenance
 
-    return Care(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])
+    return TableMaintenance(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tidegate.observe.progress import ProgressView
 
 
-class Report(Protocol):
+class Printable(Protocol):
     """What the public functions return."""
 
     def to_json(self) -> Mapping[str, Any]: ...
 
 
-AnyReport = TypeVar("AnyReport", bound=Report)
+AnyReport = TypeVar("AnyReport", bound=Printable)
 Planned = TypeVar("Planned")
 
 
@@ -87,14 +87,14 @@ class Invocation:
         Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
         ends before it prints one.
         """
-        from tidegate.observe.logs import Holding, JsonLog, TextLog, fanout
+        from tidegate.observe.logs import DeferredErrors, JsonLog, TextLog, fanout
 
         log = JsonLog if self.log_format == "json" else TextLog
         with self._progress() as view:
             self._view = view
             lines: Emit = log(view.write, self.effective_level())
             try:
-                with Holding(lines) if result_follows and self._sees_both() else nullcontext(lines) as kept:
+                with DeferredErrors(lines) if result_follows and self._sees_both() else nullcontext(lines) as kept:
                     yield fanout(view, kept)
             finally:
                 self._view = None

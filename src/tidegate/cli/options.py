@@ -76,7 +76,7 @@ def _common_options(envvar: str | None) -> list[click.Option]:
     ]
 
 
-class _Helpful(click.Command):
+class _ExampleCommand(click.Command):
     """A command with examples and common options."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), envvar: str | None = None, **kwargs: Any) -> None:
@@ -102,11 +102,11 @@ class _Helpful(click.Command):
                 formatter.write(f"{' ' * formatter.current_indent}{example}\n")
 
 
-class Command(_Helpful):
+class Command(_ExampleCommand):
     """A command that does something."""
 
 
-class Group(_Helpful, click.Group):
+class Group(_ExampleCommand, click.Group):
     """A command that has commands of its own."""
 
     command_class = Command
@@ -118,7 +118,7 @@ class Group(_Helpful, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
-        _Helpful.format_options(self, ctx, formatter)
+        _ExampleCommand.format_options(self, ctx, formatter)
 
 
 class Moment(click.ParamType[datetime]):

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ShownProblem:
     """What an error means to a person at a prompt."""
 
     kind: str
@@ -46,25 +46,25 @@ class Problem:
         }
 
 
-def understand(error: BaseException) -> Problem:
+def understand(error: BaseException) -> ShownProblem:
     """The problem behind any exception."""
     match error:
         case ConfigError():
-            return Problem("ConfigError", error.problems, error.remedy, error.exit_code)
+            return ShownProblem("ConfigError", error.problems, error.remedy, error.exit_code)
         case TidegateError():
             lines = tuple(error.problem.splitlines()) or (type(error).__name__,)
-            return Problem(type(error).__name__, lines, error.remedy, error.exit_code, error.retryable)
+            return ShownProblem(type(error).__name__, lines, error.remedy, error.exit_code, error.retryable)
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "tidegate"
             lines = tuple(error.format_message().splitlines())
-            return Problem("UsageError", lines, f"see {where} --help", error.exit_code)
+            return ShownProblem("UsageError", lines, f"see {where} --help", error.exit_code)
         case click.ClickException():
-            return Problem("UsageError", tuple(error.format_message().splitlines()), "", error.exit_code)
+            return ShownProblem("UsageError", tuple(error.format_message().splitlines()), "", error.exit_code)
         case KeyboardInterrupt():
-            return Problem("Interrupted", ("interrupted",), "", INTERRUPTED)
+            return ShownProblem("Interrupted", ("interrupted",), "", INTERRUPTED)
         case _:
             what = f"unexpected {type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
-            return Problem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
+            return ShownProblem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
 
 
 def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:

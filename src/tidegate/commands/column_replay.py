@@ -282,7 +282,7 @@ _DECLARED = {"timestamp": "datetime", "date": "date"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Gathered:
+class _ChunkRows:
     """The rows of a chunk, read once, in a work area.
 
     ``since`` is where production was then; None where what it does later has nothing to do with the chunk.
@@ -424,7 +424,7 @@ class ColumnReplay:
         """Read chunks, as many at once as there are workers, and commit them one after the other."""
         self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
-        reading: dict[Future[_Gathered], int] = {}
+        reading: dict[Future[_ChunkRows], int] = {}
         self._engine.prepare()
         with ThreadPoolExecutor(workers) as pool:
             while True:
@@ -442,7 +442,7 @@ class ColumnReplay:
         failed = any(each.fate == "failed" for each in self._fates.values())
         return not self._stop.is_set() and not (in_order and failed)
 
-    def _settle(self, record: ReplayRecord, number: int, done: Future[_Gathered]) -> None:
+    def _settle(self, record: ReplayRecord, number: int, done: Future[_ChunkRows]) -> None:
         try:
             rows = self._committed(record, number, done.result())
         except RunStopped:
@@ -463,7 +463,7 @@ class ColumnReplay:
         dealt = len(record.state.finished) + failed
         self._emit(events.ChunkFinished(*self._names, chunk.low, chunk.high, rows, dealt, len(record.chunks), error))
 
-    def _gathered(self, record: ReplayRecord, number: int) -> _Gathered:
+    def _gathered(self, record: ReplayRecord, number: int) -> _ChunkRows:
         """The rows of one chunk, read into a work area of its own."""
         from tidegate.sink.row_task import Batch, row_task
 
@@ -481,7 +481,7 @@ class ColumnReplay:
             self._check_kind(bounds.rows, reader, written)
             self._check_overlap(written)
             failpoint("runs.read")
-        return _Gathered(Batch.of(self._pipeline, source, task, written), bounds, area, since)
+        return _ChunkRows(Batch.of(self._pipeline, source, task, written), bounds, area, since)
 
     def _check_overlap(self, written: RowsWritten) -> None:
         """A chunk by another column than the watermark's must hold no row that production has not read yet."""
@@ -507,7 +507,7 @@ class ColumnReplay:
                     "give bounds of that kind; times as 2026-04-03T09:15:00+00:00",
                 )
 
-    def _committed(self, record: ReplayRecord, number: int, gathered: _Gathered) -> int:
+    def _committed(self, record: ReplayRecord, number: int, gathered: _ChunkRows) -> int:
         """Commit the rows of a chunk with the record that has it finished; how many rows."""
         batch = gathered.batch
 

@@ -30,7 +30,7 @@ from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_s
 from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
 from tidegate.runs.file_source import FileSource, is_files
 from tidegate.runs.orphans import is_ours
-from tidegate.runs.staged_units import Examined, TableColumns, check_path, examine
+from tidegate.runs.staged_units import ParquetFooter, TableColumns, check_path, examine
 from tidegate.sink.partitions import path_values
 from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.storage.listing_scope import Scope
@@ -105,7 +105,7 @@ class FileAdopting:
                 continue
             yield info
 
-    def _examined(self, info: ObjectInfo, columns: TableColumns) -> Examined | StateError:
+    def _examined(self, info: ObjectInfo, columns: TableColumns) -> ParquetFooter | StateError:
         if is_ours(info.path):
             return StateError("Tidegate wrote it and did not commit it: its records are read again", "")
         given = path_values(info.path)
@@ -116,7 +116,7 @@ class FileAdopting:
             return error
 
     def _fitted(
-        self, info: ObjectInfo, examined: Examined | StateError, columns: TableColumns, foreign: ForeignFiles
+        self, info: ObjectInfo, examined: ParquetFooter | StateError, columns: TableColumns, foreign: ForeignFiles
     ) -> AdoptedFile:
         told = AdoptedFile(info.path, info.size, info.etag)
         try:

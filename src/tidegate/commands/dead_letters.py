@@ -18,7 +18,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
-from tidegate.runs.dead_letters import DeadLetters, DeadLetterSelection, answered, chosen
+from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import coverage_of
@@ -102,9 +102,9 @@ def _retried(
     told = replace(report, still_bad=tuple((letter.id, letter.file or "", reason) for letter, reason in bad))
     if not good:
         return _Answer(None, told)
-    new = DeadLetters.of(whole.results)
+    new = WrittenLetters.of(whole.results)
     answers = answered(bound, good, RETRIED, run, fingerprint(columns.fields))
-    together = DeadLetters((*new.files, *answers.files), new.count)
+    together = WrittenLetters((*new.files, *answers.files), new.count)
     change = replace(
         _change(opened, bound, together, new.count - len(good), "dlq retry"),
         coverage=coverage_of(whole.results),
@@ -181,7 +181,7 @@ def _columns(bound: FileSource, opened: Position, emit: Emit) -> TableColumnsPla
     return resolve_columns(bound, opened, plan, emit)
 
 
-def _change(opened: Position, bound: FileSource, letters: DeadLetters, difference: int, action: str) -> Change:
+def _change(opened: Position, bound: FileSource, letters: WrittenLetters, difference: int, action: str) -> Change:
     if opened.state is None:
         raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(

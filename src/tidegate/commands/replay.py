@@ -36,8 +36,8 @@ from tidegate.protocol.table_rows import literal, rows_by_value
 from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
 from tidegate.reports.correction import FileSet, ReplayReport
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.dead_letters import DeadLetters, answered, chosen
 from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
+from tidegate.runs.dead_letters import WrittenLetters, answered, chosen
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, left_of
@@ -348,11 +348,11 @@ class Replay:
         self, opened: Position, change: Change, choice: ReplaySelection, results: Sequence[GroupResult]
     ) -> Change:
         """The change with the letters that the files bring now, and answers to those they brought before."""
-        new = DeadLetters.of(results)
+        new = WrittenLetters.of(results)
         paths = {*(file.path for file in choice.files), *choice.dropped}
         before = [letter for letter in chosen(self._bound, LetterChoice()) if letter.file in paths]
         answers = answered(self._bound, before, REPLAYED, self._run)
-        together = DeadLetters((*new.files, *answers.files), new.count)
+        together = WrittenLetters((*new.files, *answers.files), new.count)
         return replace(
             change,
             dead_letter_files=together.files,

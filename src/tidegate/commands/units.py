@@ -21,7 +21,7 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.unit_reports import OPEN_REASONS, Looked, look, spans, starting_at
+from tidegate.runs.unit_reports import OPEN_REASONS, UnitLook, look, spans, starting_at
 from tidegate.runs.unit_source import maybe_utc, utc
 from tidegate.specs.units import Replace
 
@@ -76,7 +76,7 @@ def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
     return named and (not wanted.failed or line.state in ("failed", "retired"))
 
 
-def check_known(bound: UnitBound, looked: Looked, units: Collection[str]) -> None:
+def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> None:
     """Raise where a unit is named that neither the plan nor the state has."""
     known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
     for unit in units:

@@ -33,7 +33,7 @@ SPARK_KILLS_PER_ROUND = 5
 Show = Callable[[ChaosProgress], None]
 
 
-class _Playable(Protocol):
+class _Playback(Protocol):
     def play(self, number: int, over: Callable[[], bool]) -> None: ...
 
 
@@ -46,7 +46,7 @@ class _Part:
     per_round: int
     until: float
     done: Callable[[], int]
-    round_at: Callable[[Location, str], _Playable]
+    round_at: Callable[[Location, str], _Playback]
 
 
 @dataclass(slots=True)

@@ -181,7 +181,7 @@ def kind_of(type: pa.DataType) -> str:
     return next((name for name, check in checks.items() if check(type)), "other")
 
 
-class Fitting:
+class ColumnFit:
     """Compares the columns of files with the declared ones."""
 
     def __init__(

@@ -21,7 +21,7 @@ import pyarrow.csv as pv
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.conversion import Fitting
+from tidegate.formats.conversion import ColumnFit
 from tidegate.formats.csv_records import CsvDialect, RecordBlock, record_blocks
 from tidegate.formats.files import chunks
 from tidegate.formats.json import without_mark
@@ -252,7 +252,7 @@ class CsvFormat:
         options: CsvOptions,
         compression: Compression,
         rows: RowDecoder,
-        fitting: Fitting,
+        fitting: ColumnFit,
     ) -> None:
         self._fields = fields
         self._options = options

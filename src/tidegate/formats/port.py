@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.conversion import Fitting, exact, json_value, row_value
+from tidegate.formats.conversion import ColumnFit, exact, json_value, row_value
 from tidegate.formats.json_decoder import Decoded, Decoder, Rejected
 from tidegate.formats.json_parsing import one_batch
 from tidegate.formats.line_repair import Suspicious
@@ -206,7 +206,7 @@ class ColumnarFormat:
 
     noun = "record"
 
-    def __init__(self, fields: tuple[FieldSpec, ...], rows: RowDecoder, lines: Decoder, fitting: Fitting) -> None:
+    def __init__(self, fields: tuple[FieldSpec, ...], rows: RowDecoder, lines: Decoder, fitting: ColumnFit) -> None:
         self._fields = fields
         self._rows = rows
         self._lines = lines

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Older:
+class OlderState:
     """A state that an older program wrote, and in words the form it had."""
 
     state: PathState
@@ -59,7 +59,7 @@ class Older:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class AdoptedState:
     """The state to go on from.
 
     ``left_out`` are files that count as read although no entry says so: the old program never came back to them.
@@ -102,7 +102,7 @@ def is_about(path: str, bases: Sequence[str]) -> bool:
     return not is_absolute(path) or any(path.startswith(f"{base}/") for base in bases)
 
 
-def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> Older:
+def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> OlderState:
     """The state in an older checkpoint of the source at ``bases``, which are ways to write the same place.
 
     ``StateError`` for a path of another place, and for whatever is not understood.
@@ -115,7 +115,7 @@ def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> Older:
             "set source_uri to the place that the old program read, or choose another source",
         )
     base = next((base for base in bases if any(path.startswith(f"{base}/") for path in paths)), bases[0])
-    return Older(decode(data, source_uri=base), _form(data))
+    return OlderState(decode(data, source_uri=base), _form(data))
 
 
 def _form(data: Mapping[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _form(data: Mapping[str, Any]) -> str:
     return "the last finished file, and the files in progress"
 
 
-def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> Settled:
+def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> AdoptedState:
     """The state in its own terms, given all files at the source.
 
     Partitions without an entry, at or below the old watermark, count as read: whether they were, nobody can tell, and
@@ -144,7 +144,7 @@ def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: boo
     state = replace(state, partition_watermarks={**state.partition_watermarks, **_last_names(left_out)})
     files = {path: _sized(progress, at_source.get(path)) for path, progress in state.files.items()}
     in_progress = [path for path, _ in state.unfinished()]
-    return Settled(
+    return AdoptedState(
         replace(state, files=files),
         left_out,
         tuple(path for path in in_progress if _is_passed(state, path)),
@@ -448,7 +448,7 @@ class _Adopting:
             )
         return snapshot
 
-    def _older(self) -> Older:
+    def _older(self) -> OlderState:
         """The state to take over, with the report told where it comes from."""
         bases = _bases(self._bound.source.location.uri)
         in_log = self._in_log(bases)
@@ -462,7 +462,7 @@ class _Adopting:
         self.report = replace(self.report, trace=trace.found, form=older.form, written=trace.written, findings=remarks)
         return older
 
-    def _fresh(self, trace: Trace | None) -> Older:
+    def _fresh(self, trace: Trace | None) -> OlderState:
         if trace is not None:
             raise StateError(
                 f"{self._key}: the old program did read this source: {trace.found} says so; from the beginning "
@@ -470,7 +470,7 @@ class _Adopting:
                 "adopt without `--fresh`",
             )
         self.report = replace(self.report, trace="none of this source", form="it starts at the beginning")
-        return Older(PathState(), self.report.form)
+        return OlderState(PathState(), self.report.form)
 
     def _in_log(self, bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
         """The newest checkpoint in the log that is about this source.
@@ -540,7 +540,7 @@ class _Adopting:
         listing = discover_files(self._bound, state, now)
         return plan_files(self._bound, state, 0, listing, now).files
 
-    def _findings(self, result: Settled, older: Older, known: Contents) -> Iterator[Check]:
+    def _findings(self, result: AdoptedState, older: OlderState, known: Contents) -> Iterator[Check]:
         if older.state.sealed_below and not self._wish.fresh:
             below = f"everything in partitions below {older.state.sealed_below!r} counts as read"
             yield Check("earlier partitions", "ok", f"{below}: the old form had one watermark for all")

@@ -170,10 +170,10 @@ class Given:
             what = becoming(name)
             if name in self.used:
                 continue
-            if what.fate is Fate.NOT_NEEDED:
+            if what.fate is PropertyOutcome.NOT_NEEDED:
                 not_needed.append(PropertyNote(found.line, name, what.text))
             else:
-                reason = what.text if what.fate is Fate.LEFT else "means nothing for this kind of source"
+                reason = what.text if what.fate is PropertyOutcome.LEFT else "means nothing for this kind of source"
                 left.append(PropertyNote(found.line, name, reason))
         return left, not_needed
 
@@ -193,7 +193,7 @@ def is_secret(name: str, value: str) -> bool:
     return looks_secret(name) or name.lower() in ("authorization", "cookie") or bool(_ENCRYPTED.fullmatch(value))
 
 
-class Fate(StrEnum):
+class PropertyOutcome(StrEnum):
     """Whether a property has an equal here, has none, or is not needed."""
 
     CARRIED = "carried"
@@ -202,20 +202,20 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Becoming:
+class PropertyTarget:
     """What becomes of a property: for those that are carried, the key; for others, why they are not."""
 
-    fate: Fate
+    fate: PropertyOutcome
     text: str
 
 
-def _of(fate: Fate, texts: dict[str, str]) -> dict[str, Becoming]:
-    return {name: Becoming(fate, text) for name, text in texts.items()}
+def _of(fate: PropertyOutcome, texts: dict[str, str]) -> dict[str, PropertyTarget]:
+    return {name: PropertyTarget(fate, text) for name, text in texts.items()}
 
 
-NAMES: dict[str, Becoming] = {
+NAMES: dict[str, PropertyTarget] = {
     **_of(
-        Fate.CARRIED,
+        PropertyOutcome.CARRIED,
         {
             "job.name": "the name of the pipeline",
             "extract.table.name": "sink.table_uri",
@@ -264,7 +264,7 @@ NAMES: dict[str, Becoming] = {
         },
     ),
     **_of(
-        Fate.LEFT,
+        PropertyOutcome.LEFT,
         {
             "ms.audit.enabled": "requests are not audited; the events of a run tell what was read",
             "ms.csv.column.projection": "columns are chosen by schema.fields, and named by csv.columns",
@@ -296,7 +296,7 @@ NAMES: dict[str, Becoming] = {
         },
     ),
     **_of(
-        Fate.NOT_NEEDED,
+        PropertyOutcome.NOT_NEEDED,
         {
             "job.commit.policy": "each work unit counts by itself: those that succeed are committed, others run again",
             "job.group": "a pipeline has a name only",
@@ -331,9 +331,9 @@ NAMES: dict[str, Becoming] = {
 }
 """By name."""
 
-PREFIXES: dict[str, Becoming] = {
+PREFIXES: dict[str, PropertyTarget] = {
     **_of(
-        Fate.NOT_NEEDED,
+        PropertyOutcome.NOT_NEEDED,
         {
             "state.store.": "positions are in the log of the table",
             "writer.": "the table is written as a Delta table",
@@ -365,7 +365,7 @@ PREFIXES: dict[str, Becoming] = {
         },
     ),
     **_of(
-        Fate.LEFT,
+        PropertyOutcome.LEFT,
         {
             "ms.kafka.": "requests are not audited to Kafka",
             "ms.retry.": "connections: retries says how often",
@@ -377,9 +377,9 @@ PREFIXES: dict[str, Becoming] = {
 """By what a name begins with, where the name itself is in no table; the longest counts."""
 
 
-def becoming(name: str) -> Becoming:
+def becoming(name: str) -> PropertyTarget:
     """What becomes of a property."""
     if name in NAMES:
         return NAMES[name]
     fits = [prefix for prefix in PREFIXES if name.startswith(prefix)]
-    return PREFIXES[max(fits, key=len)] if fits else Becoming(Fate.LEFT, "is not known")
+    return PREFIXES[max(fits, key=len)] if fits else PropertyTarget(PropertyOutcome.LEFT, "is not known")

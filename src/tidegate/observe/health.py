@@ -58,7 +58,7 @@ class SourceHealth:
 
 
 @dataclass(slots=True)
-class _Vital:
+class _LastPass:
     """What is remembered of one source."""
 
     silent_after: float
@@ -77,7 +77,8 @@ class Health:
         self._lock = threading.Lock()
         self._ready = False
         self._vitals = {
-            name: _Vital(max(MISSED_INTERVALS * seconds, PATIENCE_SECS), clock()) for name, seconds in intervals.items()
+            name: _LastPass(max(MISSED_INTERVALS * seconds, PATIENCE_SECS), clock())
+            for name, seconds in intervals.items()
         }
 
     @property
@@ -99,7 +100,7 @@ class Health:
         with self._lock:
             return tuple(self._told(name, vital) for name, vital in self._vitals.items())
 
-    def _told(self, name: Name, vital: _Vital) -> SourceHealth:
+    def _told(self, name: Name, vital: _LastPass) -> SourceHealth:
         silent = self._clock() - vital.seen_at
         is_overdue = silent > vital.silent_after and not vital.busy
         overdue = f"no sign of it for {duration(silent)}" if is_overdue else ""
@@ -107,7 +108,7 @@ class Health:
         return SourceHealth(*name, vital.trouble or overdue, ended)
 
 
-def _note(vital: _Vital, event: Event) -> None:
+def _note(vital: _LastPass, event: Event) -> None:
     if not isinstance(event, _IN_BETWEEN):
         vital.busy = isinstance(event, events.ReadFixed | events.AnotherRun)
     match event:

@@ -255,7 +255,7 @@ def fanout(*consumers: Emit) -> Emit:
 _TOLD_BY_RESULTS = (CommitFailed, FileRefused, SourceFailed, UnitRejected)
 
 
-class Holding:
+class DeferredErrors:
     """Passes events on to ``emit``; those that a result tells only where an exception leaves the block."""
 
     def __init__(self, emit: Emit) -> None:

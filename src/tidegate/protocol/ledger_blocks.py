@@ -43,7 +43,7 @@ class _Stopped(BaseException):
     """Nobody listens any more."""
 
 
-class _Pump(threading.Thread):
+class _Prefetch(threading.Thread):
     """Reads ``source`` and hands its items over; what it raised is raised where they are taken."""
 
     def __init__(self, source: Iterable[object]) -> None:
@@ -81,7 +81,7 @@ class _Pump(threading.Thread):
 @contextmanager
 def pumped(source: Iterable[Item]) -> Iterator[Iterator[Item]]:
     """``source``, read in a thread as long as the block lasts."""
-    pump = _Pump(source)
+    pump = _Prefetch(source)
     pump.start()
     try:
         yield pump.items()  # type: ignore[misc]  # the thread hands over what the source gave

@@ -154,7 +154,7 @@ class ActiveFile:
     partition_values: tuple[tuple[str, str | None], ...] = ()
 
 
-class Overtaken(TableError):
+class RewriteOvertaken(TableError):
     """Another commit touched the same files, or the table itself, since the base; nothing was changed."""
 
 
@@ -182,7 +182,7 @@ class Rewrite:
 
 
 def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace | None = None) -> int:
-    """The version at which the files were replaced; :class:`Overtaken` when they may not be any more."""
+    """The version at which the files were replaced; :class:`RewriteOvertaken` when they may not be any more."""
     pace = pace or Pace()
     deadline = pace.start()
     name = str(uuid4())
@@ -211,17 +211,19 @@ def _settled(store: ObjectStore, version: int, name: str, touched: Collection[st
     try:
         content = store.get(entry_path(version))
     except ObjectMissing as error:
-        raise Overtaken(f"version {version} came and went while files were replaced", "try again") from error
+        raise RewriteOvertaken(f"version {version} came and went while files were replaced", "try again") from error
     actions = [json.loads(line) for line in content.splitlines() if line.strip()]
     if any((each.get("commitInfo") or {}).get("txnId") == name for each in actions):
         return True
     for action in actions:
         if "metaData" in action or "protocol" in action:
-            raise Overtaken(f"the table itself was changed at version {version}", "try again")
+            raise RewriteOvertaken(f"the table itself was changed at version {version}", "try again")
         if (action.get("remove") or {}).get("path") in touched:
-            raise Overtaken(f"the same files were replaced or removed at version {version}", "nothing is left to do")
+            raise RewriteOvertaken(
+                f"the same files were replaced or removed at version {version}", "nothing is left to do"
+            )
     if _may_fence(actions):
-        raise Overtaken(f"version {version} may fence off files that nobody had committed by then", "try again")
+        raise RewriteOvertaken(f"version {version} may fence off files that nobody had committed by then", "try again")
     return False
 
 

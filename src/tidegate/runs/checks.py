@@ -26,7 +26,7 @@ from tidegate.runs.file_source import FileSource
 from tidegate.runs.unit_reports import type_of
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import scope_of
-from tidegate.sources.file_names import Order, Verdict, names_sort_in_time, sample
+from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
 from tidegate.sources.reader import address_of
 from tidegate.sources.units.inputs import read_units
 from tidegate.spark.jars import driver_of, fetched, packages_of
@@ -72,7 +72,7 @@ def file_checks(bound: FileSource) -> list[Check]:
     return guarded(name, look)
 
 
-def _set_cost(name: str, remembered: int, verdict: Verdict) -> Check:
+def _set_cost(name: str, remembered: int, verdict: NameOrder) -> Check:
     """What remembering every path costs, and whether it is needed."""
     told = f"every poll lists all files and remembers their paths ({remembered:,} so far); {verdict.describe()}"
     if verdict.order is Order.IN_TIME:

@@ -19,7 +19,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
-from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.reader import explained
@@ -47,7 +47,7 @@ class ColumnTracker(TrackerDefaults):
     not_compared: ClassVar[str | None] = (
         "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
     )
-    retries: ClassVar[Retries] = Retries(5)
+    retries: ClassVar[PassRetries] = PassRetries(5)
 
     @property
     def identity(self) -> Identity:

@@ -35,10 +35,18 @@ from tidegate.protocol.staging import COMMITTER, COMMITTER_IDENTITY, Pending, li
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.committer_round import KIND, Clearing, CommitterCounts, ForeignFiles, PendingBatch, Taken, debt
+from tidegate.runs.committer_round import (
+    KIND,
+    CommitBatch,
+    CommitterCounts,
+    CommitterFollowUps,
+    ForeignFiles,
+    PendingBatch,
+    debt,
+)
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.staged import DEFAULT, retention
-from tidegate.runs.staged_units import SourceFold, TableColumns, since_version
+from tidegate.runs.staged_units import SourceSteps, TableColumns, since_version
 from tidegate.runs.table_columns import first_columns
 from tidegate.specs.project import Evolution
 
@@ -74,7 +82,7 @@ class TableCommitter:
         self._clock = clock
         self._archive = any(bound.pipeline.staging.archive for bound in sources)
         self._max_files = min(bound.pipeline.staging.max_files_per_commit for bound in sources)
-        self._clearing = Clearing(self._store, self._settle)
+        self._clearing = CommitterFollowUps(self._store, self._settle)
         site = first.positions.site
         self.positions = PositionStore(
             COMMITTER,
@@ -133,15 +141,15 @@ class TableCommitter:
         gathering.units(pending)
         foreign = ForeignFiles() if gathering.full else self._foreign(pending, gathering, opened)
         self.tally.count_what_waits(pending, folds, gathering, set(self._bound))
-        taken = Taken(self._members(folds), _stale(pending, folds), foreign, gathering)
+        taken = CommitBatch(self._members(folds), _stale(pending, folds), foreign, gathering)
         if taken.nothing:
             return False
         self._commit(opened, taken)
         return True
 
-    def _members(self, folds: Mapping[SourceKey, SourceFold]) -> tuple[tuple[SourceFold, Member], ...]:
+    def _members(self, folds: Mapping[SourceKey, SourceSteps]) -> tuple[tuple[SourceSteps, Member], ...]:
         """The sources that move; one whose dead letters cannot be owed does not."""
-        found: list[tuple[SourceFold, Member]] = []
+        found: list[tuple[SourceSteps, Member]] = []
         for key, fold in folds.items():
             try:
                 if fold.moved:
@@ -173,9 +181,9 @@ class TableCommitter:
             self._snapshot = self.positions.site.delta.snapshot()
         return self._snapshot
 
-    def _folds(self, pending: Pending, recorded: Mapping[str, Sequence[int]]) -> dict[SourceKey, SourceFold]:
+    def _folds(self, pending: Pending, recorded: Mapping[str, Sequence[int]]) -> dict[SourceKey, SourceSteps]:
         """Every source with units that wait, opened; one that cannot be opened keeps no other from moving."""
-        folds: dict[SourceKey, SourceFold] = {}
+        folds: dict[SourceKey, SourceSteps] = {}
         self.tally.errors.clear()
         for key in pending.units:
             bound = self._bound.get(key)
@@ -183,7 +191,7 @@ class TableCommitter:
                 continue
             try:
                 opened = self._open(bound.positions, self._sources.get(key), (Accept.PENDING,))
-                folds[key] = SourceFold(bound, opened, since_version(opened, recorded))
+                folds[key] = SourceSteps(bound, opened, since_version(opened, recorded))
             except TidegateError as error:
                 self.tally.errors[key] = error
         return folds
@@ -217,7 +225,7 @@ class TableCommitter:
                 columns.add_files(first.table, first.partition_columns, (), Evolution.MERGE)
                 return
 
-    def _commit(self, opened: Position, taken: Taken) -> None:
+    def _commit(self, opened: Position, taken: CommitBatch) -> None:
         """One Delta commit of everything that was gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
@@ -232,7 +240,7 @@ class TableCommitter:
         self._sources.update((each.key, each) for each in after[:-1])
         self.tally.count(taken, after)
 
-    def _change(self, opened: Position, taken: Taken) -> Change:
+    def _change(self, opened: Position, taken: CommitBatch) -> Change:
         """What becomes of the committer's own position."""
         recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
@@ -302,7 +310,7 @@ def recorded_positions(opened: Position) -> Mapping[str, Sequence[int]]:
     return positions if isinstance(positions, Mapping) else {}
 
 
-def _stale(pending: Pending, folds: Mapping[SourceKey, SourceFold]) -> dict[SourceKey, tuple[int, int]]:
+def _stale(pending: Pending, folds: Mapping[SourceKey, SourceSteps]) -> dict[SourceKey, tuple[int, int]]:
     """The position of each source with units that are committed already by their number, and how many they are."""
     numbers = {
         key: (fold.opened.version, sum(signal.seq <= fold.opened.version for signal in pending.units[key]))

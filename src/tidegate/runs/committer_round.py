@@ -39,7 +39,7 @@ from tidegate.protocol.staging import (
     meta_path,
     signals_of,
 )
-from tidegate.runs.staged_units import Examined, Rejection, SourceFold, TableColumns, examine, fitted
+from tidegate.runs.staged_units import ParquetFooter, Rejection, SourceSteps, TableColumns, examine, fitted
 from tidegate.specs.project import Evolution
 from tidegate.storage.port import ObjectStore
 
@@ -103,7 +103,7 @@ class ForeignFiles:
             self.taken.append(path)
 
 
-def schema_in(examined: Examined, columns: TableColumns, mode: Evolution) -> pa.Schema:
+def schema_in(examined: ParquetFooter, columns: TableColumns, mode: Evolution) -> pa.Schema:
     """The columns of a file in a table that has ``columns``; they count from now on. Raises when they do not fit."""
     table = columns.schema()
     assert table is not None
@@ -112,10 +112,10 @@ def schema_in(examined: Examined, columns: TableColumns, mode: Evolution) -> pa.
     return schema
 
 
-def looked_at(store: ObjectStore, metas: Sequence[Meta]) -> list[Examined | StateError]:
+def looked_at(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter | StateError]:
     """The footers of the files, or what is wrong with each; several at once."""
 
-    def look(meta: Meta) -> Examined | StateError:
+    def look(meta: Meta) -> ParquetFooter | StateError:
         try:
             return examine(store, meta.filename, meta.partition_values, meta.size, meta.record_count)
         except StateError as error:
@@ -152,7 +152,7 @@ def debt(
     }
 
 
-class Clearing:
+class CommitterFollowUps:
     """Pays these debts of one table; ``metas_of`` remembers the metas of units that were read in this process."""
 
     def __init__(self, store: ObjectStore, settle: Settle) -> None:
@@ -240,7 +240,7 @@ class PendingBatch:
     """
 
     store: ObjectStore
-    folds: Mapping[SourceKey, SourceFold]
+    folds: Mapping[SourceKey, SourceSteps]
     columns: TableColumns
     max_files: int
     careful: bool = False
@@ -277,7 +277,7 @@ class PendingBatch:
         ]
         return [signal for *_, signal in sorted(waiting, key=lambda item: item[:2])]
 
-    def _take(self, fold: SourceFold, signal: Signal, unit: StagedUnit) -> bool:
+    def _take(self, fold: SourceSteps, signal: Signal, unit: StagedUnit) -> bool:
         """False when there is no room for the unit any more; one that is too large for any commit goes alone."""
         weight = len(unit.data_files) or 1
         if self.files and self.files + weight > self.max_files:
@@ -288,7 +288,7 @@ class PendingBatch:
         self.files += weight
         return True
 
-    def _damage(self, fold: SourceFold, unit: StagedUnit) -> str | None:
+    def _damage(self, fold: SourceSteps, unit: StagedUnit) -> str | None:
         again = next((file.path for file in unit.data_files if file.path in self.paths), None)
         if again is not None:
             return f"data file {again} belongs to another unit"
@@ -366,10 +366,10 @@ def each_of(store: ObjectStore, act: Callable[[str], T], paths: Sequence[str]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CommitBatch:
     """What goes into one commit; ``stale`` has the position of a source and how many of its units are below it."""
 
-    sources: tuple[tuple[SourceFold, Member], ...]
+    sources: tuple[tuple[SourceSteps, Member], ...]
     stale: Mapping[SourceKey, tuple[int, int]]
     foreign: ForeignFiles
     gathering: PendingBatch
@@ -404,7 +404,7 @@ class CommitterCounts:
     errors: dict[SourceKey, TidegateError] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
-    def count(self, taken: Taken, after: Sequence[Position]) -> None:
+    def count(self, taken: CommitBatch, after: Sequence[Position]) -> None:
         """Everything of one commit; ``after`` are the positions that it made, the committer's last."""
         foreign = taken.foreign
         self.commits += 1
@@ -437,7 +437,7 @@ class CommitterCounts:
             self.emit(events.UnitRejected(key.pipeline, key.source, each.path, each.reason))
 
     def count_what_waits(
-        self, pending: Pending, folds: Mapping[SourceKey, SourceFold], gathering: PendingBatch, known: set[SourceKey]
+        self, pending: Pending, folds: Mapping[SourceKey, SourceSteps], gathering: PendingBatch, known: set[SourceKey]
     ) -> None:
         """What is left after a look, and why; ``known`` are the sources of the configuration."""
         self.errors.update(gathering.errors)

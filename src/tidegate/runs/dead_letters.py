@@ -24,14 +24,14 @@ FRACTION_FROM = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class WrittenLetters:
     """Letter files that a commit brings along, and how many letters they hold."""
 
     files: tuple[DataFile, ...] = ()
     count: int = 0
 
     @classmethod
-    def of(cls, results: Iterable[GroupResult]) -> DeadLetters:
+    def of(cls, results: Iterable[GroupResult]) -> WrittenLetters:
         """Those that tasks wrote."""
         files = tuple(file for result in results for file in result.letter_files)
         return cls(files, sum(file.record_count for file in files))
@@ -59,7 +59,7 @@ def _check_not_ahead(bound: FileSource, opened: Position) -> None:
         )
 
 
-def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[DeadLetters, tuple[Covered, ...]]:
+def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[WrittenLetters, tuple[Covered, ...]]:
     """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
     letters = letterbox(bound, run)
     with contextlib.closing(letters):
@@ -70,7 +70,7 @@ def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[Dea
         Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)
         for one in (each.slice for each in files)
     )
-    return DeadLetters(finished, len(files)), outcomes
+    return WrittenLetters(finished, len(files)), outcomes
 
 
 def letterbox(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
@@ -149,9 +149,9 @@ def chosen(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
     return (letter for letter in found if choice.takes(letter))
 
 
-def answered(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> DeadLetters:
+def answered(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
     """Answers to letters, written, for a commit to bring along."""
     box = letterbox(bound, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)
-        return DeadLetters(box.cut(), 0)
+        return WrittenLetters(box.cut(), 0)

@@ -21,7 +21,7 @@ from tidegate.errors import TidegateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.dead_letters import DeadLetters, DeadLetterSelection, answered, chosen
+from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
@@ -106,7 +106,7 @@ def _change(
     bound: FileSource, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]
 ) -> Change:
     """The new state, with answers to the letters of files that the next run reads from their start."""
-    answers = answered(bound, letters, READ_AGAIN, uuid7()) if letters else DeadLetters()
+    answers = answered(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
     state = encode(after)
     return Change(
         state=state,

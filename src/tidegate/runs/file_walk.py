@@ -18,7 +18,7 @@ from tidegate.observe import events
 from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
-from tidegate.runs.dead_letters import DeadLetters, Limits, given_up
+from tidegate.runs.dead_letters import Limits, WrittenLetters, given_up
 from tidegate.runs.engine import deadline_in, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, Step, discover_files, plan_files
 from tidegate.runs.frames import FrameCommit, as_read
@@ -123,12 +123,12 @@ class FileWalk:
         plan: Plan | None,
         results: Sequence[GroupResult],
         columns: TableColumnsPlan | None,
-        letters: DeadLetters | None = None,
+        letters: WrittenLetters | None = None,
     ) -> Position:
         """Commit results with the state that follows from them."""
         written = self.tracker.written(step)
         state = self.tracker.encode(written)
-        letters = letters or DeadLetters.of(results)
+        letters = letters or WrittenLetters.of(results)
         outcomes = [outcome for result in results for outcome in result.outcomes]
         staged = self.source.positions.staged
         before = self.run.state

@@ -31,7 +31,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.file_source import FileSource, discover_files, plan_files
-from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all
@@ -57,7 +57,7 @@ class FileTrackerBase(TrackerDefaults):
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
     not_compared: ClassVar[str | None] = None
-    retries: ClassVar[Retries] = Retries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
+    retries: ClassVar[PassRetries] = PassRetries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
 
     @property
     def identity(self) -> Identity:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import TableError, TidegateError
 from tidegate.observe.events import Emit, TableCared, TableCareFailed
-from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Overtaken, Rewrite, commit_rewrite
+from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import Add, TableFacts, arrow_schema
 from tidegate.reports.run import TableCareReport
@@ -98,7 +98,7 @@ Bin = tuple[ActiveFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class TableMaintenance:
     """The table of one pipeline."""
 
     pipeline: PipelineSpec
@@ -212,13 +212,13 @@ def _groups(chosen: Sequence[Bin]) -> list[list[Bin]]:
 
 def care_after(pipeline: PipelineSpec, source: str, before: int, now: int, emit: Emit) -> None:
     """What ``sink.maintenance`` wants after the commits ``before + 1`` to ``now`` of a source; never fails them."""
-    wanted, care = pipeline.sink.maintenance, Care(pipeline)
+    wanted, care = pipeline.sink.maintenance, TableMaintenance(pipeline)
     for operation, every in (("optimize", wanted.optimize_every_commits), ("vacuum", wanted.vacuum_every_commits)):
         if every <= 0 or now // every <= before // every:
             continue
         try:
             report = care.optimize() if operation == "optimize" else care.vacuum()
-        except Overtaken:
+        except RewriteOvertaken:
             continue
         except Exception as error:
             said = str(error) if isinstance(error, TidegateError) else f"{type(error).__name__}: {error}"

@@ -30,7 +30,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class PassRetries:
     """How often a pass begins again, and after which errors.
 
     ``in_a_row``: a commit in between starts the count anew, and after each loss the source is left to the winner for a
@@ -124,7 +124,7 @@ class Pass:
         self.accept_new_partitions = accept_new_partitions
         self.action = action
         self.names = source.names
-        self._retries: Retries = source.tracker.retries
+        self._retries: PassRetries = source.tracker.retries
         self._losses = 0
         self._began = 0.0
 

@@ -91,7 +91,7 @@ def at_work(
         yield True
         return
     since = clock().isoformat(timespec="seconds").replace("+00:00", "Z")
-    claim = _Claim(store, key, emit, stop, courtesy, Note(str(uuid4()), since, _this_process()))
+    claim = _AtWorkNote(store, key, emit, stop, courtesy, Note(str(uuid4()), since, _this_process()))
     try:
         is_free = claim.take(policy)
     except StorageError as error:
@@ -132,7 +132,7 @@ def who_is_at_work(
 
 
 @dataclass(slots=True)
-class _Watched:
+class _ObservedNote:
     """Another run's note, as it was last seen to change; ``age`` is how old it was then."""
 
     content: bytes
@@ -146,7 +146,7 @@ class _Watched:
         return self.age + time.monotonic() - self.at
 
 
-class _Claim:
+class _AtWorkNote:
     """The note of one pass on its way from being put to being removed."""
 
     def __init__(
@@ -169,13 +169,13 @@ class _Claim:
 
     def take(self, policy: OnConflict) -> bool:
         """Put the note, once no other is in the way; false where the source is to be skipped then."""
-        watched: _Watched | None = None
+        watched: _ObservedNote | None = None
         told = False
         while not self._put():
             other = self._content()
             if other is None:
                 continue
-            watched = watched or _Watched(other, self._age())
+            watched = watched or _ObservedNote(other, self._age())
             note = Note.from_bytes(other)
             if _is_gone(note.process) or watched.age_of(other) >= self._courtesy.worthless_secs:
                 self._take_away(other, note)

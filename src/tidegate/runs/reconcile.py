@@ -58,7 +58,7 @@ from tidegate.specs.project import ReconcileSpec
 
 
 @dataclass(frozen=True, slots=True)
-class _Unmoved:
+class _SameState:
     """A step that leaves the state as it is."""
 
     state: SourceState
@@ -122,7 +122,7 @@ class LateWalk(FileWalk):
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state stays as it is."""
         self.refused.update((each.path, each.reason) for each in outcomes if isinstance(each, Refused))
-        return _Unmoved(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
+        return _SameState(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
         """Finished files are not late any more."""

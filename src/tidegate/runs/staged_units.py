@@ -32,7 +32,7 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Signal, StagedUnit
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
-from tidegate.runs.dead_letters import DeadLetters
+from tidegate.runs.dead_letters import WrittenLetters
 from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
@@ -45,7 +45,7 @@ _RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ParquetFooter:
     """A Parquet file as its footer tells of it; ``columns`` are those in the file, without partition columns."""
 
     file: DataFile
@@ -66,7 +66,9 @@ def check_path(path: str) -> None:
         raise StateError(f"{path!r} is not the path of a Parquet file below the table", "name it relative to the table")
 
 
-def examine(store: ObjectStore, path: str, values: Mapping[str, str | None], size: int, rows: int | None) -> Examined:
+def examine(
+    store: ObjectStore, path: str, values: Mapping[str, str | None], size: int, rows: int | None
+) -> ParquetFooter:
     """The file at ``path``, by its footer; ``StateError`` when it is not the one that is told of."""
     check_path(path)
     try:
@@ -85,10 +87,10 @@ def examine(store: ObjectStore, path: str, values: Mapping[str, str | None], siz
     columns = pa.schema([plain_field(field) for field in columns])
     stats = delta_statistics(footer, columns, frozenset(float_columns(columns)))
     given = {name: value or None for name, value in values.items()}
-    return Examined(DataFile(path, size, footer.num_rows, given, stats), columns)
+    return ParquetFooter(DataFile(path, size, footer.num_rows, given, stats), columns)
 
 
-def fitted(examined: Examined, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
+def fitted(examined: ParquetFooter, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
     """The columns of the file as they fit the table, with its partition columns behind them.
 
     A column that the table requires must have no null in the file: that is known from its footer, or it does not fit.
@@ -226,7 +228,7 @@ class _Unknown(Exception):
     """A unit of which nobody can say what it covers, or that was planned on something that is not there."""
 
 
-class SourceFold:
+class SourceSteps:
     """One source: the position that was opened, and what its units make of it.
 
     ``since`` is the table version from which on a writer must have planned. With ``replan`` whatever was planned until
@@ -348,7 +350,7 @@ class SourceFold:
             data_files=tuple(file for unit in self.taken for file in unit.data_files),
             rows=self.rows,
             dead_letter_files=letters,
-            debts=DeadLetters(letters, count).debts(self.bound, self.opened),
+            debts=WrittenLetters(letters, count).debts(self.bound, self.opened),
             letters=count,
             groups=grouped(self.taken),
         )

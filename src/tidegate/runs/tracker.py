@@ -21,7 +21,7 @@ from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import AnySource, BoundSource, StateKind
-from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]
@@ -106,7 +106,7 @@ class Tracker(StateKind, Protocol):
         """The source, as it was configured."""
 
     @property
-    def retries(self) -> Retries:
+    def retries(self) -> PassRetries:
         """How often a pass begins again where another run was first."""
 
     @property

@@ -29,7 +29,7 @@ OPEN_REASONS = frozenset({WhySkipped.CAPPED, WhySkipped.WAITING})
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class UnitLook:
     """A source as it is found: its position, its state, its units and the plan for them."""
 
     opened: Position
@@ -38,7 +38,7 @@ class Looked:
     plan: UnitPlan
 
 
-def look(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> Looked:
+def look(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitLook:
     """The plan of the next run, by the same steps, with nothing written."""
     opened = bound.open(read_only=True)
     state = bound.state_of(opened) or attempted(bound, attempts_before(bound, opened))
@@ -52,7 +52,7 @@ def look(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False
         now,
         accept_new_partitions=accept_new_partitions,
     )
-    return Looked(opened, state, units, plan)
+    return UnitLook(opened, state, units, plan)
 
 
 def plan_of(bound: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:

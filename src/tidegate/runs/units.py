@@ -18,7 +18,7 @@ from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.pass_ import Pass, Retries, Walk
+from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.runs.unit_source import attempted, coverage_text, failed_units
 from tidegate.specs.units import Replace, UnitSource
@@ -38,7 +38,7 @@ class UnitTracker(TrackerDefaults):
     not_compared: ClassVar[str | None] = (
         "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
     )
-    retries: ClassVar[Retries] = Retries(50, in_a_row=True)
+    retries: ClassVar[PassRetries] = PassRetries(50, in_a_row=True)
     """Each loss is to another run that has committed work units of the same plan, so that fewer are left."""
 
     @property

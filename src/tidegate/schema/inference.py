@@ -247,7 +247,7 @@ def look(
             f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
             "declare schema.fields, or wait for data",
         )
-    shaping = _Shaping(coerce=coerce_conflicts_to_utf8, rescued=rescued)
+    shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued)
     fields = shaping.fields(root.members, "", records, MOST_LEVELS, forbidden)
     return Inference(fields, tuple(shaping.report), records, unreadable, tuple(shaping.problems))
 
@@ -274,7 +274,7 @@ def _record(line: bytes) -> Pairs | None:
 _TOO_DEEP = f"more than {MOST_LEVELS} levels deep; kept as text"
 
 
-class _Shaping:
+class _TypeInference:
     """From what was seen to types; collects the report and every problem."""
 
     def __init__(self, *, coerce: bool, rescued: bool) -> None:

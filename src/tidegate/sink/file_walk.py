@@ -167,7 +167,7 @@ def _denials() -> Iterator[None]:
         raise _Denied(error.problem, error.remedy) from error
 
 
-class Walk:
+class GroupWalk:
     """One unit under way."""
 
     def __init__(self, task: ReadTask, source: ObjectStore, table: ObjectStore) -> None:

@@ -250,7 +250,7 @@ class FinishedFile(DataFile):
         return cls(**{**data, "ranges": tuple(RecordRange(**each) for each in data["ranges"])})
 
 
-class _Valve(io.RawIOBase):
+class _ChunkedOutput(io.RawIOBase):
     """What the Parquet writer writes to, in pieces of some bytes: the output gets them joined, at :meth:`flush` all.
 
     Once shut, the writer's last words (it insists on a footer) go nowhere.
@@ -302,7 +302,7 @@ class GrowingFile:
         self._held: list[pa.RecordBatch] = []
         self._small: list[pa.RecordBatch] = []
         self._output: Output | None = None
-        self._valve: _Valve
+        self._valve: _ChunkedOutput
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._unordered: set[int] = set()
@@ -343,7 +343,7 @@ class GrowingFile:
         table = pa.Table.from_batches(self._held)
         if self._writer is None:
             self._output = open_output(self.path)
-            self._valve = _Valve(self._output)
+            self._valve = _ChunkedOutput(self._output)
             self._writer = parquet_writer(self._valve, self._held, codec, self._footers)
         before, held = self.written_bytes, self.held_bytes
         self._note_nan(table)

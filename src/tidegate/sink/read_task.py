@@ -14,7 +14,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
 from tidegate.errors import TidegateError
 from tidegate.formats.avro import AvroFormat
-from tidegate.formats.conversion import Fitting
+from tidegate.formats.conversion import ColumnFit
 from tidegate.formats.csv import CsvFormat
 from tidegate.formats.json import LineFormat
 from tidegate.formats.json_decoder import Decoder
@@ -245,7 +245,7 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
         task.fields, numbers=task.numbers, coerce=coerce, forbidden=forbidden, filled=partitioning.required
     )
     lenient = task.numbers is Numbers.LENIENT
-    fitting = Fitting(task.fields, coerce=coerce, lenient=lenient, forbidden=forbidden)
+    fitting = ColumnFit(task.fields, coerce=coerce, lenient=lenient, forbidden=forbidden)
     if task.format is Format.CSV:
         return CsvFormat(task.fields, task.csv, task.compression, rows, fitting)
     columnar = ParquetFormat if task.format is Format.PARQUET else AvroFormat

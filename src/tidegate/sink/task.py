@@ -32,7 +32,7 @@ from tidegate.schema.dead_letter import Letter
 from tidegate.schema.inference import agreeing
 from tidegate.schema.literals import written
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.file_walk import TableWriter, Walk
+from tidegate.sink.file_walk import GroupWalk, TableWriter
 from tidegate.sink.parquet_file import FinishedFile, keep_memory
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import GroupResult, ReadTask, open_format
@@ -220,7 +220,7 @@ def read_unit(task: ReadTask, unit: FileGroup) -> GroupResult:
     keep_memory()
     started = time.monotonic()
     table = open_store(task.table)
-    walk = Walk(task, open_store(task.source), table)
+    walk = GroupWalk(task, open_store(task.source), table)
     with contextlib.closing(walk):
         outcomes = walk.outcomes(unit)
         files, letters = walk.finish()

@@ -147,7 +147,7 @@ def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
         ) from error
 
 
-class Telling:
+class UnitColumnReport:
     """What the files of one work unit tell, each thing once."""
 
     def __init__(self, read: FileRead) -> None:

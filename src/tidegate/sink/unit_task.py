@@ -19,7 +19,7 @@ from tidegate.schema.literals import written
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.greatest import check_time_column, within
 from tidegate.sink.row_task import RowTask, row_task, write_batches
-from tidegate.sink.unit_columns import Telling, conflict, file_format, opened, told_of, wave_columns
+from tidegate.sink.unit_columns import UnitColumnReport, conflict, file_format, opened, told_of, wave_columns
 from tidegate.sources.units.fetch import Senders, fetch_unit
 from tidegate.sources.units.work import (
     Fetched,
@@ -182,7 +182,7 @@ def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None =
     read = task.source.read
     if not (task.infers and isinstance(read, FileRead) and isinstance(fetched, Fetched)):
         return fetched
-    telling = Telling(read)
+    telling = UnitColumnReport(read)
     try:
         told = [each for file in fetched.files for each in telling.of(file)]
     except Exception as error:

@@ -101,7 +101,7 @@ def is_sparse(rows: int, partitions: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PartitionRows:
     """Rows of one partition; ``source_file`` is that of the first."""
 
     partition: Partition
@@ -143,14 +143,14 @@ class PartitionBuffer:
         self._source_files.append(source_file)
         self._origins.append(origin)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[PartitionRows]:
         """What waits, by partition, in each the rows in the order they came; no batch is needed any more."""
         source_files, origin = self._source_files, RowOrigin.joined(self._origins)
         ends = np.cumsum([batch.num_rows for batch in self._batches])
         for partition, rows, positions in self._divide(self._joined()):
             first = 0 if isinstance(positions, slice) else int(positions[0])
             source_file = source_files[int(np.searchsorted(ends, first, side="right"))]
-            yield Piece(partition, rows, source_file, origin.of(positions))
+            yield PartitionRows(partition, rows, source_file, origin.of(positions))
 
     def _joined(self) -> pa.RecordBatch:
         """All rows as one batch, which is then the only one that has them."""

@@ -54,7 +54,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NameOrder:
     """What a sample of ``files`` says; ``disorder`` is the share of pairs whose names and times disagree.
 
     ``example`` is such a pair, the greater name first although it is the older file.
@@ -91,7 +91,7 @@ def shape_of(name: str) -> Shape:
     return next((shape for shape, pattern in _SHAPES if pattern.match(name.lower())), Shape.OTHER)
 
 
-def names_sort_in_time(infos: Iterable[ObjectInfo]) -> Verdict:
+def names_sort_in_time(infos: Iterable[ObjectInfo]) -> NameOrder:
     """Whether, inside each partition, greater names belong to younger files.
 
     Files of the same time say nothing about each other: many files that were copied at once leave it to the
@@ -105,11 +105,11 @@ def names_sort_in_time(infos: Iterable[ObjectInfo]) -> Verdict:
         more_wrong, more_pairs = _disordered(times)
         wrong, pairs = wrong + more_wrong, pairs + more_pairs
     if pairs < _FEWEST_PAIRS:
-        return Verdict(_by_shape(shape), shape, len(files))
+        return NameOrder(_by_shape(shape), shape, len(files))
     share = wrong / pairs
     if share < DISORDER:
-        return Verdict(Order.IN_TIME, shape, len(files), share)
-    return Verdict(Order.NOT_IN_TIME, shape, len(files), share, _example(files))
+        return NameOrder(Order.IN_TIME, shape, len(files), share)
+    return NameOrder(Order.NOT_IN_TIME, shape, len(files), share, _example(files))
 
 
 def _commonest(files: Sequence[ObjectInfo]) -> Shape:

@@ -173,7 +173,7 @@ class SparkEngine:
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads a column source."""
-        from tidegate.spark.readers.registry import open_reader
+        from tidegate.spark.readers.reader import open_reader
 
         return open_reader(self.session(), source, schema, now)
 
@@ -207,7 +207,7 @@ class SparkEngine:
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-        from tidegate.spark.loading.registry import load_frame
+        from tidegate.spark.loading.strategy import load_frame
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
@@ -221,7 +221,7 @@ class SparkEngine:
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
         """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
-        from tidegate.spark.loading.work_units import unit_frame
+        from tidegate.spark.loading.replaced_units import unit_frame
 
         return unit_frame(self.session(), batch, source, replaced)
 

@@ -195,11 +195,11 @@ class Frames(Protocol):
 
 def carry_out_frames(wave: UnitWave, frames: Frames, stopped: Callable[[], bool]) -> WaveResult:
     """Read and write all work units of the wave."""
-    return _Carrying(wave, frames, stopped).carried_out()
+    return _UnitJob(wave, frames, stopped).carried_out()
 
 
 @dataclass(slots=True)
-class _Carrying:
+class _UnitJob:
     wave: UnitWave
     frames: Frames
     stopped: Callable[[], bool]

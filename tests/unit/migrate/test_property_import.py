@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.migrate.properties import NAMES, PREFIXES, Fate, becoming
+from tidegate.migrate.properties import NAMES, PREFIXES, PropertyOutcome, becoming
 from tidegate.migrate.property_import import import_file, import_text
 from tidegate.migrate.property_requests import strftime
 from tidegate.reports.staging import PropertiesImport
@@ -364,7 +364,7 @@ def test_patterns_of_times(pattern: str, expected: str | None) -> None:
 
 def test_every_name_has_one_fate_and_prefixes_are_for_the_others() -> None:
     assert {becoming(name) for name in NAMES} == set(NAMES.values())
-    assert becoming("state.store.x").fate is Fate.NOT_NEEDED
+    assert becoming("state.store.x").fate is PropertyOutcome.NOT_NEEDED
     assert becoming("ms.http.conn.max").text == PREFIXES["ms.http.conn."].text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.observe.events import Event, FileRefused, Notice, SourceFailed
-from tidegate.observe.logs import Holding
+from tidegate.observe.logs import DeferredErrors
 
 ERRORS = (SourceFailed("p", "s", "broken"), FileRefused("p", "s", "a.gz", "cut off", 1, True))
 NOTICE = Notice("p", "s", "by the way")
@@ -13,7 +13,7 @@ NOTICE = Notice("p", "s", "by the way")
 
 def test_what_the_result_tells_is_kept_back() -> None:
     told: list[Event] = []
-    with Holding(told.append) as emit:
+    with DeferredErrors(told.append) as emit:
         for event in (*ERRORS, NOTICE):
             emit(event)
     assert told == [NOTICE]
@@ -23,7 +23,7 @@ def test_without_a_result_it_is_told() -> None:
     told: list[Event] = []
 
     def interrupted() -> None:
-        with Holding(told.append) as emit:
+        with DeferredErrors(told.append) as emit:
             for event in (*ERRORS, NOTICE):
                 emit(event)
             raise KeyboardInterrupt

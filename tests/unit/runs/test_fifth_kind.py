@@ -22,7 +22,7 @@ from tidegate.reports.run import Check, ColumnSourcePlan, RunReport
 from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import Pass, Retries
+from tidegate.runs.pass_ import Pass, PassRetries
 from tidegate.runs.tracker import Backlog, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sink.row_task import row_task
 from tidegate.specs.columns import ColumnSource, FunctionRead
@@ -56,7 +56,7 @@ class CounterTracker(TrackerDefaults):
     replay_hint: ClassVar[str] = "numbers are not replayed"
     letters: ClassVar[None] = None
     not_compared: ClassVar[str] = "numbers are not compared"
-    retries: ClassVar[Retries] = Retries(3)
+    retries: ClassVar[PassRetries] = PassRetries(3)
 
     @property
     def identity(self) -> Identity:

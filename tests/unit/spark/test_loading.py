@@ -10,7 +10,6 @@ import pytest
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SchemaMismatch, TableError
-from tidegate.spark.loading.registry import strategy_of
 from tidegate.spark.loading.scd2 import Versions
 from tidegate.spark.loading.strategies import (
     Append,
@@ -21,6 +20,7 @@ from tidegate.spark.loading.strategies import (
     Strategy,
     Upsert,
 )
+from tidegate.spark.loading.strategy import strategy_of
 from tidegate.spark.loading.target import TableWindow, equal_keys, inserted, updated
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, NullWatermark, Value
 

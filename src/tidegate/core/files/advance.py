@@ -41,7 +41,7 @@ from tidegate.specs.project import LateFiles, PathSource
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ListedPartitions:
     """What the listing showed of the open partitions: names ascending; all of them if ``complete``."""
 
     names: Mapping[str, Sequence[str]]
@@ -49,7 +49,7 @@ class Shown:
     complete: bool
 
     @classmethod
-    def of(cls, listed: Sequence[SourceFile], complete: bool, is_sealed: Callable[[str], bool]) -> Shown:
+    def of(cls, listed: Sequence[SourceFile], complete: bool, is_sealed: Callable[[str], bool]) -> ListedPartitions:
         """The listed files by partition, without those that are sealed by now."""
         grouped: dict[str, list[str]] = {}
         for file in listed:
@@ -79,7 +79,7 @@ class StepBuilder:
 
     source: PathSource
     start: PathState
-    shown: Shown
+    shown: ListedPartitions
     watermarks: dict[str, str] = field(init=False)
     files: dict[str, FileProgress] = field(init=False)
     windows: dict[str, LateWindow] = field(init=False)
@@ -227,7 +227,7 @@ def advance(
     ``StateError`` if an outcome does not begin where the recorded progress ends.
     """
     layout = Layout.of(source)
-    shown = Shown.of(listed, complete, lambda partition: is_sealed(layout, state, partition))
+    shown = ListedPartitions.of(listed, complete, lambda partition: is_sealed(layout, state, partition))
     start = opened(source, state, now, shown.names)
     step = StepBuilder(source, start, shown)
     step.apply(outcomes)
@@ -280,7 +280,7 @@ def _watermark(start: PathState, step: StepBuilder) -> WatermarkState:
     return Active(value) if step.advanced and value is not None else start.watermark
 
 
-def _first_unread(source: PathSource, state: PathState, shown: Shown) -> dict[str, str]:
+def _first_unread(source: PathSource, state: PathState, shown: ListedPartitions) -> dict[str, str]:
     """The smallest listed name that is not finished, per partition that has one."""
     standing_of = file_statuses(source, state)
     unread: dict[str, str] = {}

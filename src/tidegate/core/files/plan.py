@@ -289,7 +289,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-class Troubles:
+class HeldBackFiles:
     """The files that need someone, by reason, with as many by name as there are examples."""
 
     __slots__ = ("_counts", "_named")

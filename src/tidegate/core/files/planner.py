@@ -21,9 +21,9 @@ from tidegate.core.files.plan import (
     FileGroup,
     FileSlice,
     GivenUp,
+    HeldBackFiles,
     Plan,
     Stage,
-    Troubles,
     notes_of,
     remarks_of,
     tables_in,
@@ -218,7 +218,7 @@ class _Choice:
         self.late: list[str] = []
         self.given_up: list[GivenUp] = []
         self.tally = ReasonCounts()
-        self.troubles = Troubles()
+        self.troubles = HeldBackFiles()
         self._source = source
         self._state = state
         self._layout = Layout.of(source)
@@ -376,7 +376,7 @@ class _SetChoice:
     def __init__(self, source: PathSource, state: SetState, listing: PathListing) -> None:
         self.slices: list[FileSlice] = []
         self.tally = ReasonCounts()
-        self.troubles = Troubles()
+        self.troubles = HeldBackFiles()
         self.given_up: list[GivenUp] = []
         self._source = source
         self._state = state

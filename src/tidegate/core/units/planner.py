@@ -64,7 +64,7 @@ class Skip:
     eligible: int | None = None
 
 
-class Deciding:
+class UnitDecisions:
     """What all decisions of one plan have in common; without a cut-off where nothing was read so far."""
 
     def __init__(self, source: UnitSource, zone: ZoneInfo, cut: Cut) -> None:
@@ -302,7 +302,7 @@ def plan_units(
             "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
         )
     histories = _histories(known, units)
-    deciding = Deciding(source, zone, pieces)
+    deciding = UnitDecisions(source, zone, pieces)
     deciding.see(entry for entry, _ in histories)
     found, skips = _decided(deciding, histories)
     retired = tuple(unit for unit in units.values if unit in known.retired)
@@ -388,7 +388,7 @@ def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
 
 
 def _decided(
-    deciding: Deciding, histories: Mapping[History, Sequence[str]]
+    deciding: UnitDecisions, histories: Mapping[History, Sequence[str]]
 ) -> tuple[Sequence[Found], list[tuple[Skip, tuple[str, ...]]]]:
     """What would run, and what would not, for each history."""
     found: list[Found] = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.spark.loading.target import Guard, Keys, Survey, TableWindow, Target, equal_keys, inserted, updated
+from tidegate.spark.loading.target import Guard, Keys, KeySurvey, TableWindow, Target, equal_keys, inserted, updated
 from tidegate.spark.session import quoted
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Keyed(Plain):
     def check(self, rows: DataFrame) -> None:
         self.keys.check(rows)
 
-    def once(self, rows: DataFrame) -> tuple[DataFrame, Survey]:
+    def once(self, rows: DataFrame) -> tuple[DataFrame, KeySurvey]:
         """Each key once, and what the keys look like."""
         survey = self.keys.survey(rows)
         return (self.keys.latest(rows) if survey.most > 1 else rows), survey
@@ -209,7 +209,7 @@ class KeyOverwrite(_Keyed):
         if self.window is not None:
             self.window.check(tuple(rows.columns))
 
-    def looked_at(self, rows: DataFrame, target: Target) -> tuple[str | None, Survey]:
+    def looked_at(self, rows: DataFrame, target: Target) -> tuple[str | None, KeySurvey]:
         """The window in SQL and what the keys look like; ``RowsRefused`` where more would go than is allowed."""
         assert target.columns is not None
         condition = None if self.window is None else self.window.condition(target.columns)

@@ -108,7 +108,7 @@ class Keys:
         """Each key once."""
         return rows.select(*self.columns()).distinct()
 
-    def survey(self, rows: DataFrame, window: str | None = None) -> Survey:
+    def survey(self, rows: DataFrame, window: str | None = None) -> KeySurvey:
         """What the keys of ``rows`` look like, and how many rows lie outside ``window``."""
         from pyspark.sql import functions as f
 
@@ -119,7 +119,7 @@ class Keys:
         keys = rows.groupBy(*self.columns()).agg(f.count(f.lit(1)).alias("n"), outside.alias("o"))
         found = keys.agg(f.sum("n"), f.max("n"), f.max(nulls), f.sum("o")).head()
         assert found is not None
-        return Survey(found[0] or 0, found[1] or 0, bool(found[2]), found[3] or 0)
+        return KeySurvey(found[0] or 0, found[1] or 0, bool(found[2]), found[3] or 0)
 
     def latest(self, rows: DataFrame) -> DataFrame:
         """One row for each key; ``RowsRefused`` where nothing decides between two that differ."""
@@ -159,7 +159,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class KeySurvey:
     """``rows`` of a batch, the ``most`` that have one key, whether a key has a null in it, and rows ``outside``."""
 
     rows: int

@@ -37,7 +37,7 @@ _BLOCKS = "told string, part int, page int, first int, lines binary"
 
 
 @dataclass(slots=True)
-class HttpTold:
+class HttpReadReport:
     """What a read did: requests, pages and records of all tasks, and fields that no column takes."""
 
     requests: int = 0
@@ -60,7 +60,7 @@ class HttpReader:
         self._schema = schema
         self._now = now
         self._batch: tuple[tuple[Part, ...], DataFrame] | None = None
-        self.told = HttpTold()
+        self.told = HttpReadReport()
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
         """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
@@ -89,15 +89,15 @@ class HttpReader:
     def _fetched(self, asked: tuple[Part, ...], rows: RowFilter) -> DataFrame:
         fetch = Fetch(http_read(self._source), asked)
         slots = self._session.range(0, fetch.slots, 1, fetch.slots)
-        self.told = HttpTold()
+        self.told = HttpReadReport()
         if self._schema.fields:
             return self._typed(slots, _Fetching(fetch), fetch, self._schema.fields)
         kept = self._kept(slots.mapInArrow(Packed(_keep, _Fetching(fetch)), _BLOCKS))
         fields = self._inferred(kept, rows)
-        return self._typed(kept, _Kept(), fetch, fields)
+        return self._typed(kept, _KeptBlocks(), fetch, fields)
 
     def _typed(
-        self, frame: DataFrame, origin: _Fetching | _Kept, fetch: Fetch, fields: tuple[FieldSpec, ...]
+        self, frame: DataFrame, origin: _Fetching | _KeptBlocks, fetch: Fetch, fields: tuple[FieldSpec, ...]
     ) -> DataFrame:
         """The records as rows with columns; raises for one that does not fit."""
         import pyarrow as pa
@@ -175,7 +175,7 @@ class _Fetching:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptBlocks:
     """Blocks that were kept before."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[LineBlock]:
@@ -185,7 +185,7 @@ class _Kept:
                     yield LineBlock(part, page, first, lines)
 
 
-def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Iterator[pa.RecordBatch]:
+def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks) -> Iterator[pa.RecordBatch]:
     """Blocks as they are, one per row; the last row tells what was done, or the error."""
     import pyarrow as pa
 
@@ -203,7 +203,7 @@ def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept) -> Itera
 
 
 def _decode(
-    batches: Iterator[pa.RecordBatch], origin: _Fetching | _Kept, columns: RecordColumns
+    batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks, columns: RecordColumns
 ) -> Iterator[pa.RecordBatch]:
     """Records as rows; the last row tells what was done, or the error."""
     import pyarrow as pa
@@ -228,7 +228,7 @@ def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from tidegate.sources.http.answers import Shapes
 
     shapes = Shapes()
-    for block in _Kept()(batches, Counts()):
+    for block in _KeptBlocks()(batches, Counts()):
         telling = [found for line in block.lines.splitlines() if (found := shapes.telling(line)) is not None]
         yield pa.record_batch([pa.array(telling, pa.binary())], names=["line"])
 

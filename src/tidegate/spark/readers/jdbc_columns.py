@@ -52,7 +52,7 @@ _UNBOUNDED = (38, 18)
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _ColumnTransfer:
     """How one column is brought over: what the database is asked for, and the type that its values have in the rows.
 
     ``is_text``: what it is asked for is text, of which Spark makes a value of ``kind``. ``sorts``: its values have one
@@ -140,40 +140,42 @@ class JdbcColumns:
             ) from None
 
 
-def _way(field: StructField, dialect: SqlDialect) -> _Way:
+def _way(field: StructField, dialect: SqlDialect) -> _ColumnTransfer:
     from pyspark.sql.types import ArrayType, BooleanType, DecimalType, IntegerType, LongType, StringType
 
     kind = StringType() if _is_clock(field) else field.dataType
     called = str(field.metadata.get("jdbcClientType", "")).lower()
     if dialect not in _TEMPLATES:
-        return _Way(field, "{}", kind)
-    in_words = _Way(field, _TEXT[dialect], StringType(), is_text=True)
+        return _ColumnTransfer(field, "{}", kind)
+    in_words = _ColumnTransfer(field, _TEXT[dialect], StringType(), is_text=True)
     if isinstance(kind, ArrayType):
-        return _Way(field, "{}", kind) if called in _ARRAYS_AS_THEY_ARE else replace(in_words, sorts=False)
+        return _ColumnTransfer(field, "{}", kind) if called in _ARRAYS_AS_THEY_ARE else replace(in_words, sorts=False)
     if isinstance(kind, DecimalType) and called in ("numeric", "decimal", "decimal unsigned"):
         return _decimal(field, kind, dialect)
     if called in ("bit", "varbit") and not isinstance(kind, BooleanType):
-        return _Way(field, _BITS, LongType(), is_text=True) if dialect is SqlDialect.MYSQL else in_words
+        return _ColumnTransfer(field, _BITS, LongType(), is_text=True) if dialect is SqlDialect.MYSQL else in_words
     if called == "year":
-        return _Way(field, "CAST({} AS SIGNED)", IntegerType())
+        return _ColumnTransfer(field, "CAST({} AS SIGNED)", IntegerType())
     if called in _NUMBERS[dialect]:
-        return _Way(field, _NUMBERS[dialect][called], kind)
+        return _ColumnTransfer(field, _NUMBERS[dialect][called], kind)
     if called in _TEMPLATES[dialect]:
-        return _Way(field, _TEMPLATES[dialect][called], kind, is_text=True, sorts=called not in _UNSORTED[dialect])
-    return _Way(field, "{}", kind)
+        return _ColumnTransfer(
+            field, _TEMPLATES[dialect][called], kind, is_text=True, sorts=called not in _UNSORTED[dialect]
+        )
+    return _ColumnTransfer(field, "{}", kind)
 
 
-def _decimal(field: StructField, kind: DecimalType, dialect: SqlDialect) -> _Way:
+def _decimal(field: StructField, kind: DecimalType, dialect: SqlDialect) -> _ColumnTransfer:
     """As a decimal where Delta has one so wide; else as text."""
     from pyspark.sql.types import StringType
 
     scale = field.metadata.get("scale", kind.scale)
     unbounded = dialect is SqlDialect.POSTGRESQL and scale == 0 and (kind.precision, kind.scale) == _UNBOUNDED
     fits = scale == kind.scale or unbounded
-    return _Way(field, _TEXT[dialect], kind if fits else StringType(), is_text=True)
+    return _ColumnTransfer(field, _TEXT[dialect], kind if fits else StringType(), is_text=True)
 
 
-def _restored(way: _Way, came: DataType, declared: DataType | None) -> Column:
+def _restored(way: _ColumnTransfer, came: DataType, declared: DataType | None) -> Column:
     from pyspark.sql.types import DecimalType, StringType
 
     name = way.field.name
