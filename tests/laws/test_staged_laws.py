@@ -115,8 +115,9 @@ class Staging(Ingestion):
         self.before = self.world.state
 
     def may_arrive(self, path: str) -> bool:
+        planned_on = self.world.effective()
         committed = super().may_arrive(path)
-        state, self.world.state = self.world.state, self.world.effective()
+        state, self.world.state = self.world.state, planned_on
         try:
             return committed and super().may_arrive(path)
         finally:
