@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from support.column_lake import ColumnLake
-from tidegate import metadata_provider, plan, reset_watermark, set_watermark, show_watermarks, status, watermark_history
+from tidegate import (
+    metadata_provider,
+    plan,
+    recover,
+    reset_watermark,
+    set_watermark,
+    show_watermarks,
+    status,
+    watermark_history,
+)
 from tidegate.errors import TidegateError, WatermarkError
 
 
@@ -143,6 +152,19 @@ def test_a_provider_that_differs_takes_the_watermark_of_the_log_when_that_is_set
     assert lake.run().ok
     assert lake.ids() == [1, 2]
     assert not set_watermark(lake.config, "orders", values={"id": "2"}).applied
+
+
+def test_a_set_of_paths_cannot_be_accepted_for_columns(tmp_path: Path) -> None:
+    """Nothing would be repaired by it: the position must not be recorded anew."""
+    lake = ColumnLake(tmp_path, settings={"state": {"provider": "file", "url": "state"}})
+    lake.arrive({"id": 1})
+    assert lake.run().ok
+    provider = metadata_provider(str(tmp_path / "state"))
+    provider.update_watermark("orders/default", '{"id": 7}', job_id=None, dataflow_run_id=None)
+    for _ in range(2):
+        (check,) = recover(lake.config, "orders", accept=["set"])
+        assert check.verdict == "fail"
+    assert len(watermark_history(lake.config, "orders")[0].positions) == 1
 
 
 def test_the_watermark_of_a_column_that_changed_its_type_is_set_by_way_of_null(tmp_path: Path) -> None:

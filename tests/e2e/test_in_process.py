@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from servers import api as servers
 from servers.api import Answer, Asked
@@ -17,6 +19,7 @@ from tidegate import ProjectSpec, RunReport, load
 from tidegate.protocol.table_rows import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Pass
 
 NUMBERS: list[int] = []
 """What the function gives."""
@@ -120,3 +123,53 @@ def test_what_needs_spark_is_told(tmp_path: Path, source: dict[str, Any], sink: 
     (report,) = run(project(tmp_path, {**source, "watermark_columns": ["id"]}, **sink)).sources
     assert report.error is not None
     assert problem in report.error
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "folder", "told"),
+    [
+        ({"at": pa.array([0], pa.timestamp("us"))}, {}, "", "'at' (timestamp[us]) has no zone"),
+        ({"at": pa.array([0], pa.timestamp("ns", "UTC"))}, {}, "", "finer than microseconds"),
+        ({}, {"filter_expression": "id > 1"}, "", "filter_expression is a condition in the language of Spark"),
+        ({}, {}, "day=1", "its folders are columns"),
+    ],
+)
+def test_what_spark_would_read_differently_is_left_to_it(
+    tmp_path: Path, table: dict[str, Any], keys: dict[str, Any], folder: str, told: str
+) -> None:
+    where = tmp_path / "in" / folder
+    where.mkdir(parents=True)
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64()), **table}), where / "a.parquet")
+    made = project(tmp_path, {"type": "parquet", "source_uri": "in", "watermark_columns": ["id"], **keys})
+    (source,) = run(made).sources
+    assert told in (source.error or "")
+    assert source.commits == 0
+
+
+def test_columns_of_a_delta_table_keep_their_types(tmp_path: Path) -> None:
+    columns = {
+        "id": pa.array([1], pa.int32()),
+        "part": pa.array([1.5], pa.float32()),
+        "none": pa.array([None], pa.int8()),
+    }
+    write_deltalake(tmp_path / "in", pa.table(columns))
+    made = project(tmp_path, {"type": "delta", "source_uri": "in", "watermark_columns": ["id"]})
+    assert run(made).ok
+    kinds = {each.name: str(each.type) for each in DeltaTable(tmp_path / "lake" / "p").schema().fields}
+    assert {name: kinds[name] for name in columns} == {
+        "id": 'PrimitiveType("integer")',
+        "part": 'PrimitiveType("float")',
+        "none": 'PrimitiveType("byte")',
+    }
+
+
+def test_passes_of_one_run_keep_no_earlier_ones_alive(tmp_path: Path) -> None:
+    """A run that polls for weeks would hold the state of every poll."""
+    made = project(tmp_path, {"type": "python", "function": f"{__name__}:numbers", "watermark_columns": ["id"]})
+    NUMBERS[:] = [1]
+    loop = Loop(made, InProcessEngine(), 1)
+    for _ in range(4):
+        loop.once(made.pipelines)
+    gc.collect()
+    passes = [each for each in gc.get_objects() if isinstance(each, Pass)]
+    assert sum(each.source.table_uri == made.pipelines[0].sink.table.uri for each in passes) == 1

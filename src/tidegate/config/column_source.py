@@ -6,6 +6,7 @@ Databases and APIs are in ``database`` and ``http``.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -171,9 +172,9 @@ class ColumnSourceModel(LookBackModel):
         )
         return fill(ColumnSource, self, name=name, read=self.read(context), look_back=look_back)
 
+    @abstractmethod
     def read(self, context: Context) -> Read:
         """What is read."""
-        raise NotImplementedError
 
     @classmethod
     def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
@@ -189,9 +190,9 @@ class ColumnSourceModel(LookBackModel):
         return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
 
     @classmethod
+    @abstractmethod
     def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
         """What is read, in the words of the file."""
-        raise NotImplementedError
 
 
 class TableSourceModel(ColumnSourceModel):

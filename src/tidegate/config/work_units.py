@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
@@ -166,9 +167,9 @@ class UnitSourceModel(Model):
         """The parameters that are texts."""
         return {name: param.value for name, param in self.params.items() if param.value is not None}
 
+    @abstractmethod
     def read(self, context: Context) -> UnitRead:
         """What is read for each work unit."""
-        raise NotImplementedError
 
     @classmethod
     def shown_source(cls, source: UnitSource, connection: str) -> dict[str, Any]:
@@ -190,9 +191,9 @@ class UnitSourceModel(Model):
         return data | dump(cls, source, keys)
 
     @classmethod
+    @abstractmethod
     def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
         """What is read, in the words of the file."""
-        raise NotImplementedError
 
 
 class UnitHttpModel(UnitSourceModel, HttpRequestModel):

@@ -1,4 +1,4 @@
-"""From the configuration to bound sources: the only place that tells kinds of sources apart."""
+"""From the configuration to bound sources: where the spec of a source gets its tracker."""
 
 from __future__ import annotations
 

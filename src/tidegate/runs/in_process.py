@@ -106,7 +106,7 @@ def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:
 def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
     """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
     if schema.fields and not isinstance(source.read, HttpRead):
-        raise _left_to_spark(source, "its values are converted to declared columns")
+        raise _needs_spark(source.name, "its values are converted to declared columns")
     match source.read:
         case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
             rows = _parquet_files(source, location)
@@ -117,7 +117,7 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
-            raise _left_to_spark(source, "files of its type, or chosen by a pattern, are read by Spark")
+            raise _needs_spark(source.name, "files of its type, or chosen by a pattern, are read by Spark")
     return ArrowReader(source, _checked(source, rows))
 
 
@@ -226,13 +226,15 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
         raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
     for column in rows.schema:
         if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
-            raise _left_to_spark(source, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds")
+            raise _needs_spark(
+                source.name, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds"
+            )
     return rows
 
 
 def _matching(source: ColumnSource, table: pa.Table, rows: RowFilter) -> pa.Table:
     if rows.extra is not None:
-        raise _left_to_spark(source, "filter_expression is a condition in the language of Spark")
+        raise _needs_spark(source.name, "filter_expression is a condition in the language of Spark")
     return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
 
 
@@ -241,10 +243,6 @@ def _greatest(source: ColumnSource, rows: pa.Table) -> Greatest:
     for batch in rows.to_batches():
         found.see(batch)
     return found
-
-
-def _left_to_spark(source: ColumnSource, why: str) -> EnvironmentProblem:
-    return EnvironmentProblem(f"source {source.name!r} of {source.uri} needs Spark: {why}", "use `tidegate run`")
 
 
 def _delta_table(location: Location) -> pa.Table:
@@ -263,7 +261,7 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
     if not names:
         raise SourceError(f"{location.uri} has no file", "correct source_uri")
     if any("=" in name.rpartition("/")[0] for name in names):
-        raise _left_to_spark(source, "its folders are columns (key=value)")
+        raise _needs_spark(source.name, "its folders are columns (key=value)")
     try:
         parts = [pq.read_table(BytesIO(store.get(name))) for name in names]
         return pa.concat_tables(parts, promote_options="default")
