@@ -200,8 +200,6 @@ def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pipeline in pipelines:
         for source in pipeline.sources:
-            if not isinstance(source, ColumnSource | UnitSource):
-                continue
             read = request_of(source)
             if isinstance(read, JdbcRead):
                 found[name_of_connection(pipeline, source)] = JdbcConnectionModel.shown(read)
@@ -210,14 +208,14 @@ def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     return found
 
 
-def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
+def name_of_connection(pipeline: PipelineSpec, source: SourceSpec) -> str:
     """The name of a source's connection; one that was made in Python without a name gets one."""
     read = request_of(source)
     given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
     return given or f"{pipeline.name}.{source.name}"
 
 
-def request_of(source: ColumnSource | UnitSource) -> Read | None:
+def request_of(source: SourceSpec) -> Read | None:
     """What is asked of a server, a database or a function; None for files that are not downloaded."""
     return source.read.http if isinstance(source.read, FileRead) else source.read
 

@@ -21,7 +21,7 @@ from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.reader import explained
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, WatermarkMode
 from tidegate.specs.project import PipelineSpec
@@ -42,6 +42,7 @@ class ColumnTracker(TrackerDefaults):
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "is followed by columns"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
     replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
     letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (

@@ -97,7 +97,7 @@ FileSource = BoundSource[PathSource, FileTracker]
 
 def is_files(source: AnySource) -> TypeGuard[FileSource]:
     """Whether a source is one of files."""
-    return isinstance(source.source, PathSource)
+    return "files" in source.tracker.offers
 
 
 def discover_files(

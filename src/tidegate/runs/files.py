@@ -32,7 +32,7 @@ from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.file_source import FileSource, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all
 from tidegate.specs.project import Delivery, PathSource
@@ -53,6 +53,7 @@ class FileTrackerBase(TrackerDefaults):
 
     kind: ClassVar[str]
     reads: ClassVar[str] = "reads files"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
     replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True

@@ -25,6 +25,8 @@ from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]
+Offer = Literal["files", "units", "replay", "replay_range"]
+"""What commands do with some kinds only: list and read files, list units, replay files, replay a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ class Tracker(StateKind, Protocol):
     @property
     def reads(self) -> str:
         """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+
+    @property
+    def offers(self) -> frozenset[Offer]:
+        """What commands can do with such a source that they cannot do with every kind."""
 
     @property
     def replay_hint(self) -> str:
@@ -191,6 +197,7 @@ class TrackerDefaults:
 
     __slots__ = ()
 
+    offers: ClassVar[frozenset[Offer]] = frozenset()
     keeps_position: ClassVar[bool] = False
     rebuilds: ClassVar[bool] = False
 

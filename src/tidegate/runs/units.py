@@ -19,7 +19,7 @@ from tidegate.reports.run import Check
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, TrackerDefaults, WatermarkEdit
 from tidegate.runs.unit_source import attempted, coverage_text, failed_units
 from tidegate.specs.units import Replace, UnitSource
 
@@ -33,6 +33,7 @@ class UnitTracker(TrackerDefaults):
 
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"units"})
     replay_hint: ClassVar[str] = "for those there is `tidegate units reset`"
     letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (
