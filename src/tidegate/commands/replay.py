@@ -40,9 +40,8 @@ from tidegate.runs.dead_letters import WrittenLetters, answered, chosen
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, left_of
-from tidegate.runs.frames import refuse_frames
+from tidegate.runs.lanes import TableColumnsPlan, refuse_frames, resolve_columns
 from tidegate.runs.pass_ import against_others
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

@@ -21,8 +21,7 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.unit_reports import OPEN_REASONS, UnitLook, look, spans, starting_at
-from tidegate.runs.unit_source import maybe_utc, utc
+from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace
 
 
