@@ -14,7 +14,7 @@ from tidegate.config.column_source import ColumnSourceModel, LookBackModel
 from tidegate.config.document import Absolute, Spot
 from tidegate.config.models import Context, Model, dump, entry, fields, section, values_for
 from tidegate.config.problems import Problem
-from tidegate.config.values import choice, refusal, text, texts
+from tidegate.config.values import refusal, text, texts
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.jdbc_addresses import holds_credentials, shown_address
 from tidegate.specs.locations import Options
@@ -46,14 +46,13 @@ def packages(value: object) -> tuple[str, ...]:
 
 JdbcUrl = Annotated[str, BeforeValidator(jdbc_url)]
 Packages = Annotated[tuple[str, ...], BeforeValidator(packages), v.LIST]
-JdbcType = Annotated[Literal["jdbc"], BeforeValidator(choice(("jdbc",)))]
 
 
 class JdbcConnectionModel(Model):
     """A database."""
 
     step: ClassVar[str] = "<jdbc connection>"
-    type: JdbcType = entry("The kind of connection.")
+    type: Literal["jdbc"] = entry("The kind of connection.")
     url: JdbcUrl = entry("The JDBC address, without credentials.")
     user: v.Text | None = entry("The user.", None)
     password: v.SecretText | None = entry("The user's password; never shown.", None)
@@ -93,7 +92,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc source>"
-    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
     partition_column: v.Text | None = entry(
         "The column that divides the read; the first watermark column when unset.", None
     )

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, get_args
+from types import UnionType
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -56,11 +57,14 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _plain(cls, data: Any) -> Any:
+        """Without nulls; a choice is a word without spaces around it."""
         if not isinstance(data, dict):
             return data
         known = fields(cls)
-        return {key: value for key, value in data.items() if value is not None or key not in known}
+        data = {key: value for key, value in data.items() if value is not None or key not in known}
+        words = {key: value for key, value in data.items() if key in known and choices(known[key])}
+        return data | {key: value.strip() if isinstance(value, str) else "" for key, value in words.items()}
 
     def build(self) -> Any:
         """The spec of a block that needs nothing but itself."""
@@ -88,6 +92,16 @@ def section(model: type[Model], description: str, **more: Any) -> Any:
 def fields(model: type[Model]) -> dict[str, FieldInfo]:
     """The keys of one block, by the names they have in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def choices(info: FieldInfo) -> tuple[str, ...]:
+    """The words of a key that is one of a few."""
+    kind = get_args(info.annotation)[0] if get_origin(info.annotation) in (Union, UnionType) else info.annotation
+    if any(isinstance(each, BeforeValidator) for each in info.metadata):
+        return ()
+    if get_origin(kind) is Literal:
+        return tuple(str(each) for each in get_args(kind))
+    return tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
 def models_in(annotation: Any) -> tuple[type[Model], ...]:

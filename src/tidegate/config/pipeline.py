@@ -22,7 +22,7 @@ from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
 from tidegate.config.problems import Problem
-from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
+from tidegate.config.schema import SchemaModel, declared_types, schema_problems
 from tidegate.config.sink import (
     MERGES,
     WHOLE,
@@ -32,7 +32,6 @@ from tidegate.config.sink import (
     partition_problems,
     property_problems,
 )
-from tidegate.config.values import one_of
 from tidegate.config.work_units import (
     DownloadModel,
     UnitHttpModel,
@@ -57,16 +56,12 @@ from tidegate.specs.project import (
 )
 from tidegate.specs.units import FileRead, UnitSource
 
-BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
-DeliveryMode = Annotated[Delivery, one_of(Delivery)]
-ConflictMode = Annotated[OnConflict, one_of(OnConflict)]
-
 
 class ErrorHandlingModel(Model):
     """What happens to files and records that cannot be read."""
 
     at: ClassVar = {"dlq_path": "dlq_uri"}
-    on_bad_record: BadRecordMode = entry(
+    on_bad_record: OnBadRecord = entry(
         "dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.", OnBadRecord.DEAD_LETTER
     )
     max_failures: v.CountOrNone = entry("Failed files per run before it stops; 0 = unlimited.", 0)
@@ -122,18 +117,16 @@ class PipelineModel(Model):
     at: ClassVar = {"schema_": "schema"}
     sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
     schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
-    schema_evolution: EvolutionMode = entry(
-        "What happens when files and table have different columns.", Evolution.MERGE
-    )
+    schema_evolution: Evolution = entry("What happens when files and table have different columns.", Evolution.MERGE)
     transform: TransformModel = section(
         TransformModel, "What becomes of the rows between reading and writing; then Spark writes the table."
     )
     sink: SinkModel = entry("The table.")
-    delivery: DeliveryMode = entry(
+    delivery: Delivery = entry(
         "direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.", Delivery.DIRECT
     )
     staging: StagingModel = section(StagingModel, "How staged files are committed.")
-    on_conflict: ConflictMode | None = entry(
+    on_conflict: OnConflict | None = entry(
         "While another run of the same source is at work: wait until it is done, skip the source, or race. "
         "Unset: wait for sources of work units, race for others.",
         None,

@@ -28,7 +28,7 @@ from tidegate.config.overlaps import in_order, order_problems, overlap_problems,
 from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
 from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
-from tidegate.config.values import one_of, refusal, text
+from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
@@ -77,7 +77,6 @@ def listening(value: object) -> str:
 Master = Annotated[str, BeforeValidator(master)]
 Remote = Annotated[str, BeforeValidator(remote)]
 Listening = Annotated[str, BeforeValidator(listening)]
-Provider = Annotated[ProviderKind, one_of(ProviderKind)]
 
 
 class GlobalModel(Model):
@@ -148,7 +147,7 @@ class StateModel(Model):
     """Who else is told the watermarks of columns."""
 
     at: ClassVar = {"storage_options": "options"}
-    provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+    provider: ProviderKind = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
         "Settings and credentials of the folder's object store; never shown.", Options

@@ -14,7 +14,7 @@ from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, pro
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.problems import Problem, masked, nearest, sentence
-from tidegate.config.values import choice, one_of, options, refusal, text
+from tidegate.config.values import options, refusal, text
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.masking import looks_secret
 from tidegate.specs.units import Bounding, InputFormat, RangeParam, SecondaryInput
@@ -55,9 +55,6 @@ Filters = Annotated[
     BeforeValidator(filters),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
-InputCategory = Annotated[Literal["units", "authentication"], BeforeValidator(choice(("units", "authentication")))]
-InputKind = Annotated[InputFormat, one_of(InputFormat)]
-BoundKind = Annotated[Bounding, one_of(Bounding)]
 
 
 class SecondaryInputModel(Model):
@@ -66,14 +63,14 @@ class SecondaryInputModel(Model):
     at: ClassVar = {"as_": "variable", "storage_options": "location.options"}
     path: v.Address | None = entry("Where the rows are: a path or an address.", None)
     pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
-    format: InputKind = entry("What it is.", InputFormat.DELTA)
+    format: InputFormat = entry("What it is.", InputFormat.DELTA)
     fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
     as_: Variable | None = entry(
         "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
     )
     filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", dict)
     auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
-    category: InputCategory = entry(
+    category: Literal["units", "authentication"] = entry(
         "units; authentication: one row whose fields are secret variables of all units.", "units"
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
@@ -110,7 +107,7 @@ class ParamModel(Model):
     step: ClassVar[str] = "<param>"
     value: v.Text | None = entry("The text itself.", None)
     watermark: Variable | None = entry("The name of the datetime watermark.", None)
-    bound: BoundKind = entry("Which end of the range.", Bounding.LOW)
+    bound: Bounding = entry("Which end of the range.", Bounding.LOW)
     format: v.ParamFormatText = entry("How it is written.", "iso")
     timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
 

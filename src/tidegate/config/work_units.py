@@ -12,10 +12,10 @@ from pydantic import BeforeValidator
 
 from tidegate.config import values as v
 from tidegate.config.column_source import TIMES, FunctionModel, rows_problems
-from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
+from tidegate.config.database import JdbcReadModel, table_or_query_problems
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
-from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
+from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import is_of_units
 from tidegate.config.problems import Problem, masked, nearest, sentence
@@ -36,7 +36,7 @@ from tidegate.config.unit_variables import (
     watermarks,
 )
 from tidegate.config.unit_watermarks import SpanText, WatermarkModel, WorkUnitModel, watermark_problems
-from tidegate.config.values import address, choice, one_of, refusal, text
+from tidegate.config.values import address, refusal, text
 from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.locations import Location, Options
@@ -90,11 +90,6 @@ def column(value: object) -> str:
 HttpTemplate = Annotated[str, BeforeValidator(http_template)]
 FileTemplate = Annotated[str, BeforeValidator(file_template)]
 Column = Annotated[str, BeforeValidator(column)]
-DownloadType = Annotated[Literal["download"], BeforeValidator(choice(("download",)))]
-DownloadFormat = Annotated[FileFormat, one_of(FileFormat)]
-ReplaceKind = Annotated[
-    Literal[Replace.SEGMENTS, Replace.UNIT], BeforeValidator(choice((Replace.SEGMENTS.value, Replace.UNIT.value)))
-]
 
 
 class UnitSourceModel(Model):
@@ -118,7 +113,7 @@ class UnitSourceModel(Model):
     catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
     timezone: v.Zone = entry("Where days and months begin.", "UTC")
     time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
-    replace: ReplaceKind | None = entry(
+    replace: Literal[Replace.SEGMENTS, Replace.UNIT] | None = entry(
         "What gives way when a work unit is read again: its segments, or all of it.", None
     )
     unit_column: Column = entry("The column of the table that has the unit.", UNIT_COLUMN)
@@ -201,7 +196,7 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http-unit source>"
-    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
 
     def read(self, context: Context) -> HttpRead:
@@ -217,7 +212,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc-unit source>"
-    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
 
     def read(self, context: Context) -> JdbcRead:
         return JdbcReadModel.read(self, context)
@@ -233,7 +228,7 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python-unit source>"
-    type: v.PythonType = entry("The kind of source.")
+    type: Literal["python"] = entry("The kind of source.")
     function: v.Function = entry("module:function, called with the session and a request.")
     options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
@@ -244,12 +239,12 @@ class DownloadModel(UnitSourceModel, RequestModel):
     at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
-    type: DownloadType = entry("The kind of source.")
+    type: Literal["download"] = entry("The kind of source.")
     source_uri: FileTemplate | None = entry("Where the files are: a path or an address with variables, * and ?.", None)
     connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
-    format: DownloadFormat = entry("What the files hold.")
-    compression: v.SourceCompression = entry(
+    format: FileFormat = entry("What the files hold.")
+    compression: Compression = entry(
         "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
