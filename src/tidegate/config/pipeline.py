@@ -20,7 +20,7 @@ from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
+from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.schema import SchemaModel, declared_types, schema_problems
 from tidegate.config.sink import (
@@ -228,7 +228,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     if letters and table and absolute(letters) == absolute(table):
         yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
     for _, source in pipeline.each("sources"):
-        if is_prefix_of_files(source.block) or source.text("type") == DOWNLOAD:
+        if is_file_source(source.block) or source.text("type") == DOWNLOAD:
             yield from format_problems(source)
     sources = {name: source for name, source in pipeline.each("sources") if not covers(source.loc)}
     yield from _row_problems(pipeline, sources)
@@ -245,7 +245,7 @@ def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterat
         text = f"{rescued!r} is a declared or partition column too; give it another name"
         yield pipeline.problem(text, "schema", "rescued")
     for name, source in pipeline.each("sources") if rescued else ():
-        if is_prefix_of_files(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
+        if is_file_source(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
             text = f"source {name!r} reads {source.text('format')} files; allowed: with ndjson and json only"
             yield pipeline.problem(text, "schema", "rescued")
     for word in sink.words("metadata_columns"):
@@ -264,8 +264,8 @@ def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
 
 def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
-    followed = {name: source for name, source in sources.items() if is_followed_by_columns(source.block)}
-    files = [source for source in sources.values() if is_prefix_of_files(source.block)]
+    followed = {name: source for name, source in sources.items() if is_column_source(source.block)}
+    files = [source for source in sources.values() if is_file_source(source.block)]
     kind = pipeline.below("sink").text("load_type")
     if not followed:
         if files and kind is not None and kind in (*WHOLE, *MERGES):

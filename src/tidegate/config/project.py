@@ -18,9 +18,9 @@ from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import (
-    is_followed_by_columns,
-    is_of_units,
-    is_prefix_of_files,
+    is_column_source,
+    is_file_source,
+    is_unit_source,
     kinds_of_watermark,
     tag_of_connection,
 )
@@ -347,7 +347,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 notes.notices.append(f"{place}: look-back means nothing where everything is read")
             if sink.text("load_type") in WHOLE and source.has("safety_lag"):
                 notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
-        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+        if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
@@ -366,9 +366,9 @@ def _take_source(source: Spot, notes: Notes) -> None:
         notes.add(source.problem(text, kinds[1]), source.loc)
         return
     _refuse(source, REFUSED["source"], notes, "not supported yet")
-    if is_of_units(source.block):
+    if is_unit_source(source.block):
         notes.notices += unit_notices(source)
-    elif is_followed_by_columns(source.block):
+    elif is_column_source(source.block):
         note_columns(source, notes)
     else:
         _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")

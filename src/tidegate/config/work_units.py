@@ -17,7 +17,7 @@ from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.normal_form import is_of_units
+from tidegate.config.normal_form import is_unit_source
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
@@ -285,7 +285,7 @@ def _absolute_template(written: str, absolute: Absolute) -> str:
 
 def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of one pipeline; ``sources`` are those that are not reported already."""
-    units = {name: source for name, source in sources.items() if is_of_units(source.block)}
+    units = {name: source for name, source in sources.items() if is_unit_source(source.block)}
     others = [source for name, source in sources.items() if name not in units]
     if units and others:
         text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
@@ -384,7 +384,7 @@ def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem
         if pipeline.below("sink").text("load_type") == "merge_upsert":
             continue
         for each, source in pipeline.each("sources"):
-            if not is_of_units(source.block):
+            if not is_unit_source(source.block):
                 continue
             column = str(source.text("unit_column") or UNIT_COLUMN)
             title = first.setdefault(column.lower(), f"{name}/{each}")
