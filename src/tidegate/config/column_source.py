@@ -19,7 +19,7 @@ from tidegate.config.document import Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, duration, entry, fill, section
 from tidegate.config.normal_form import TABLES
-from tidegate.config.problems import Notes, Problem, masked
+from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import refusal
 from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import (
@@ -173,7 +173,7 @@ class ColumnSourceModel(LookBackModel):
         """What is read."""
 
     @classmethod
-    def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
+    def shown_source(cls, source: ColumnSource) -> dict[str, Any]:
         """The source with every key of its kind; those of watermarks only where there are some."""
         given = {
             "safety_lag": duration(source.safety_lag),
@@ -183,18 +183,23 @@ class ColumnSourceModel(LookBackModel):
         }
         always, with_columns = FOLLOWED
         keys = (*always, *with_columns) if source.watermark_columns else always
-        return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
+        return {**cls.shown_read(source.read), **dump(cls, source, keys, given)}
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
 class TableSourceModel(ColumnSourceModel):
     """A Delta or Iceberg table, or files that are scanned as one table."""
 
-    at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
+    at: ClassVar = {
+        **ColumnSourceModel.at,
+        "type": "format",
+        "source_uri": "location",
+        "storage_options": "location.options",
+    }
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
     type: TableFormat = entry("What the table or the files are.")
@@ -212,10 +217,9 @@ class TableSourceModel(ColumnSourceModel):
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
-    def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: TableRead) -> dict[str, Any]:
         keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
-        fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
-        return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
+        return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
 
 
 class FunctionModel(Model):
@@ -225,8 +229,8 @@ class FunctionModel(Model):
         return fill(FunctionRead, self)
 
     @classmethod
-    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
-        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+    def shown_read(cls, read: FunctionRead) -> dict[str, Any]:
+        return dump(cls, read, ("type", "function", "options"))
 
 
 class PythonSourceModel(FunctionModel, ColumnSourceModel):

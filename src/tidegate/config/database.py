@@ -66,7 +66,7 @@ class JdbcConnectionModel(Model):
     def shown(cls, spec: JdbcRead) -> dict[str, Any]:
         """The connection of a read; its look-back is shown with the sources."""
         keys = [key for key in fields(cls) if key != "configure"]
-        return dump(cls, spec, keys, {"type": "jdbc", "url": shown_address(spec.url)})
+        return dump(cls, spec, keys, {"url": shown_address(spec.url)})
 
 
 class JdbcReadModel(Model):
@@ -104,9 +104,10 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
         return JdbcReadModel.read(self, context)
 
     @classmethod
-    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        keys = ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
-        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+        return dump(
+            cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
+        )
 
 
 def with_path(url: str, form: str, absolute: Absolute) -> str:

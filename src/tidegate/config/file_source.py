@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Items, Scalar, Spot
 from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Notes, Problem, masked
+from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import glob, refusal, text, texts
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.locations import Location, Options
@@ -140,8 +140,8 @@ class CsvModel(Model):
 
     @classmethod
     def shown(cls, spec: CsvOptions) -> dict[str, Any]:
-        """Every key, the only encoding too."""
-        return dump(cls, spec, given={"quote": spec.quote or "none", "encoding": "utf-8"})
+        """Every key; without quotes there is a word."""
+        return dump(cls, spec, given={"quote": spec.quote or "none"})
 
 
 class PartitionFilterModel(Model):
@@ -167,7 +167,7 @@ class CheckpointModel(Model):
 class SourceModel(Model):
     """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
-    at: ClassVar = {"storage_options": "location.options"}
+    at: ClassVar = {"source_uri": "location", "storage_options": "location.options"}
     step: ClassVar[str] = "<source>"
     type: Literal["files"] = entry("The kind of source.", "files")
     source_uri: v.Address = entry("Where the files are: a path or an object storage address.")
@@ -227,12 +227,7 @@ class SourceModel(Model):
         followed = spec.tracking is Tracking.WATERMARK
         left_out = {"csv"} if spec.format is not Format.CSV else set()
         left_out |= set() if followed else {"partition_filter", *WATERMARK_ONLY}
-        given = {
-            "type": "files",
-            "source_uri": masked(spec.location.uri),
-            "use_watermark": followed,
-            "checkpoint": CheckpointModel.shown(spec),
-        }
+        given = {"use_watermark": followed, "checkpoint": CheckpointModel.shown(spec)}
         return dump(cls, spec, [key for key in fields(cls) if key not in left_out], given)
 
 

@@ -209,7 +209,7 @@ class HttpConnectionModel(Model):
     def shown(cls, spec: HttpRead) -> dict[str, Any]:
         """The connection of a read; its headers and its look-back are shown with the sources."""
         keys = [key for key in fields(cls) if key not in ("headers", "configure")]
-        return dump(cls, spec, keys, {"type": "http", "url": masked(spec.url)})
+        return dump(cls, spec, keys, {"url": masked(spec.url)})
 
 
 class PaginationModel(Model):
@@ -287,12 +287,13 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
     @classmethod
-    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        bounds = WatermarkParamModel.shown(read.watermark)
-        return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
+    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
+        return {**shown_request(cls, read), **WatermarkParamModel.shown(read.watermark)}
 
 
 REQUEST_KEYS = (
+    "type",
+    "connection",
     "path",
     "method",
     "params",

@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tidegate.config.document import Absolute
-from tidegate.specs.locations import Options, Secret
+from tidegate.config.problems import masked
+from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec
 from tidegate.specs.units import Span
@@ -132,17 +133,18 @@ def dump(
 ) -> dict[str, Any]:
     """``spec`` in the words of the file: the ``keys`` of ``model``, all of them if none are named.
 
-    ``given`` are values that the spec has in another form.
+    ``given`` are values that the spec has in another form; a key with one possible word has that word.
     """
     found = dict(given or {})
     names = {info.alias or name: name for name, info in model.model_fields.items()}
-    for key in names if keys is None else keys:
+    keys = tuple(names if keys is None else keys)
+    for key in keys:
         if key not in found:
-            name = names[key]
-            value = attrgetter(model.at.get(name, name))(spec)
-            inner = models_in(model.model_fields[name].annotation)
+            name, info = names[key], model.model_fields[names[key]]
+            only, inner = choices(info), models_in(info.annotation)
+            value = only[0] if len(only) == 1 else attrgetter(model.at.get(name, name))(spec)
             found[key] = inner[0].shown(value) if inner and value is not None else plain(value)
-    return {key: found[key] for key in (names if keys is None else keys)}
+    return {key: found[key] for key in keys}
 
 
 def plain(value: Any) -> Any:
@@ -152,6 +154,8 @@ def plain(value: Any) -> Any:
             return value.value
         case Secret():
             return MASK
+        case Location():
+            return masked(value.uri)
         case Options():
             return dict.fromkeys(value, MASK)
         case timedelta():

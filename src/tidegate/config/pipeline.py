@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Tag
@@ -48,7 +49,6 @@ from tidegate.specs.project import (
     Evolution,
     OnBadRecord,
     OnConflict,
-    PathSource,
     PipelineSpec,
     SourceSpec,
     StagingSpec,
@@ -154,11 +154,7 @@ class PipelineModel(Model):
     def shown(cls, spec: PipelineSpec) -> dict[str, Any]:
         """The pipeline with every default."""
         given = {
-            "sources": {
-                **{each.name: SourceModel.shown(each) for each in spec.of(PathSource)},
-                **{each.name: _shown_column_source(spec, each) for each in spec.of(ColumnSource)},
-                **{each.name: _shown_unit_source(spec, each) for each in spec.of(UnitSource)},
-            },
+            "sources": {each.name: _shown_source(each) for each in spec.sources},
             "schema_evolution": spec.schema.evolution.value,
             "transform": TransformModel.shown(spec.transform or TransformSpec()),
             "sink": SinkModel.shown_of(spec),
@@ -178,40 +174,49 @@ def _source(
             return model.source(name, context, context.sinks[pipeline])
 
 
-def _shown_column_source(pipeline: PipelineSpec, source: ColumnSource) -> dict[str, Any]:
-    model = next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads))
-    return model.shown_source(source, name_of_connection(pipeline, source))
-
-
-def _shown_unit_source(pipeline: PipelineSpec, source: UnitSource) -> dict[str, Any]:
-    model = next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads))
-    return model.shown_source(source, name_of_connection(pipeline, source))
+def _shown_source(source: SourceSpec) -> dict[str, Any]:
+    match source:
+        case ColumnSource():
+            return next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+        case UnitSource():
+            return next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+        case _:
+            assert isinstance(source, PathSource)
+            return SourceModel.shown(source)
 
 
 def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     """The connections that the pipelines use, by name."""
     found: dict[str, Any] = {}
-    for pipeline in pipelines:
-        for source in pipeline.sources:
-            if not isinstance(source, ColumnSource | UnitSource):
-                continue
-            read = request_of(source)
-            if isinstance(read, JdbcRead):
-                found[name_of_connection(pipeline, source)] = JdbcConnectionModel.shown(read)
-            elif isinstance(read, HttpRead):
-                found[name_of_connection(pipeline, source)] = HttpConnectionModel.shown(read)
+    for source in (source for pipeline in pipelines for source in pipeline.sources):
+        match read := request_of(source):
+            case JdbcRead():
+                found[read.connection] = JdbcConnectionModel.shown(read)
+            case HttpRead():
+                found[read.connection] = HttpConnectionModel.shown(read)
     return found
 
 
-def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
-    """The name of a source's connection; one that was made in Python without a name gets one."""
-    read = request_of(source)
-    given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
-    return given or f"{pipeline.name}.{source.name}"
+def name_connections(pipeline: PipelineSpec) -> PipelineSpec:
+    """The pipeline with a name for each connection that was made in Python without one."""
+    return replace(pipeline, sources=tuple(_name_connection(pipeline.name, each) for each in pipeline.sources))
 
 
-def request_of(source: ColumnSource | UnitSource) -> Read | None:
+def _name_connection(pipeline: str, source: SourceSpec) -> SourceSpec:
+    asked = request_of(source)
+    if not isinstance(asked, JdbcRead | HttpRead) or asked.connection:
+        return source
+    read: Any = replace(asked, connection=f"{pipeline}.{source.name}")
+    if isinstance(source, ColumnSource):
+        return replace(source, read=read)
+    assert isinstance(source, UnitSource)
+    return replace(source, read=replace(source.read, http=read) if isinstance(source.read, FileRead) else read)
+
+
+def request_of(source: SourceSpec) -> Read | None:
     """What is asked of a server, a database or a function; None for files that are not downloaded."""
+    if not isinstance(source, ColumnSource | UnitSource):
+        return None
     return source.read.http if isinstance(source.read, FileRead) else source.read
 
 

@@ -25,7 +25,7 @@ from tidegate.config.normal_form import (
     tag_of_connection,
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
-from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
+from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, shown_connections
 from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import refusal, text
@@ -207,10 +207,11 @@ class ProjectModel(Model):
     @classmethod
     def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
         """The file that the specs mean: every default, and no secret."""
-        connections = shown_connections(spec.pipelines)
+        pipelines = tuple(map(name_connections, spec.pipelines))
+        connections = shown_connections(pipelines)
         given = {
             "connections": connections,
-            "pipelines": {each.name: PipelineModel.shown(each) for each in spec.pipelines},
+            "pipelines": {each.name: PipelineModel.shown(each) for each in pipelines},
             "global": GlobalModel.shown(spec),
             "recovery": RecoveryModel.shown(spec),
         }

@@ -12,7 +12,7 @@ from tidegate.config.column_source import backward
 from tidegate.config.document import Absolute, Scalar, Spot, problem
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.models import Model, dump, entry, fields, fill, section
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.values import choose, names_to_texts, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
@@ -239,7 +239,7 @@ class MaintenanceModel(Model):
 class SinkModel(LoadModel):
     """The table and how its files are written."""
 
-    at: ClassVar = {**LoadModel.at, "sync": "table.sync", "storage_options": "table.options"}
+    at: ClassVar = {**LoadModel.at, "table_uri": "table", "sync": "table.sync", "storage_options": "table.options"}
     partition_by: PartitionByModel | None = entry("Partition columns of the table.", None)
     file_size_mb: v.Whole = entry(
         "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
@@ -281,7 +281,7 @@ class SinkModel(LoadModel):
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
         keys = ("table_uri", "load_type", "format", *loading, *others)
         strategy = dump(cls, spec.load, ("load_type", *loading))
-        return dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), "format": "delta", **strategy})
+        return dump(cls, spec, keys, {"format": "delta", **strategy})
 
 
 def property_problems(sink: Spot) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.values import options, refusal, text
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.masking import looks_secret
@@ -60,7 +60,7 @@ Filters = Annotated[
 class SecondaryInputModel(Model):
     """Rows that units are made of, or credentials for all of them."""
 
-    at: ClassVar = {"as_": "variable", "storage_options": "location.options"}
+    at: ClassVar = {"path": "location", "as_": "variable", "storage_options": "location.options"}
     path: v.Address | None = entry("Where the rows are: a path or an address.", None)
     pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
     format: InputFormat = entry("What it is.", InputFormat.DELTA)
@@ -97,7 +97,7 @@ class SecondaryInputModel(Model):
         """Where the rows are, and the keys that have a value."""
         fits = {"csv": spec.format is InputFormat.CSV, "auth_fields": spec.auth_fields, "as": spec.variable is not None}
         keys = ("pipeline" if spec.pipeline else "path", "format", "fields", "filters", "category", "storage_options")
-        given = {"path": masked(spec.location.uri), "category": AUTHENTICATION if spec.for_all else "units"}
+        given = {"category": AUTHENTICATION if spec.for_all else "units"}
         return dump(cls, spec, (*keys, *(key for key in fits if fits[key])), given)
 
 

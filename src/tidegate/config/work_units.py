@@ -18,7 +18,7 @@ from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import is_unit_source
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
 from tidegate.config.unit_variables import (
@@ -167,7 +167,7 @@ class UnitSourceModel(Model):
         """What is read for each work unit."""
 
     @classmethod
-    def shown_source(cls, source: UnitSource, connection: str) -> dict[str, Any]:
+    def shown_source(cls, source: UnitSource) -> dict[str, Any]:
         """The source with every key of its kind that means something."""
         bounds = {
             each.name: ParamModel.shown_of(source.time.name if source.time else "", each) for each in source.params
@@ -177,7 +177,7 @@ class UnitSourceModel(Model):
             "secondary_input": [SecondaryInputModel.shown(each) for each in source.inputs],
             "work_unit": WorkUnitModel.shown_of(source),
         }
-        data = cls.shown_read(source.read, connection)
+        data = cls.shown_read(source.read)
         data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
         data["params"] = data.get("params", {}) | bounds
         keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
@@ -187,7 +187,7 @@ class UnitSourceModel(Model):
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
@@ -203,8 +203,8 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
         return self.records_read(self.path, self.plain_params(), context)
 
     @classmethod
-    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        return {"type": "http", "connection": connection, **shown_request(cls, read)}
+    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
+        return shown_request(cls, read)
 
 
 class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
@@ -218,9 +218,8 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
         return JdbcReadModel.read(self, context)
 
     @classmethod
-    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        keys = ("type", "connection", "table", "query", "fetch_size")
-        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+        return dump(cls, read, ("type", "connection", "table", "query", "fetch_size"))
 
 
 class UnitPythonModel(FunctionModel, UnitSourceModel):
@@ -236,7 +235,7 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 class DownloadModel(UnitSourceModel, RequestModel):
     """Files whose addresses are made from variables."""
 
-    at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
+    at: ClassVar = {**UnitSourceModel.at, "source_uri": "location", "storage_options": "location.options"}
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
     type: Literal["download"] = entry("The kind of source.")
@@ -261,20 +260,19 @@ class DownloadModel(UnitSourceModel, RequestModel):
         return fill(FileRead, self, location=location, compression=self.compression.value)
 
     @classmethod
-    def shown_read(cls, read: FileRead, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: FileRead) -> dict[str, Any]:
         fits = {
+            "type": True,
             "format": True,
             "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
             "csv": read.format is FileFormat.CSV,
         }
-        data = {"type": "download", **dump(cls, read, [key for key in fits if fits[key]])}
-        if read.http is not None:
-            asked = shown_request(cls, read.http)
-            del asked["max_response_mb"]
-            return data | {"connection": connection} | asked
-        assert read.location is not None
-        where = {"source_uri": masked(read.location.uri)}
-        return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"), where)
+        data = dump(cls, read, [key for key in fits if fits[key]])
+        if read.http is None:
+            return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"))
+        asked = shown_request(cls, read.http)
+        del asked["max_response_mb"]
+        return data | asked
 
 
 def _absolute_template(written: str, absolute: Absolute) -> str:
