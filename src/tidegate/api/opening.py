@@ -140,7 +140,7 @@ def spark_engine(
     """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
     and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
-    from tidegate.runs.frames import any_frames, frame_packages
+    from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
     from tidegate.spark.session import py4j_is_silent

@@ -22,8 +22,7 @@ from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answ
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import coverage_of
-from tidegate.runs.frames import FrameCommit, as_read, frame_reasons
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
+from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

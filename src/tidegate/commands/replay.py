@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegate.core.files.discovery import accepts, is_behind
+from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.planner import grouped
 from tidegate.core.files.state import Changed, FileOutcome, Refused
-from tidegate.core.reasons import EXAMPLES, Skipped
 from tidegate.errors import CommitLost, ObjectChanged, RunStopped, SourceError, StorageError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
@@ -41,9 +40,8 @@ from tidegate.runs.dead_letters import WrittenLetters, answered, chosen
 from tidegate.runs.engine import Engine, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, left_of
-from tidegate.runs.frames import refuse_frames
+from tidegate.runs.lanes import TableColumnsPlan, refuse_frames, resolve_columns
 from tidegate.runs.pass_ import against_others
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

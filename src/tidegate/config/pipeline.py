@@ -49,6 +49,7 @@ from tidegate.specs.project import (
     Evolution,
     OnBadRecord,
     OnConflict,
+    PathSource,
     PipelineSpec,
     SourceSpec,
     StagingSpec,

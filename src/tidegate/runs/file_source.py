@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeGuard
 
@@ -14,6 +15,7 @@ from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing
 from tidegate.core.files.state import FileOutcome, PathState, Unfinished, WatermarkState
 from tidegate.protocol.dead_letters import DeadLetterTable
+from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
 from tidegate.runs.bound_source import AnySource, BoundSource
 from tidegate.runs.tracker import Tracker
@@ -56,16 +58,15 @@ class Step(Protocol):
     def full(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
 class FileTracker(Tracker, Protocol):
-    """One way to remember which files were read. It is only ever given states and steps of its own kind."""
+    """One way to remember which files of a prefix were read. It is only ever given states and steps of its own kind."""
 
-    @property
-    def store(self) -> ObjectStore:
-        """The store of the source."""
-
-    @property
-    def letters(self) -> DeadLetterTable:
-        """Where bad records and given-up files go."""
+    key: SourceKey
+    source: PathSource
+    store: ObjectStore
+    table_store: ObjectStore
+    letters: DeadLetterTable = field()
 
     def discover(self, state: Any, now: datetime, *, limit: int, polls: int) -> PathListing:
         """What is there that the state does not know as read; reads only, and fails as a whole."""
@@ -84,12 +85,15 @@ class FileTracker(Tracker, Protocol):
 
     def written(self, step: Any) -> Any:
         """The state of a step, once everything that it refers to is written; comes before the document."""
+        return step.state
 
     def keeping_pending(self) -> FileTracker:
         """The same tracker for staged delivery: it remembers what pending units finished where its state cannot."""
+        return self
 
     def forget_pending(self) -> None:
         """Nothing is pending: what was remembered of it is forgotten."""
+        return
 
 
 FileSource = BoundSource[PathSource, FileTracker]

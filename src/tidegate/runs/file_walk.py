@@ -21,10 +21,9 @@ from tidegate.protocol.position import Position
 from tidegate.runs.dead_letters import Limits, WrittenLetters, given_up
 from tidegate.runs.engine import deadline_in, deal, raise_failures
 from tidegate.runs.file_source import FileSource, SourceState, Step, discover_files, plan_files
-from tidegate.runs.frames import FrameCommit, as_read
+from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.staged import step_json
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.inference import Inference
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

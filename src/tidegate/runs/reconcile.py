@@ -5,12 +5,7 @@ read the file before, and none does after. What keeps it from being read again i
 same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
 committed is read from the ledger, and everything compared again.
 
-It tells what it finds as events; nobody reads a report there. With ``reconcile.ingest`` late files are read, too.
-
-A late file is one that the position already passes over, so its commit changes nothing in the state: no run would
-read the file before, and none does after. What keeps it from being read again is the ledger, which has it from the
-same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
-committed is read from the ledger, and everything compared again.
+On a schedule it tells what it finds as events. With ``reconcile.ingest`` late files are read, too.
 """
 
 from __future__ import annotations
@@ -48,10 +43,10 @@ from tidegate.runs.file_source import (
     sizing_of,
 )
 from tidegate.runs.file_walk import FileWalk
+from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
-from tidegate.runs.pass_ import Pass
+from tidegate.runs.pass_ import Pass, without_name
 from tidegate.runs.replay_record import fence
-from tidegate.runs.table_columns import TableColumnsPlan
 from tidegate.runs.tracker import TrackedSource
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
@@ -219,8 +214,8 @@ class Reconciling:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, _told_once(bound, error)))
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
 
     def _opened(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
@@ -228,7 +223,7 @@ class Reconciling:
         try:
             opened = bound.open(read_only=True)
         except TidegateError as error:
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
 
     def _ingested(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
@@ -256,7 +251,7 @@ class Reconciling:
             ingested_rows=run.totals.rows,
             commits=run.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            error=None if error is None else _told_once(bound, error),
+            error=None if error is None else without_name(bound.names, error),
             exit_code=0 if error is None else error.exit_code,
         )
 
@@ -315,11 +310,6 @@ class Reconciling:
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
-
-
-def _told_once(bound: TrackedSource, error: TidegateError) -> str:
-    """The error without the name of the source in front: that is told beside it."""
-    return str(error).removeprefix(f"{bound.key}: ")
 
 
 def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:
