@@ -16,6 +16,8 @@ from tidegate.core.files.advance import Advance, advance
 from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.discovery import (
     PathListing,
+    Reason,
+    ReasonCounts,
     accepts,
     cold_prefixes,
     is_new,
@@ -28,7 +30,6 @@ from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.core.files.planner import Sizing, plan_paths
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, PathState, Refused
-from tidegate.core.reasons import Reason, ReasonCounts
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
 

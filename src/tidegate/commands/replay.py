@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegate.core.files.discovery import accepts, is_behind
+from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.planner import grouped
 from tidegate.core.files.state import Changed, FileOutcome, Refused
-from tidegate.core.reasons import EXAMPLES, Skipped
 from tidegate.errors import (
     CommitLost,
     ObjectChanged,

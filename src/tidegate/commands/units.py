@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidegate.config.problems import nearest
-from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, high_of, within
+from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change

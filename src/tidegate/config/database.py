@@ -16,8 +16,7 @@ from tidegate.config.models import Context, Model, dump, entry, fields, section,
 from tidegate.config.problems import Problem
 from tidegate.config.values import choice, refusal, text, texts
 from tidegate.specs.columns import JdbcRead
-from tidegate.specs.jdbc_addresses import holds_credentials, shown_address
-from tidegate.specs.locations import Options
+from tidegate.specs.locations import Options, holds_credentials, shown_address
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
 

@@ -24,9 +24,9 @@ from tidegate.specs.columns import (
     Retries,
     WatermarkParams,
 )
-from tidegate.specs.locations import NotOrigin, Options, origin_of
+from tidegate.specs.locations import NotOrigin, Options, looks_secret, origin_of
 from tidegate.specs.locations import refusal as origin_refusal
-from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 _WORDS = {"true": True, "false": False}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
@@ -14,7 +14,6 @@ from tidegate.config.sink import WHOLE, partition_keys
 from tidegate.config.unit_variables import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import accepts
-from tidegate.core.pipeline_order import cycle, ordered
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource
@@ -240,3 +239,44 @@ def _wanted(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
     block, template = sink.below("table_properties").block, sink.below("partition_by").get("prefix_template")
     properties = {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
     return properties, partition_keys(str(template) if isinstance(template, Scalar) else "")
+
+
+def ordered(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """``names``, each after all that it needs, and otherwise in their order; a cycle is broken where it closes.
+
+    >>> ordered(["answers", "surveys", "other"], {"answers": ["surveys"]})
+    ('surveys', 'answers', 'other')
+    """
+    done: dict[str, None] = {}
+    waiting = [*reversed(names)]
+    begun: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        first = [each for each in names if each in needs.get(name, ()) and each not in begun]
+        if name in begun or not first:
+            begun.add(name)
+            done.setdefault(name)
+        else:
+            begun.add(name)
+            waiting += [name, *reversed(first)]
+    return tuple(done)
+
+
+def cycle(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Names of which each needs the next and the last needs the first; empty where there is no such circle.
+
+    >>> cycle(["a", "b", "c"], {"a": ["b"], "b": ["c"], "c": ["b"]})
+    ('b', 'c')
+    """
+    free: set[str] = set()
+    for name in names:
+        way: list[str] = [name]
+        while way:
+            ahead = next((each for each in names if each in needs.get(way[-1], ()) and each not in free), None)
+            if ahead is None:
+                free.add(way.pop())
+            elif ahead in way:
+                return tuple(way[way.index(ahead) :])
+            else:
+                way.append(ahead)
+    return ()

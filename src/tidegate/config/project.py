@@ -32,8 +32,8 @@ from tidegate.config.values import one_of, refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
-from tidegate.specs.locations import Options, Secret
-from tidegate.specs.masking import MASK, SHORTEST, looks_secret
+from tidegate.specs.locations import Options, Secret, looks_secret
+from tidegate.specs.masking import MASK, SHORTEST
 from tidegate.specs.project import (
     Lateness,
     MetricsSpec,

@@ -15,8 +15,7 @@ from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.problems import Problem, masked, nearest, sentence
 from tidegate.config.values import choice, one_of, options, refusal, text
-from tidegate.specs.locations import Location, Options
-from tidegate.specs.masking import looks_secret
+from tidegate.specs.locations import Location, Options, looks_secret
 from tidegate.specs.units import Bounding, InputFormat, RangeParam, SecondaryInput
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")

@@ -14,7 +14,7 @@ from tidegate.config.models import Model, dump, entry, fields, fill
 from tidegate.config.problems import Problem, nearest
 from tidegate.config.unit_variables import Variable, unit_inputs, watermarks
 from tidegate.config.values import choice, flag, number, one_of, refusal, text
-from tidegate.core.units.time_bounds import check_bound, parse_span
+from tidegate.core.units.time_range import check_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.units import (

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from tidegate.config.document import Items, Scalar
 from tidegate.config.problems import nearest, sentence
-from tidegate.core.globs import compiled
+from tidegate.core.files.paths import compiled
 from tidegate.specs.columns import ParamFormat
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import Compression

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.core.files.paths import matches_path
 from tidegate.core.files.plan import GivenUp
 from tidegate.core.files.state import Covered
-from tidegate.core.globs import matches_path
 from tidegate.errors import StateError
 from tidegate.protocol.change import DataFile
 from tidegate.protocol.dead_letters import debt

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from tidegate.core.files.file_status import FileStatus, by_partition, file_statuses
+from tidegate.core.files.discovery import Directories, counted, is_sealed, opened, seals_after
 from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import Directories, counted, is_sealed, opened, seals_after
 from tidegate.core.files.state import (
     Active,
     Covered,
     FileOutcome,
     FileProgress,
+    FileStatus,
     Finished,
     Idle,
     Initial,
@@ -32,6 +32,8 @@ from tidegate.core.files.state import (
     PathState,
     RecordsRead,
     WatermarkState,
+    by_partition,
+    file_statuses,
     fitted,
     greater,
     greatest_path,

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from tidegate.core.files.discovery import list_after
-from tidegate.core.files.file_status import file_statuses
+from tidegate.core.files.discovery import is_sealed, list_after
 from tidegate.core.files.paths import Layout, SourceFile, join, same_content, split
-from tidegate.core.files.sealing import is_sealed
-from tidegate.core.files.state import Failed, Finished, PathState
+from tidegate.core.files.state import Failed, Finished, PathState, file_statuses
 from tidegate.specs.project import PathSource
 
 _PARTITIONS_AT_ONCE = 4096

@@ -15,9 +15,8 @@ from datetime import datetime
 from functools import cache
 from typing import TypeVar
 
-from tidegate.core.files.discovery import is_new, is_partition_open
-from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import is_sealed
+from tidegate.core.files.discovery import EXAMPLES, is_new, is_partition_open, is_sealed
+from tidegate.core.files.paths import Layout, SourceFile, join, matches_path, sort_key, split
 from tidegate.core.files.state import (
     Active,
     Failed,
@@ -31,8 +30,6 @@ from tidegate.core.files.state import (
     greater,
     greatest_path,
 )
-from tidegate.core.globs import matches_path
-from tidegate.core.reasons import EXAMPLES
 from tidegate.errors import TidegateError
 from tidegate.specs.project import PathSource
 

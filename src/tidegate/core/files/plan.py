@@ -13,13 +13,11 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tidegate.core.files.codec import decode, encode
-from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.discovery import EXAMPLES, Directories, PathListing, Reason, Skipped
 from tidegate.core.files.path_set import SetState, decode_set, encode_set
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.sealing import Directories
 from tidegate.core.files.state import Failed, FileProgress, Finished, PathState
 from tidegate.core.json_shape import Node
-from tidegate.core.reasons import EXAMPLES, Reason, Skipped
 from tidegate.specs.project import LateFiles, PathSource
 
 UNITS_SHOWN = 10

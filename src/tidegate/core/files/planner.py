@@ -13,8 +13,7 @@ from datetime import datetime
 from itertools import groupby
 
 from tidegate.core.files.advance import advance
-from tidegate.core.files.discovery import PathListing, accepts, is_behind
-from tidegate.core.files.file_status import FileStatus, file_statuses
+from tidegate.core.files.discovery import PathListing, Reason, ReasonCounts, accepts, is_behind, is_sealed, opened
 from tidegate.core.files.path_set import SetState, advance_set
 from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
 from tidegate.core.files.plan import (
@@ -28,9 +27,16 @@ from tidegate.core.files.plan import (
     remarks_of,
     tables_in,
 )
-from tidegate.core.files.sealing import is_sealed, opened
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, RecordsRead, Unfinished
-from tidegate.core.reasons import Reason, ReasonCounts
+from tidegate.core.files.state import (
+    Failed,
+    FileProgress,
+    FileStatus,
+    Finished,
+    PathState,
+    RecordsRead,
+    Unfinished,
+    file_statuses,
+)
 from tidegate.specs.project import PathSource
 
 OPENING = 64 * 1024

@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import iso, shifted, zone_named
 from tidegate.core.columns.planner import first_notes
-from tidegate.core.units.partitions import Cut, cut
 from tidegate.core.units.plan import (
     Candidate,
     Range,
@@ -47,7 +46,7 @@ from tidegate.core.units.state import (
     within,
     without,
 )
-from tidegate.core.units.time_bounds import first_above
+from tidegate.core.units.time_range import Cut, cut, first_above
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import Replace, UnitSource
 

@@ -9,6 +9,10 @@ import pytest
 
 from laws.world import NOW, source
 from tidegate.core.files.discovery import (
+    Directories,
+    Reason,
+    ReasonCounts,
+    Skipped,
     accepts,
     accepts_directory,
     cold_prefixes,
@@ -16,11 +20,10 @@ from tidegate.core.files.discovery import (
     is_partition_open,
     list_after,
     survey,
+    tallied,
 )
-from tidegate.core.files.sealing import Directories
+from tidegate.core.files.paths import compiled
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
-from tidegate.core.globs import compiled
-from tidegate.core.reasons import Reason, ReasonCounts, Skipped, tallied
 from tidegate.specs.project import Format, LateFiles, PartitionFilter
 
 OF = source()
