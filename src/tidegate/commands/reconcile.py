@@ -9,8 +9,8 @@ from datetime import timedelta
 from tidegate.commands.setup import Config, load, pipelines_of, sources_of, spark_engine
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReconcileReport
+from tidegate.runs.bind import is_files
 from tidegate.runs.bound_source import sources_named
-from tidegate.runs.file_source import is_files
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
 

@@ -50,7 +50,7 @@ from tidegate.runs.lanes import (
     whole_columns,
     with_rescued,
 )
-from tidegate.runs.table_columns import (
+from tidegate.runs.lanes import (
     sample as sample_files,
 )
 from tidegate.schema.evolution import Difference, Kind, differences

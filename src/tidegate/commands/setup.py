@@ -74,7 +74,7 @@ def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSourc
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """The file sources alone: a source of another kind that cannot be bound does not stop them."""
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import is_files
 
     return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
 
@@ -95,7 +95,7 @@ def _bound(
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named, all of which must be files."""
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import is_files
 
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
     return tuple(filter(is_files, (_offering(each, "files") for each in found)))
