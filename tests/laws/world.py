@@ -132,7 +132,7 @@ def advanced(
     listed: Sequence[str],
     outcomes: Sequence[FileOutcome],
     now: datetime = NOW,
-) -> Advance:
+) -> Advance[PathState]:
     """One step over a complete listing of these files."""
     return advance(of, state, files(*listed), outcomes, now, complete=True)
 

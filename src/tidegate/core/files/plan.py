@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from tidegate.core.files.codec import decode, encode
+from tidegate.core.files.codec import decode, decode_set, encode, encode_set
 from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped
-from tidegate.core.files.path_set import SetState, decode_set, encode_set
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState
+from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, SetState
 from tidegate.core.json_shape import Node
 from tidegate.specs.project import LateFiles, PathSource
 

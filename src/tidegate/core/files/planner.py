@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
-from tidegate.core.files.advance import advance
+from tidegate.core.files.advance import advance, advance_set
 from tidegate.core.files.discovery import PathListing, Reason, ReasonCounts, accepts, is_behind, is_sealed, opened
-from tidegate.core.files.path_set import SetState, advance_set
 from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
 from tidegate.core.files.plan import (
     FileGroup,
@@ -34,6 +33,7 @@ from tidegate.core.files.state import (
     Finished,
     PathState,
     RecordsRead,
+    SetState,
     Unfinished,
     file_statuses,
 )
