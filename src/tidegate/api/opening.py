@@ -79,8 +79,7 @@ def sources_of(
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """The file sources alone: a source of another kind that cannot be bound is no matter of theirs."""
-    from tidegate.runs.bind import bind
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import bind, is_files
 
     width = parallelism_of(project.spark)
     chosen = [(pipeline, each) for pipeline in pipelines_of(project, name) for each in pipeline.of(PathSource)]
@@ -89,7 +88,7 @@ def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> 
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named, all of which must be files."""
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import is_files
 
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
     _refuse_others(found, PathSource, "allowed here: a pipeline whose source is files")

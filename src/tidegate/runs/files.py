@@ -16,7 +16,7 @@ from tidegate.core.files.edit import Sorted, sorted_by_state
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, SetState
+from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, State
@@ -74,9 +74,10 @@ class FileTrackerBase(FileTracker):
         """Where delivery is staged, commits of runs become units."""
         if source.pipeline.delivery is Delivery.DIRECT:
             return source
-        from tidegate.runs.staged import delivering
+        from tidegate.runs.staged import StagedPositions, remembering
 
-        return delivering(source)
+        source = remembering(source)
+        return replace(source, positions=StagedPositions(source))
 
     def walk(self, run: Pass) -> Walk:
         """Discover, plan, read, commit."""
@@ -89,7 +90,7 @@ class FileTrackerBase(FileTracker):
         source = self.for_run(source)
         opened = source.open(read_only=True)
         state = source.state_of(opened)
-        plan = plan_files(source, state, opened.version, discover_files(source, state, now), now)
+        plan = plan_files(source, state, opened.version, now)
         waiting = len(_units_above(source, 0 if opened.parent is None else opened.parent.version))
         lane, why = _lane(source, opened)
         notes = (*opened.warnings, *why, *_obstacles(source, opened, plan), *_pending_notes(source, waiting))
@@ -101,7 +102,7 @@ class FileTrackerBase(FileTracker):
         known = Backlog()
         if waiting:
             source, state, known = _with_pending(source, state, version, waiting, now)
-        plan = plan_files(source, state, version, discover_files(source, state, now, limit=BACKLOG_LIMIT), now)
+        plan = plan_files(source, state, version, now, limit=BACKLOG_LIMIT)
         return replace(
             known,
             files=plan.files,
@@ -119,7 +120,7 @@ class FileTrackerBase(FileTracker):
 
     def read_next(self, source: FileSource, state: Any, version: int, now: datetime) -> str:
         """The files of the next plan, some by name."""
-        plan = plan_files(source, state, version, discover_files(source, state, now), now)
+        plan = plan_files(source, state, version, now)
         paths = [each.path for unit in plan.units for each in unit.slices]
         if not paths:
             return "no file: nothing at the source lies above that state any more"
@@ -234,6 +235,18 @@ class PathTracker(FileTrackerBase):
     def sorted(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         return sorted_by_state(self.source, state, files, now)
 
+    def watermarks(self, state: PathState) -> PathState:
+        return state
+
+    def recounted(self, state: PathState, polled: PathListing) -> PathState | None:
+        counted = polled.directories.sealed
+        sealed = {
+            prefix: Seal(seal.below, counted[prefix])
+            for prefix, seal in state.sealed.items()
+            if seal.directories is not None and seal.directories < counted.get(prefix, 0)
+        }
+        return replace(state, sealed={**state.sealed, **sealed}) if sealed and polled.complete else None
+
     def idle(self, state: PathState, any_files: bool) -> PathState:
         return idle(state, any_files)
 
@@ -306,6 +319,10 @@ class SetTracker(FileTrackerBase):
         if not self.pending:
             return known
         return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
+
+    def watermarks(self, state: SetState) -> PathState:
+        """Only what is not finished: nothing can be late without a watermark."""
+        return PathState(files=dict(state.unfinished()))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
         return idle(state, any_files)

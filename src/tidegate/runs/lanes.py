@@ -177,14 +177,6 @@ def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
     return (reason, *opened.needs_frames)
 
 
-def refuse_frames(source: FileSource, opened: Position, problem: str) -> None:
-    """Stop a command that only knows the Arrow lane."""
-    reasons = frame_reasons(source, opened)
-    if reasons:
-        uri = source.pipeline.sink.table.uri
-        raise UnsupportedTable(f"table {uri}: {problem}: {'; '.join(reasons)}", "replace them with Spark")
-
-
 def any_frames(sources: Sequence[FileSource]) -> bool:
     """Whether Spark will have to write one of these tables, as far as can be told now."""
     return any(source.pipeline.transform is not None or _needs_frames(source) for source in sources)

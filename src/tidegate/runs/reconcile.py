@@ -22,7 +22,7 @@ from tidegate.core.files.comparison import Finding
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import grouped
-from tidegate.core.files.state import Covered, FileOutcome, PathState, Refused, Seal
+from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration, size
@@ -37,7 +37,6 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import (
     FILES_PER_PLAN,
     FileSource,
-    SourceState,
     Step,
     discover_files,
     sizing_of,
@@ -50,17 +49,6 @@ from tidegate.runs.replay_record import fence
 from tidegate.runs.tracker import TrackedSource
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
-
-
-@dataclass(frozen=True, slots=True)
-class _SameState:
-    """A step that leaves the state as it is."""
-
-    state: SourceState
-    changed: bool
-    advanced: tuple[tuple[str, str | None, str], ...] = ()
-    sealed: tuple[str, ...] = ()
-    full: bool = False
 
 
 class LateWalk(FileWalk):
@@ -117,7 +105,7 @@ class LateWalk(FileWalk):
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state stays as it is."""
         self.refused.update((each.path, each.reason) for each in outcomes if isinstance(each, Refused))
-        return _SameState(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
+        return Advance(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
         """Finished files are not late any more."""
@@ -133,19 +121,10 @@ class LateWalk(FileWalk):
         They were counted before everything was listed, so a directory that came later goes on being noticed.
         """
         assert self.compared is not None
-        state = self.run.state
-        if not isinstance(state, PathState):
+        state = self.tracker.recounted(self.run.state, self._polled)
+        if state is None or self.run.stop.is_set() or self.compared.late().count:
             return position
-        polled = self._polled
-        sealed = {
-            prefix: Seal(seal.below, polled.directories.sealed[prefix])
-            for prefix, seal in state.sealed.items()
-            if (seal.directories or 0) < polled.directories.sealed.get(prefix, 0) and seal.directories is not None
-        }
-        if not sealed or not polled.complete or self.run.stop.is_set() or self.compared.late().count:
-            return position
-        step = Advance(replace(state, sealed={**state.sealed, **sealed}), changed=True)
-        return self.commit(position, step, None, (), None)
+        return self.commit(position, Advance(state, changed=True), None, (), None)
 
 
 SAFE_AGE = timedelta(hours=24)
