@@ -45,9 +45,8 @@ from tidegate.core.files.discovery import (
     table_of,
     tallied,
 )
-from tidegate.core.files.path_set import SetState
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.state import PathState
+from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known
