@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
-from tidegate.config.normal_form import DOWNLOAD, is_of_units, is_prefix_of_files, tag_of_source
+from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.sink import WHOLE, partition_keys
 from tidegate.config.unit_variables import VARIABLE, inputs
@@ -73,7 +73,7 @@ def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
             yield _Reading(loc, comparable(absolute(uri)), by_log, _taken_by(source))
         elif uri is not None and kind == DOWNLOAD:
             yield _download(loc, uri, absolute)
-        for each in inputs(source) if is_of_units(source.block) else ():
+        for each in inputs(source) if is_unit_source(source.block) else ():
             if (path := each.text("path")) is not None:
                 by_log = str(each.text("format") or "delta") == "delta"
                 yield _Reading((*each.loc, "path"), comparable(absolute(path)), by_log, lambda _: True)
@@ -91,7 +91,7 @@ def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
 def _taken_by(source: Spot) -> Callable[[str], bool]:
     """Whether a file source takes a path; one that reads a scan of files goes by its pattern, if it has one."""
     pattern, exclude = source.text("pattern"), tuple(str(each) for each in source.words("exclude"))
-    kind = str(source.text("format" if is_prefix_of_files(source.block) else "type") or "ndjson")
+    kind = str(source.text("format" if is_file_source(source.block) else "type") or "ndjson")
     kind = kind if kind in {each.value for each in Format} else "ndjson"
     made = PathSource("", Location(""), str(pattern) if pattern else None, exclude, format=Format(kind))
     return lambda path: accepts(made, path) is None
@@ -145,7 +145,7 @@ def _references(
             place = comparable(absolute(uri))
             same = (other for other, table in tables.items() if table == place and other != name)
             yield from ((other, (*source.loc, "source_uri")) for other in same)
-        for each in inputs(source) if is_of_units(source.block) else ():
+        for each in inputs(source) if is_unit_source(source.block) else ():
             path, given = each.text("path"), each.text("pipeline")
             if given is not None:
                 yield str(given), (*each.loc, "pipeline")
