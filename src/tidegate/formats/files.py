@@ -157,29 +157,24 @@ class Fetcher:
 
     def __call__(self, each: FileSlice) -> BinaryIO:
         """The file as a stream of exactly the object that was listed; raises as the store does."""
-        self._fetch_ahead()
-        fetched = self._fetched.pop(each.path, None)
-        if fetched is None:
-            return self._store.open_input(each.path, etag=each.etag, size=each.size)
-        return io.BytesIO(fetched.result())
+        return self._prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
 
     def seekable(self, each: FileSlice) -> BinaryIO:
         """The same, to be read from anywhere."""
-        self._fetch_ahead()
-        fetched = self._fetched.pop(each.path, None)
-        if fetched is not None:
-            return io.BytesIO(fetched.result())
-        return cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
+        found = self._prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
+        return cast(BinaryIO, found)
 
     def close(self) -> None:
         """Stop fetching."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _fetch_ahead(self) -> None:
+    def _prefetched(self, each: FileSlice) -> BinaryIO | None:
         while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
-            each = self._waiting.popleft()
-            self._fetched[each.path] = self._pool.submit(self._read, each)
+            ahead = self._waiting.popleft()
+            self._fetched[ahead.path] = self._pool.submit(self._read, ahead)
+        fetched = self._fetched.pop(each.path, None)
+        return None if fetched is None else io.BytesIO(fetched.result())
 
     def _read(self, each: FileSlice) -> bytes:
         with self._store.open_input(each.path, etag=each.etag, size=each.size) as raw:

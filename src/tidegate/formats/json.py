@@ -71,28 +71,30 @@ def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def skip(blocks: Iterable[bytes], count: int, path: str) -> Iterator[bytes]:
-    """The same blocks without their first ``count`` lines."""
+def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> Iterator[bytes]:
+    """The same chunks without their first ``count`` lines; where ``path`` is given, there must be that many."""
     left = count
-    for block in blocks:
-        lines = block.count(b"\n") if left else 0
-        if lines > left or not left:
-            yield _without_lines(block, left)
-            left = 0
-        else:
+    for chunk in chunks:
+        lines = chunk.count(b"\n") if left else 0
+        if lines < left:
             left -= lines
-    if left:
+            continue
+        start = 0
+        while left:
+            start, left = chunk.index(b"\n", start) + 1, left - 1
+        if start < len(chunk):
+            yield chunk[start:]
+    if left and path is not None:
         raise SourceError(
             f"{path}: has {count - left} lines, but {count} of its lines are committed",
             "the file was cut after it was read; restore it",
         )
 
 
-def _without_lines(block: bytes, count: int) -> bytes:
-    start = 0
-    for _ in range(count):
-        start = block.index(b"\n", start) + 1
-    return block[start:]
+def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array: bool) -> Iterator[bytes]:
+    """The lines of a file in blocks; of one that is an array, its elements."""
+    plain = chunks(raw, path, compression)
+    return blocks(element_lines(without_mark(plain), path) if is_array else plain)
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -311,9 +313,8 @@ class LineFormat:
 
     def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:
         """The lines of a file that are not committed yet."""
-        plain = chunks(raw, each.path, self._compression)
-        whole = blocks(element_lines(without_mark(plain), each.path) if self._is_array else plain)
-        return skip(whole, each.start_record, each.path) if each.start_record else whole
+        whole = line_blocks(raw, each.path, self._compression, is_array=self._is_array)
+        return skip_lines(whole, each.start_record, each.path) if each.start_record else whole
 
     def decode(self, block: bytes) -> Decoded:
         """The records of a block of lines."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
-from tidegate.formats.json import LineTooLong, blocks, skip
+from tidegate.formats.json import LineTooLong, blocks, skip_lines
 
 CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
 
@@ -25,7 +25,7 @@ def test_blocks_are_whole_lines_and_together_the_content(chunks: list[bytes], si
 def test_skipping_leaves_exactly_the_later_lines(chunks: list[bytes], size: int, count: int) -> None:
     whole = b"".join(blocks(chunks, block_bytes=size))
     expected = whole.split(b"\n")[:-1]
-    parts = skip(blocks(chunks, block_bytes=size), count, "f")
+    parts = skip_lines(blocks(chunks, block_bytes=size), count, "f")
     if count > len(expected):
         with pytest.raises(SourceError, match=f"f: has {len(expected)} lines, but {count}"):
             list(parts)
