@@ -62,6 +62,11 @@ def compression_of(path: str, declared: Compression) -> Compression:
     return _ENDINGS.get("." + path.lower().rpartition(".")[2], Compression.NONE)
 
 
+def compression_by_content(first: bytes) -> Compression:
+    """What the first bytes of a file say."""
+    return next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+
+
 def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
     """The plain content of ``raw``, piece by piece; raises :class:`SourceError` for what is not whole."""
     compression = compression_of(path, declared)
@@ -123,7 +128,7 @@ def _broken(compression: Compression, members: int, error: str) -> str:
 
 def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
     expected = _MAGIC.get(compression, b"")
-    found = next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+    found = compression_by_content(first)
     if found is compression or (expected and first and expected.startswith(first)):
         return
     because = "by its ending" if declared is Compression.AUTO else "as configured"

@@ -104,7 +104,7 @@ def check_filled(batch: pa.RecordBatch, columns: Iterable[str]) -> None:
 
 
 @dataclass(slots=True)
-class _SlowBlock:
+class _SplitBlock:
     """A block on the slow way: its lines, which of them are ``objects``, and what has become of them.
 
     ``repaired`` has the objects rewritten, or nothing.
@@ -253,7 +253,7 @@ class Decoder:
     # Slow: groups of lines, rewritten where that helps, then one line after the other.
 
     def _decode_slowly(self, content: bytes) -> Decoded:
-        block = _SlowBlock([line.strip(b" \t\r") for line in content.split(b"\n")[:-1]])
+        block = _SplitBlock([line.strip(b" \t\r") for line in content.split(b"\n")[:-1]])
         self._find_objects(block)
         count = len(block.objects)
         if self._can_repair and not self._repairs_few:
@@ -271,7 +271,7 @@ class Decoder:
                 self._decode_lines(block, start, end)
         return Decoded.joined(block.batches, self.schema, len(block.lines), block.kept, block.rejected)
 
-    def _find_objects(self, block: _SlowBlock) -> None:
+    def _find_objects(self, block: _SplitBlock) -> None:
         """Tell lines that are objects from others, which are rejected; blank ones are skipped."""
         filled = [offset for offset, line in enumerate(block.lines) if line]
         for offset, good in zip(filled, are_objects([block.lines[offset] for offset in filled]), strict=True):
@@ -282,12 +282,12 @@ class Decoder:
             except BadLine as bad:
                 block.rejected.append(Rejected(offset, str(bad), block.lines[offset]))
 
-    def _rewrite(self, block: _SlowBlock, start: int, end: int) -> None:
+    def _rewrite(self, block: _SplitBlock, start: int, end: int) -> None:
         block.repaired = block.repaired or [b""] * len(block.objects)
         block.repaired[start:end] = [self._repair.rewrite(block.lines[offset]) for offset in block.objects[start:end]]
         self.unknown.update(self._repair.take_unknown())
 
-    def _decode_group(self, block: _SlowBlock, start: int, end: int) -> bool:
+    def _decode_group(self, block: _SplitBlock, start: int, end: int) -> bool:
         """Decode some lines at once; False when one of them is suspicious."""
         repaired = block.repaired[start:end]
         is_repaired = any(repaired)
@@ -300,7 +300,7 @@ class Decoder:
         block.kept.extend(block.objects[start:end])
         return True
 
-    def _decode_lines(self, block: _SlowBlock, start: int, end: int) -> None:
+    def _decode_lines(self, block: _SplitBlock, start: int, end: int) -> None:
         records: list[dict[str, Any]] = []
         read: list[bytes] = []
         for offset in block.objects[start:end]:

@@ -359,7 +359,7 @@ _KEY_WITH_NULL = r'"(?:[^"\\]|\\.)*:[ \t\r]*null(?:[^"\\]|\\.)*"[ \t\r]*:'
 
 
 @dataclass(slots=True)
-class _Explained:
+class _TokenCounts:
     """What the columns of a block explain, added up over all depths."""
 
     keys: int = 0
@@ -402,23 +402,23 @@ def verify(block: bytes, batch: pa.RecordBatch, *, quoted_numbers: bool = False)
     With ``quoted_numbers`` a number may stand in quotes.
     """
     content = np.frombuffer(block, np.uint8)
-    explained = _Explained()
-    explained.add_fields(batch.columns)
+    counts = _TokenCounts()
+    counts.add_fields(batch.columns)
     colons, quotes = _counts(content, (_COLON, _QUOTE))
-    keys = explained.keys
+    keys = counts.keys
     if colons != keys:
-        keys += _explicit_nulls(block, content, explained, colons - keys)
-    left = quotes - 2 * (keys + explained.texts)
-    if left and left != explained.count(_QUOTE) and not quoted_numbers:
+        keys += _explicit_nulls(block, content, counts, colons - keys)
+    left = quotes - 2 * (keys + counts.texts)
+    if left and left != counts.count(_QUOTE) and not quoted_numbers:
         raise Suspicious("values in quotes that are no texts")
 
 
-def _explicit_nulls(block: bytes, content: Bytes, explained: _Explained, left: int) -> int:
-    left -= explained.count(_COLON)
+def _explicit_nulls(block: bytes, content: Bytes, counts: _TokenCounts, left: int) -> int:
+    left -= counts.count(_COLON)
     if left == 0:
         return 0
     found = _null_values(content)
-    if left < 0 or left != len(found) - explained.null_values():
+    if left < 0 or left != len(found) - counts.null_values():
         raise Suspicious("unknown fields or repeated keys")
     ends = content[found - 1] == _QUOTE
     if (~ends | _MAY_OPEN[content[found - 2]]).any() and matches(block, _KEY_WITH_NULL):
