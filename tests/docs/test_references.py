@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tidegate
 from support.all_cases import for_all
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.failpoints import PLACES
 from tidegate.observe import events
 from tidegate.observe.logs import Level

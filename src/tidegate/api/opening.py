@@ -79,8 +79,7 @@ def sources_of(
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """The file sources alone: a source of another kind that cannot be bound is no matter of theirs."""
-    from tidegate.runs.bind import bind
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import bind, is_files
 
     width = parallelism_of(project.spark)
     chosen = [(pipeline, each) for pipeline in pipelines_of(project, name) for each in pipeline.of(PathSource)]
@@ -89,7 +88,7 @@ def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> 
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the one that is named, all of which must be files."""
-    from tidegate.runs.file_source import is_files
+    from tidegate.runs.bind import is_files
 
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
     _refuse_others(found, PathSource, "allowed here: a pipeline whose source is files")
@@ -140,7 +139,7 @@ def spark_engine(
     """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
     and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
     """
-    from tidegate.runs.frames import any_frames, frame_packages
+    from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
     from tidegate.spark.session import py4j_is_silent

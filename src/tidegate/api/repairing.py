@@ -58,8 +58,8 @@ def reconcile(
     ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
     day or more unless ``force``. Without either nothing is written.
     """
+    from tidegate.runs.bind import is_files
     from tidegate.runs.bound_source import sources_named
-    from tidegate.runs.file_source import is_files
     from tidegate.runs.loop import stops_on_signals
     from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
 

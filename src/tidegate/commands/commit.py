@@ -24,11 +24,11 @@ from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
-from tidegate.runs.bind import bind
+from tidegate.runs.bind import bind, is_files
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
 from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
-from tidegate.runs.file_source import FileSource, is_files
+from tidegate.runs.file_source import FileSource
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.staged_units import ParquetFooter, TableColumns, check_path, examine
 from tidegate.sink.partitions import path_values

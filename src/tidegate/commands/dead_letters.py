@@ -19,11 +19,10 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
 from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
-from tidegate.runs.engine import Engine, deal, raise_failures
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_walk import coverage_of
-from tidegate.runs.frames import FrameCommit, as_read, frame_reasons
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
+from tidegate.runs.file_walk import coverage_of, deal, raise_failures
+from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

@@ -45,7 +45,7 @@ from tidegate.reports.schema import (
     TableRewrite,
 )
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
-from tidegate.runs.table_columns import (
+from tidegate.runs.lanes import (
     fields_of_table,
     known_fields,
     read_remembered,

@@ -11,18 +11,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidegate.config.problems import nearest
-from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, high_of, within
+from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.unit_reports import OPEN_REASONS, UnitLook, look, spans, starting_at
-from tidegate.runs.unit_source import maybe_utc, utc
+from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace
 
 

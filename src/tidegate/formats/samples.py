@@ -23,8 +23,8 @@ from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
-from tidegate.schema.cell_inference import Row, infer_cells, infer_types
-from tidegate.schema.inference import Inference, look
+from tidegate.schema.inference import Inference, Row, infer_cells, look
+from tidegate.schema.types import infer_types
 from tidegate.specs.project import Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
 

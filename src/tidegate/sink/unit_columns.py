@@ -27,10 +27,9 @@ from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.cell_inference import cell_kind, examples_of, infer_cells, infer_types
-from tidegate.schema.inference import Inference, look
+from tidegate.schema.inference import Inference, cell_kind, infer_cells, look
 from tidegate.schema.names import unusable
-from tidegate.schema.types import arrow_schema, arrow_type, field_specs, plain
+from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask, open_format
 from tidegate.sources.http.answers import Shapes

@@ -25,20 +25,26 @@ from itertools import islice
 from queue import Queue
 
 from tidegate.core.files.discovery import (
+    EXAMPLES,
+    Directories,
     PathListing,
+    Reason,
+    ReasonCounts,
+    Skipped,
     accepts,
     accepts_directory,
     cold_prefixes,
+    is_directory_sealed,
     is_new,
+    is_sealed,
     list_after,
+    opened,
     survey,
     table_of,
+    tallied,
 )
-from tidegate.core.files.path_set import SetState
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
-from tidegate.core.files.state import PathState
-from tidegate.core.reasons import EXAMPLES, Reason, ReasonCounts, Skipped, tallied
+from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known

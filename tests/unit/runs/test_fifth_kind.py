@@ -23,7 +23,7 @@ from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass, PassRetries
-from tidegate.runs.tracker import Backlog, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
 from tidegate.sink.row_task import row_task
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location
@@ -45,7 +45,7 @@ class CounterSource:
 
 
 @dataclass(frozen=True)
-class CounterTracker(TrackerDefaults):
+class CounterTracker(Tracker):
     """Remembers the last number that was read."""
 
     key: SourceKey
@@ -54,7 +54,6 @@ class CounterTracker(TrackerDefaults):
     kind: ClassVar[str] = "counter"
     reads: ClassVar[str] = "counts"
     replay_hint: ClassVar[str] = "numbers are not replayed"
-    letters: ClassVar[None] = None
     not_compared: ClassVar[str] = "numbers are not compared"
     retries: ClassVar[PassRetries] = PassRetries(3)
 

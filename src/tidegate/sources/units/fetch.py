@@ -23,8 +23,8 @@ from uuid import uuid4
 import httpx
 import zstandard
 
+from tidegate.core.files.paths import compiled
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.globs import compiled
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
 from tidegate.formats.files import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
