@@ -28,7 +28,6 @@ LAYERS = (
     {"migrate"},
     {"experiments"},
     {"commands"},
-    {"api"},
     {"compat"},
     {"cli", "__init__", "__main__"},
 )
