@@ -33,7 +33,7 @@ from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import guarded
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of
@@ -50,6 +50,7 @@ class FileTrackerBase(FileTracker):
     """What both trackers of files have in common: one prefix of files, read by one walk."""
 
     reads: ClassVar[str] = "reads files"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
     replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
