@@ -363,6 +363,7 @@ def test_patterns_of_times(pattern: str, expected: str | None) -> None:
 
 
 NAMES = {**CARRIED, **LEFT, **NOT_NEEDED}
+EXACT = [name for name in NAMES if not name.endswith(".")]
 
 
 def test_every_name_has_one_fate_and_prefixes_are_for_the_others() -> None:
