@@ -225,7 +225,11 @@ class TableSourceModel(ColumnSourceModel):
 
 
 class FunctionModel(Model):
-    """What becomes of a function that is named in the file."""
+    """A Python function that the file names."""
+
+    type: Literal["python"] = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
     def read(self, context: Context) -> FunctionRead:
         return fill(FunctionRead, self)
@@ -240,9 +244,6 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python source>"
-    type: Literal["python"] = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
@@ -445,9 +446,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     parallelism: v.Whole | None = entry(
         "Connections at once; as many as Spark has tasks when unset.", None, ge=1, le=10_000
     )
-
-    def read(self, context: Context) -> JdbcRead:
-        return JdbcReadModel.read(self, context)
+    read = JdbcReadModel.read
 
     @classmethod
     def shown_read(cls, read: JdbcRead) -> dict[str, Any]:

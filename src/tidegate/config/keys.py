@@ -118,18 +118,13 @@ def without_tags(loc: Loc) -> tuple[str | int, ...]:
             return other
 
 
-def allowed_at(loc: Loc) -> tuple[str, ...]:
-    """The keys that the block at ``loc`` may have, without old names."""
-    return tuple(fields(model_at(loc)))
-
-
 def accepted_at(loc: Loc) -> tuple[str, ...]:
     """All words that are understood in the block at ``loc``: keys, old names, keys of later releases."""
     kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
     ignored = [path[-1] for path in MEANINGLESS if path[:-1] == tuple(loc)]
-    return (*allowed_at(loc), *old, *ignored, *REFUSED.get(kind, ()))
+    return (*fields(model_at(loc)), *old, *ignored, *REFUSED.get(kind, ()))
 
 
 def kind_of(loc: Loc) -> str:
@@ -147,11 +142,6 @@ def kind_of(loc: Loc) -> str:
 def kind_of_alias(old: str) -> str:
     """The kind of block that holds an old name."""
     return {"": "pipeline", "sources.*": "source"}.get(old.rpartition(".")[0], old.rpartition(".")[0])
-
-
-def homes_of(name: str) -> tuple[str, ...]:
-    """The blocks of the configuration that have a key of this name."""
-    return tuple(key.block for key in every_key() if key.name == name)
 
 
 def reported(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
@@ -204,11 +194,11 @@ def _word(root: Block, loc: Loc) -> str:
 
 def _unknown(loc: tuple[str | int, ...]) -> str:
     name, block = str(loc[-1]), loc[:-1]
-    homes = sorted({home for home in homes_of(name) if home})
+    homes = sorted({key.block for key in every_key() if key.name == name and key.block})
     if homes:
         return sentence("unknown key here", f"it belongs to {' or '.join(repr(home) for home in homes)}")
     hint = nearest(name, accepted_at(block))
-    return sentence("unknown key", hint or f"allowed: {', '.join(allowed_at(block))}")
+    return sentence("unknown key", hint or f"allowed: {', '.join(fields(model_at(block)))}")
 
 
 def _missing(loc: Loc) -> str:

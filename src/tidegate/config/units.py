@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Context, Model, dump, entry, fields, fill, section
+from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.values import choose, flag, number, options, refusal, text
 from tidegate.core.units.time_range import check_bound, parse_span
@@ -141,16 +141,7 @@ class ParamModel(Model):
         return dump(cls, param, ("watermark", "bound", "format", "timezone"), {"watermark": watermark})
 
 
-def as_param(value: object) -> object:
-    """A text alone is short for ``{value: text}``."""
-    if not isinstance(value, Scalar):
-        return value
-    block = Block(value.line)
-    block.put("value", value, value.line, written="")
-    return block
-
-
-Param = Annotated[ParamModel, BeforeValidator(as_param)]
+Param = Annotated[ParamModel, short_for("value")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,14 +390,12 @@ def units(value: object) -> tuple[str, ...]:
     found = tuple(str(item).strip() for item in items)
     if not found or not all(found):
         raise refusal("holds an empty value", "allowed: one value or more, none of them empty")
-    twice = next((each for at, each in enumerate(found) if each in found[:at]), None) if _repeats(found) else None
-    if twice is not None:
-        raise refusal(f"has {twice!r} twice", "allowed: each once")
+    seen: set[str] = set()
+    for each in found:
+        if each in seen:
+            raise refusal(f"has {each!r} twice", "allowed: each once")
+        seen.add(each)
     return found
-
-
-def _repeats(found: tuple[str, ...]) -> bool:
-    return len(set(found)) < len(found)
 
 
 def partition(value: object) -> PartitionKind | tuple[SubRange, ...]:

@@ -216,8 +216,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
     step: ClassVar[str] = "<jdbc-unit source>"
     type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
 
-    def read(self, context: Context) -> JdbcRead:
-        return JdbcReadModel.read(self, context)
+    read = JdbcReadModel.read
 
     @classmethod
     def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
@@ -229,9 +228,6 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python-unit source>"
-    type: Literal["python"] = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 class DownloadModel(UnitSourceModel, RequestModel):
