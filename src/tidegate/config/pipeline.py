@@ -218,8 +218,6 @@ def _name_connection(pipeline: str, source: SourceSpec) -> SourceSpec:
 
 def request_of(source: SourceSpec) -> Read | None:
     """What is asked of a server, a database or a function; None for files that are not downloaded."""
-    if not isinstance(source, ColumnSource | UnitSource):
-        return None
     return source.read.http if isinstance(source.read, FileRead) else source.read
 
 
