@@ -6,10 +6,13 @@ answers to its letters as a debt. So two retries at once, or a retry beside a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
 
+from tidegate.commands.setup import Config, file_sources, load, spark_engine
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
@@ -31,6 +34,60 @@ from tidegate.sink.task import Reread, reread
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9
 _MIXED = "so going on would mix two contents; `tidegate replay` replaces its rows, `tidegate dlq discard` leaves it"
+
+
+def list_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    limit: int | None = None,
+) -> tuple[Letter, ...]:
+    """The dead letters of a pipeline that nobody has answered, oldest first.
+
+    ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
+    """
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    sources = file_sources(config, pipeline, source)
+    return tuple(islice(chain.from_iterable(chosen(bound, choice) for bound in sources), limit))
+
+
+def retry_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    emit: Emit = ignore,
+) -> tuple[LettersReport, ...]:
+    """Read dead letters again with today's schema; what is good now is committed to the table, exactly once.
+
+    Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
+    """
+    project = load(config, pipeline=pipeline)
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    sources = file_sources(project, pipeline, source)
+    with spark_engine(project.spark, emit, threading.Event(), lambda: sources) as engine:
+        return tuple(retry(bound, choice, lambda: engine, emit) for bound in sources)
+
+
+def discard_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+) -> tuple[LettersReport, ...]:
+    """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    return tuple(discard(bound, choice) for bound in file_sources(config, pipeline, source))
 
 
 def retry(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -49,6 +50,7 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, deal, left_of, raise_failures
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
+from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import against_others
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
@@ -62,6 +64,33 @@ from tidegate.storage.stores import open_store
 FILE_COLUMN = "_source_file"
 MOST_FILES = 10_000
 """The names go into the predicate, and that into the log: as many take less than a second and a megabyte."""
+
+
+def replay(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    files: str | None = None,
+    partition: str | None = None,
+    drop_missing: bool = False,
+    confirm: Callable[[ReplayReport], bool] = agreed,
+    emit: events.Emit = events.ignore,
+    stop: threading.Event | None = None,
+) -> ReplayReport:
+    """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
+
+    ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
+    ``sink.metadata_columns``. A file that cannot be read raises and nothing changes. With ``drop_missing`` the rows of
+    files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
+    """
+    selection = Selection(files, None if partition is None else partition.strip("/"))
+    flag = stop or threading.Event()
+    project = load(config)
+    bound = replayed_source(project, pipeline, source, "replay")
+    with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
+        carried = Replay(bound, engine, others=other_locations(project, bound), emit=emit, stop=flag)
+        return carried.run(selection, confirm, drop_missing=drop_missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
 
 def is_files(source: AnySource) -> TypeGuard[FileSource]:
     """Whether a source is one of files."""
-    return isinstance(source.source, PathSource)
+    return "files" in source.tracker.offers
 
 
 def bind(

@@ -24,7 +24,7 @@ from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
 from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, Tracker, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
 from tidegate.schema.names import spelled
 from tidegate.sources.reader import explained
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, Value, Watermark, WatermarkMode
@@ -51,6 +51,7 @@ class ColumnTracker(Tracker):
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "is followed by columns"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
     replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
     not_compared: ClassVar[str | None] = (
         "followed by columns: its rows are not compared with the source; a replay reads a range of them again"

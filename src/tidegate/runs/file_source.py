@@ -11,11 +11,10 @@ from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.edit import Sorted
-from tidegate.core.files.path_set import SetAdvance, SetState
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing
-from tidegate.core.files.state import FileOutcome, PathState, RecordsRead
+from tidegate.core.files.state import FileOutcome, PathState, RecordsRead, SetState
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
@@ -29,7 +28,7 @@ UNIT_BYTES = 64 * 1024 * 1024
 
 
 SourceState = PathState | SetState
-Step = Advance | SetAdvance
+Step = Advance[PathState] | Advance[SetState]
 
 
 @dataclass(frozen=True, slots=True)

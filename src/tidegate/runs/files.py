@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, covered, idle
+from tidegate.core.files.advance import Advance, advance, advance_set, covered, idle
+from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.edit import Sorted, sorted_by_state
-from tidegate.core.files.path_set import SetAdvance, SetState, advance_set, decode_set, encode_set, idle_set
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal
+from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, State
@@ -33,7 +33,7 @@ from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import guarded
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of
@@ -50,6 +50,7 @@ class FileTrackerBase(FileTracker):
     """What both trackers of files have in common: one prefix of files, read by one walk."""
 
     reads: ClassVar[str] = "reads files"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
     replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
@@ -221,7 +222,7 @@ class PathTracker(FileTrackerBase):
     def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[PathState]:
         return advance(
             self.source,
             state,
@@ -306,7 +307,7 @@ class SetTracker(FileTrackerBase):
     def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_set(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> SetAdvance:
+    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
         return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
 
     def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
@@ -325,9 +326,9 @@ class SetTracker(FileTrackerBase):
         return PathState(files=dict(state.unfinished()))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
-        return idle_set(state, any_files)
+        return idle(state, any_files)
 
-    def written(self, step: SetAdvance) -> SetState:
+    def written(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
             return self.remembered.including(step.state, step.finished)
         self.pending.update((file.path, file) for file in step.finished)

@@ -25,6 +25,8 @@ from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]
+Offer = Literal["files", "units", "replay", "replay_range"]
+"""What commands do with some kinds only: list and read files, list units, replay files, replay a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Tracker(StateKind, Protocol):
     """The source, as it was configured."""
     reads: ClassVar[str]
     """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+    offers: ClassVar[frozenset[Offer]] = frozenset()
+    """What commands can do with such a source that they cannot do with every kind."""
     replay_hint: ClassVar[str]
     """What to do instead where a source is replayed in a way that does not fit it."""
     retries: ClassVar[PassRetries]

@@ -25,7 +25,7 @@ from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, Uni
 from tidegate.runs.bound_source import AnySource, UnitBound
 from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, Tracker, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
 from tidegate.specs.units import FileRead, Replace, UnitSource
@@ -43,6 +43,7 @@ class UnitTracker(Tracker):
 
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"units"})
     replay_hint: ClassVar[str] = "for those there is `tidegate units reset`"
     not_compared: ClassVar[str | None] = (
         "work units: its rows are not compared with the source; `tidegate units reset` has some read again"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 
 from tidegate.core.calendar import Period, earlier
 from tidegate.core.files.paths import (
@@ -229,6 +229,9 @@ SUFFIXES = {
 }
 """How the names of files end, by format."""
 
+PARTITIONS_AT_ONCE = 4096
+"""How many partitions are kept in mind while files are looked at, partition by partition."""
+
 
 @dataclass(frozen=True, slots=True)
 class PathListing:
@@ -281,23 +284,20 @@ def list_after(source: PathSource, state: PathState, partition: str) -> str | No
 
 def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
     """Whether a listed path is not finished: what a limit on new files counts."""
-    standing_of = cache(file_statuses(source, state))
+    status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
 
     def is_unfinished(path: str) -> bool:
         partition, name = split(path)
-        return not standing_of(partition).is_finished(name)
+        return not status_of(partition).is_finished(name)
 
     return is_unfinished
 
 
-def is_open(source: PathSource, state: PathState, directory: str, now: datetime) -> bool:
-    """Whether ``directory`` or anything below it may hold files to read; sealed ones need not be listed."""
-    return not is_directory_sealed(Layout.of(source), opened(source, state, now), directory)
-
-
-def is_partition_open(source: PathSource, state: PathState, partition: str, now: datetime) -> bool:
-    """Whether the files that lie directly in ``partition`` are looked at."""
-    return not is_sealed(Layout.of(source), opened(source, state, now), partition)
+def is_due(source: PathSource, state: PathState) -> Callable[[str], bool]:
+    """Whether a run from ``state`` reads a path: it is not finished, and its partition is not sealed."""
+    layout, is_unfinished = Layout.of(source), is_new(source, state)
+    is_open = lru_cache(PARTITIONS_AT_ONCE)(lambda partition: not is_sealed(layout, state, partition))
+    return lambda path: is_open(split(path)[0]) and is_unfinished(path)
 
 
 def survey(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:

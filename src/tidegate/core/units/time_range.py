@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from tidegate.core.calendar import (
     DAY,
     HOUR,
+    beyond_calendar,
     check_zone,
     floored,
     iso,
@@ -302,10 +303,13 @@ def _starts(anchor: int, kind: PartitionKind, zone: ZoneInfo) -> Iterator[int]:
     yield anchor
     if kind in (PartitionKind.MONTHLY, PartitionKind.YEARLY):
         months = 12 if kind is PartitionKind.YEARLY else 1
-        yield from (moment_at(months_later(local, months * number), zone) for number in count(1))
-    step = timedelta(days=days)
+        for number in count(1):
+            later = months_later(local, months * number)
+            if later is None:
+                raise beyond_calendar()
+            yield moment_at(later, zone)
     while True:
-        local += step
+        local += timedelta(days=days)
         yield moment_at(local, zone)
 
 

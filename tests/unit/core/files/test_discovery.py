@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from laws.world import NOW, source
+from laws.world import NOW, is_open, is_partition_open, source
 from tidegate.core.files.discovery import (
     Directories,
     Reason,
@@ -16,8 +16,6 @@ from tidegate.core.files.discovery import (
     accepts,
     accepts_directory,
     cold_prefixes,
-    is_open,
-    is_partition_open,
     list_after,
     survey,
     tallied,
