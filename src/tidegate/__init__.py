@@ -54,8 +54,7 @@ from tidegate.errors import (
     ConfigError,
     TidegateError,
 )
-from tidegate.protocol.providers.base import BaseMetadataProvider, WatermarkManager
-from tidegate.protocol.providers.registry import metadata_provider
+from tidegate.protocol.providers import BaseMetadataProvider, WatermarkManager, metadata_provider
 from tidegate.reports.chaos import ChaosReport
 from tidegate.reports.correction import (
     ChunkReport,

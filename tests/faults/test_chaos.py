@@ -52,7 +52,7 @@ def test_a_writer_that_does_not_look_before_it_commits_is_found_out(
 
 
 def test_a_commit_that_forgets_a_file_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = commit.measured
+    measured = commit.measure
     monkeypatch.setattr(commit, "measured", lambda site, files: measured(site, files)[1:])
     report = small(tmp_path / "scratch", failures=1000)
     assert not report.ok

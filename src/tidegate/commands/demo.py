@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tidegate.errors import TidegateError
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

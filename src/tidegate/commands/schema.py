@@ -58,7 +58,7 @@ from tidegate.schema.inference import FieldReport, Inference, agreeing
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of, field_to_json
 from tidegate.schema.types import arrow_schema, merged_fields, paths_of, scalar_type, type_name
 from tidegate.specs.project import Evolution, FieldSpec, PipelineSpec
-from tidegate.storage.durability import alone
+from tidegate.storage.local import alone
 
 ConfirmInference = Callable[[SchemaInference], bool]
 

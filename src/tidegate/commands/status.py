@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.errors import TidegateError
-from tidegate.protocol.mirror import Recorded
+from tidegate.protocol.documents import Recorded
 from tidegate.reports.run import SourceStatus, WatermarkView
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource

@@ -6,14 +6,16 @@ alone says afterwards what happened. Nothing here knows Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegate.protocol.table import Add, CommitNote
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tidegate.protocol.table import CommitNote
 
 State = Mapping[str, Any]
 """A watermark state as JSON; opaque here."""
@@ -31,6 +33,11 @@ class DataFile:
     record_count: int
     partition_values: Mapping[str, str | None]
     stats: str | None = None
+
+    def to_add(self, modified: datetime) -> Add:
+        """The action that makes the file visible."""
+        stats = self.stats if self.stats is not None else json.dumps({"numRecords": self.record_count})
+        return Add(self.path, self.size, self.partition_values, int(modified.timestamp() * 1000), stats)
 
     def to_json(self) -> dict[str, object]:
         """As it is kept in the document (statistics live in the log)."""

@@ -31,13 +31,12 @@ from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
 from tidegate.protocol.delta import DeltaLakeTable, DeltaSnapshot, no_hooks
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.log import DIRECTORY, entry_path
-from tidegate.protocol.log_contents import checkpoint_actions, newest_checkpoint
+from tidegate.protocol.log import DIRECTORY, checkpoint_actions, entry_path, newest_checkpoint
 from tidegate.protocol.position import Pace
 from tidegate.protocol.table import Add
 from tidegate.protocol.table_checks import check_table
 from tidegate.specs.locations import Location
-from tidegate.storage.durability import alone
+from tidegate.storage.local import alone
 
 if TYPE_CHECKING:
     import pyarrow as pa

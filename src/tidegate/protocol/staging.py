@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.errors import ObjectMissing
 from tidegate.protocol.change import Coverage, DataFile
-from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encoded
+from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode
 from tidegate.protocol.identity import Identity, SourceKey
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class StagedUnit:
 
     def to_bytes(self) -> bytes:
         """The signal's content."""
-        return encoded(
+        return encode(
             {
                 "schema_version": SCHEMA_VERSION,
                 "pipeline": self.key.pipeline,
@@ -186,7 +186,7 @@ class Meta:
                 "stats": None if self.stats is None else json.loads(self.stats),
                 "schema": None if self.schema_json is None else json.loads(self.schema_json),
             }
-        return encoded(data)
+        return encode(data)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Meta:

@@ -16,11 +16,10 @@ from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import entry_path
-from tidegate.protocol.open import Accept
+from tidegate.protocol.open import Accept, Winner
 from tidegate.protocol.position import Pace, Payer, Position, TableContext, utc_now
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
-from tidegate.protocol.winner import Winner
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Evolution
 
@@ -104,7 +103,7 @@ class PositionStore:
 
     def position(self) -> int:
         """How often the source has committed, by a fresh snapshot."""
-        return open_module.position(self.site, self.site.delta.snapshot())
+        return self.site.position_in(self.site.delta.snapshot())
 
     def at_poll(self, polls: int) -> PositionStore:
         """The same store, whose mirror will say that the source was polled ``polls`` times."""

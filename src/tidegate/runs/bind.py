@@ -8,12 +8,12 @@ from typing import Any
 
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.protocol.work_areas import WorkRemover
 from tidegate.runs.bound_source import BoundSource
 from tidegate.runs.files import PathTracker, SetTracker
 from tidegate.runs.tracker import TrackedSource, Tracker
@@ -64,7 +64,7 @@ def _files(binding: Binding) -> Tracker:
 
 
 def _columns(binding: Binding) -> Tracker:
-    from tidegate.protocol.providers.registry import provider_of
+    from tidegate.protocol.providers import provider_of
     from tidegate.runs.columns import ColumnTracker
 
     return ColumnTracker(binding.key, binding.source, provider_of(binding.project.state))

@@ -15,11 +15,11 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ConfigError, StateError
 from tidegate.protocol.change import State
+from tidegate.protocol.documents import Recorded, read_recorded
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded, read_recorded
+from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
-from tidegate.protocol.winner import StateUnreadable, way_out
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec, SourceSpec
 from tidegate.specs.units import UnitSource

@@ -17,9 +17,9 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position
 from tidegate.protocol.table_checks import filled_by_spark
-from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.pass_ import Pass
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
@@ -114,7 +114,7 @@ class ColumnWalk:
             return self._appended(position, plan, frame, bounds)
         source = self._source
         with suppress(StorageError):
-            clean_old(source.table_store, source.key, plan.now)
+            remove_old_work(source.table_store, source.key, plan.now)
         area = new_work_area(source.key, source.pipeline.sink.table)
         try:
             return self._loaded(position, plan, frame, bounds, area)

@@ -13,8 +13,8 @@ from tidegate.errors import StateError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Payer, Position
-from tidegate.protocol.providers.copy import KIND as COPY
-from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
+from tidegate.protocol.providers import KIND as COPY
+from tidegate.protocol.providers import ProviderCopy, check_copy, copy_debt, is_same
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
@@ -29,7 +29,7 @@ from tidegate.specs.project import PipelineSpec
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
-    from tidegate.protocol.providers.base import BaseMetadataProvider
+    from tidegate.protocol.providers import BaseMetadataProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ColumnTracker(TrackerDefaults):
         """The provider is told the new watermark."""
         if self.provider is None:
             return ()
-        return (debt(str(self.key), after.text(), None if before is None else before.text()),)
+        return (copy_debt(str(self.key), after.text(), None if before is None else before.text()),)
 
     def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
         """Stop where the provider's copy is not the log's."""

@@ -23,8 +23,8 @@ from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import DataFile, Written
-from tidegate.protocol.commit import Member, measured
-from tidegate.protocol.documents import encoded
+from tidegate.protocol.commit import Member, measure
+from tidegate.protocol.documents import encode
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import (
@@ -190,7 +190,7 @@ class CommitterFollowUps:
         metas = self._metas(path) if not path.endswith(".meta.json") else ()
         at = {"position": opened.version, "table_version": opened.committed_at}
         target = f"{REJECTED}{path.removeprefix(PENDING)}"
-        self._store.put(f"{target.removesuffix('.json')}{REASON}", encoded({"reason": reason, "path": path, **at}))
+        self._store.put(f"{target.removesuffix('.json')}{REASON}", encode({"reason": reason, "path": path, **at}))
         for meta in metas:
             self._put_away(meta, REJECTED)
         failpoint("staging.clear.rejected")
@@ -293,7 +293,7 @@ class PendingBatch:
         if again is not None:
             return f"data file {again} belongs to another unit"
         try:
-            measured(fold.bound.positions.site, unit.data_files if self.careful else ())
+            measure(fold.bound.positions.site, unit.data_files if self.careful else ())
         except (ObjectMissing, ObjectChanged) as error:
             return error.problem
         return None

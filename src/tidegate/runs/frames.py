@@ -13,17 +13,17 @@ from datetime import datetime
 
 from tidegate.errors import StorageError, TidegateError, UnsupportedTable
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import brought, check_frame_place, lane_reasons
-from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.table_columns import TableColumnsPlan
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
-from tidegate.storage.durability import announce
+from tidegate.storage.local import announce
 
 
 def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class FrameCommit:
         self._source = source
         self._engine = engine
         with suppress(StorageError):
-            clean_old(source.table_store, source.key, now)
+            remove_old_work(source.table_store, source.key, now)
         announce(source.pipeline.sink.table)
         self._area = new_work_area(source.key, source.pipeline.sink.table)
 

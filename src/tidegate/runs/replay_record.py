@@ -29,13 +29,13 @@ from tidegate.core.columns.values import kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, State
-from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover
 from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource

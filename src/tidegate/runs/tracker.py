@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from tidegate.core.files.paths import SourceFile
 from tidegate.protocol.change import Coverage, State
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.mirror import Recorded
+from tidegate.protocol.documents import Recorded
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove

@@ -20,8 +20,8 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import remove_old_work
 from tidegate.protocol.position import Position
-from tidegate.protocol.work_areas import clean_old
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.pass_ import Pass
@@ -62,7 +62,7 @@ class UnitWalk:
         if not plan.count:
             return position if position.state is None else run.idle(position, position.state)
         with suppress(StorageError):
-            clean_old(self._source.table_store, self._source.key, plan.now)
+            remove_old_work(self._source.table_store, self._source.key, plan.now)
         return self._carry_out(position, plan, units)
 
     def _plan(self, position: Position, units: Units) -> UnitPlan:

@@ -18,8 +18,8 @@ from tidegate.core.calendar import milliseconds, shifted, zone_named
 from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.errors import StorageError
 from tidegate.protocol.change import Change, DataFile, State
+from tidegate.protocol.follow_ups import new_work_area, remove_work
 from tidegate.protocol.position import Position
-from tidegate.protocol.work_areas import new_work_area, remove_work
 from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.engine import Engine
 from tidegate.sink.unit_task import ReplacedUnit

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from tidegate.core.units.state import UnitState, decode_units, encode_units, unit_watermark_text
 from tidegate.errors import ConfigError
 from tidegate.protocol.change import State
+from tidegate.protocol.documents import Recorded
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import read_attempts
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove

@@ -27,11 +27,11 @@ from tidegate.storage.port import (
     Requests,
     UndoableOutput,
     Upload,
+    Uploads,
     below,
     checked,
     checked_prefix,
 )
-from tidegate.storage.uploads import Uploads
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,12 @@ from tidegate.storage.port import (
     Requests,
     UndoableOutput,
     Upload,
+    Uploads,
     below,
     checked,
     checked_prefix,
     why_not,
 )
-from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
