@@ -57,10 +57,13 @@ def opened(settings: Settings) -> BaseMetadataProvider:
 
 def _positions(table: Location, dataflow_id: str) -> PositionStore:
     from tidegate.protocol.identity import Identity, SourceKey
-    from tidegate.protocol.store import PositionStore
+    from tidegate.protocol.position import TableContext
+    from tidegate.protocol.store import PositionStore, open_delta
 
     identity = Identity("column", "jdbc:postgresql://db/shop#orders")
-    return PositionStore(SourceKey(*dataflow_id.split("/")), identity, table, open_store(table), checkpoint_every=0)
+    store = open_store(table)
+    key, delta = SourceKey(*dataflow_id.split("/")), open_delta(table, store)
+    return PositionStore(TableContext(key, identity, store, delta, checkpoint_every=0))
 
 
 def _create_table(path: Path) -> None:

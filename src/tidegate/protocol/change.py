@@ -39,19 +39,23 @@ class DataFile:
         stats = self.stats if self.stats is not None else json.dumps({"numRecords": self.record_count})
         return Add(self.path, self.size, self.partition_values, int(modified.timestamp() * 1000), stats)
 
-    def to_json(self) -> dict[str, object]:
-        """As it is kept in the document (statistics live in the log)."""
-        return {
+    def to_json(self, *, stats: bool = False) -> dict[str, object]:
+        """As it is kept; documents leave the statistics to the log."""
+        data: dict[str, object] = {
             "path": self.path,
             "size": self.size,
             "record_count": self.record_count,
             "partition_values": dict(self.partition_values),
         }
+        return data | ({"stats": None if self.stats is None else json.loads(self.stats)} if stats else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DataFile:
         """The stored form read back."""
-        return cls(str(data["path"]), int(data["size"]), int(data["record_count"]), dict(data["partition_values"]))
+        values = {str(name): None if value is None else str(value) for name, value in data["partition_values"].items()}
+        stats = data.get("stats")
+        known = str(data["path"]), int(data["size"]), int(data["record_count"])
+        return cls(*known, values, None if stats is None else json.dumps(stats))
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,7 +307,7 @@ def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]
     try:
         data = json.loads(store.get(document.key.written(document.version, document.attempt)))
         return tuple(map(DataFile.from_json, data["data_files"]))
-    except (ObjectMissing, ValueError, KeyError, TypeError):
+    except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 

@@ -15,6 +15,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -280,47 +281,24 @@ class ProviderCopy:
     overwrite: bool = False
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one."""
+        """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one.
+
+        A watermark set by hand takes the place of whatever is there, also of what cannot be read as a watermark.
+        """
         if self.provider is None:
-            return
-        step = CopyStep(
-            dataflow_id=str(owed["dataflow_id"]),
-            text=str(owed["text"]),
-            previous=owed["previous"],
-            run=f"{opened.version:020d}-{opened.attempt}",
-            by_hand=self.overwrite or bool(owed.get("by_hand")),
-        )
-        follow(self.provider, step, lambda: self.position() > opened.version)
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStep:
-    """A watermark that moved from ``previous`` to ``text``; ``run`` names the document that says so."""
-
-    dataflow_id: str
-    text: str
-    previous: str | None
-    run: str
-    by_hand: bool = False
-
-
-def follow(provider: BaseMetadataProvider, step: CopyStep, overtaken: Callable[[], bool]) -> None:
-    """Save the step unless it is saved; ``StateError`` where the provider has a third text and nobody has
-    ``overtaken`` us.
-
-    A step made by hand takes the place of whatever is there, also of what cannot be read as a watermark.
-    """
-    found = provider.get_watermark(step.dataflow_id)
-    if found == step.text or (not step.by_hand and is_same(found, step.text)):
-        return
-    if found is not None and not step.by_hand and not is_same(found, step.previous):
-        if overtaken():
-            return
-        raise differs(step.dataflow_id, found, step.text)
-    try:
-        _save(provider, step, found)
-    except CommitLost:
-        follow(provider, step, overtaken)
+            return None
+        dataflow_id, text, previous = str(owed["dataflow_id"]), str(owed["text"]), owed["previous"]
+        by_hand = self.overwrite or bool(owed.get("by_hand"))
+        while True:
+            found = self.provider.get_watermark(dataflow_id)
+            if found == text or (not by_hand and is_same(found, text)):
+                return None
+            if found is not None and not by_hand and not is_same(found, previous):
+                if self.position() > opened.version:
+                    return None
+                raise _differ(dataflow_id, found, text)
+            with suppress(CommitLost):
+                return _save(self.provider, dataflow_id, found, text, f"{opened.version:020d}-{opened.attempt}")
 
 
 def check_copy(
@@ -343,17 +321,17 @@ def check_copy(
     if found is not None or text is None:
         if moved():
             raise CommitLost(f"{dataflow_id}: another run committed first", "plan again")
-        raise differs(dataflow_id, found, text)
+        raise _differ(dataflow_id, found, text)
     if not read_only:
-        _save(provider, CopyStep(dataflow_id, text, None, ""), None)
+        _save(provider, dataflow_id, None, text, None)
 
 
 def is_same(one: str | None, other: str | None) -> bool:
     """Whether two texts are the same watermark; what is no watermark at all is a ``StateError``."""
-    return one == other or _parsed(one) == _parsed(other)
+    return one == other or _parse(one) == _parse(other)
 
 
-def differs(dataflow_id: str, found: str | None, text: str | None) -> StateError:
+def _differ(dataflow_id: str, found: str | None, text: str | None) -> StateError:
     """Provider and position disagree, and neither is believed."""
     return StateError(
         f"{dataflow_id}: the state provider has the watermark {found or 'nothing'}, and the destination was written up "
@@ -362,14 +340,14 @@ def differs(dataflow_id: str, found: str | None, text: str | None) -> StateError
     )
 
 
-def _save(provider: BaseMetadataProvider, step: CopyStep, found: str | None) -> None:
+def _save(provider: BaseMetadataProvider, dataflow_id: str, found: str | None, text: str, run: str | None) -> None:
+    """Save ``text`` in the place of ``found``; ``run`` names the document that says so."""
     failpoint("state.provider.before")
-    job = f"tidegate/{step.dataflow_id}"
-    provider.compare_and_set(step.dataflow_id, found, step.text, job_id=job, dataflow_run_id=step.run or None)
+    provider.compare_and_set(dataflow_id, found, text, job_id=f"tidegate/{dataflow_id}", dataflow_run_id=run)
     failpoint("state.provider.after")
 
 
-def _parsed(text: str | None) -> dict[str, Any] | None:
+def _parse(text: str | None) -> dict[str, Any] | None:
     try:
         return WatermarkSerializer.deserialize(text)
     except WatermarkError as error:

@@ -12,7 +12,7 @@ from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.path_segments import RememberedPaths
-from tidegate.protocol.position import Pace
+from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.runs.bound_source import BoundSource
 from tidegate.runs.files import PathTracker, SetTracker
@@ -96,11 +96,11 @@ def bind(
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))
-    positions = PositionStore(
+    site = TableContext(
         SourceKey(pipeline.name, source.name),
         tracker.identity,
-        pipeline.sink.table,
         table_store,
+        open_delta(pipeline.sink.table, table_store),
         checkpoint_every=pipeline.sink.delta_checkpoint_interval,
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
@@ -110,6 +110,7 @@ def bind(
         pace=pace,
         emit=emit,
     )
+    positions = PositionStore(site)
     positions = positions.paying(tracker.payers(positions))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
     slots = min(limits) if limits and min(limits) < parallelism else parallelism * SLOTS_PER_CORE

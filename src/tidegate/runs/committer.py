@@ -30,7 +30,7 @@ from tidegate.protocol.commit import Member, commit_together
 from tidegate.protocol.documents import SCHEMA_VERSION
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
-from tidegate.protocol.position import Position, utc_now
+from tidegate.protocol.position import Position, TableContext, utc_now
 from tidegate.protocol.staging import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
@@ -85,16 +85,17 @@ class TableCommitter:
         self._clearing = CommitterFollowUps(self._store, self._settle)
         site = first.positions.site
         self.positions = PositionStore(
-            COMMITTER,
-            COMMITTER_IDENTITY,
-            first.pipeline.sink.table,
-            self._store,
-            site.delta,
-            checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
-            search_commits=site.search_commits,
-            payers={KIND: self._clearing.pay},
-            pace=site.pace,
-            emit=self._tell_about_committer,
+            TableContext(
+                COMMITTER,
+                COMMITTER_IDENTITY,
+                self._store,
+                site.delta,
+                checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
+                search_commits=site.search_commits,
+                payers={KIND: self._clearing.pay},
+                pace=site.pace,
+                emit=self._tell_about_committer,
+            )
         )
         self._opened: Position | None = None
         self._sources: dict[SourceKey, Position] = {}

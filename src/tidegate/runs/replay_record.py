@@ -35,7 +35,7 @@ from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.staging import COMMITTER
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
@@ -227,20 +227,17 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
     site = bound.positions.site
     store = open_store(pipeline.sink.table)
     identity = Identity(KIND, bound.source.uri, None, bound.source.notes, bound.source.former_uri)
-    positions = PositionStore(
-        SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        identity,
-        pipeline.sink.table,
-        store,
-        checkpoint_every=site.checkpoint_every,
-        search_commits=site.search_commits,
-        evolution=site.evolution,
-        properties=site.properties,
+    replays = replace(
+        site,
+        key=SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
+        identity=identity,
+        store=store,
+        delta=open_delta(pipeline.sink.table, store),
+        mirror_legacy=False,
+        polls=0,
         payers={WORK: WorkRemover(store).pay},
-        pace=site.pace,
-        emit=site.emit,
     )
-    return BoundSource(pipeline, bound.source, store, positions, ReplayStates(identity), 1, 1)
+    return BoundSource(pipeline, bound.source, store, PositionStore(replays), ReplayStates(identity), 1, 1)
 
 
 FENCE_TRIES = 20
