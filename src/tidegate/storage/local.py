@@ -22,10 +22,9 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidegate.core.reasons import Reason
@@ -35,15 +34,15 @@ from tidegate.storage.listing_scope import Links, Scope
 from tidegate.storage.options import split_uri
 from tidegate.storage.port import (
     Directory,
+    Known,
     ObjectInfo,
     Output,
     Requests,
-    UndoableOutput,
     Upload,
     Uploads,
     below,
-    checked,
-    checked_prefix,
+    check_path,
+    check_prefix,
     is_text,
     may_hold_after,
 )
@@ -101,7 +100,7 @@ class LocalInput(io.RawIOBase):
         super().close()
 
 
-class LocalOutput(UndoableOutput):
+class LocalOutput(Output):
     """A new file written in place and, with ``sync``, forced to disk when it is closed; ``abort`` removes it."""
 
     def __init__(self, path: str, uri: str, *, sync: bool) -> None:
@@ -115,15 +114,19 @@ class LocalOutput(UndoableOutput):
         return self._file.closed
 
     def write(self, data: bytes, /) -> int:
-        with self._mapped():
+        try:
             return self._file.write(data)
+        except OSError as error:
+            raise failures.from_os(error, self._uri, "write") from error
 
     def tell(self) -> int:
         return self._file.tell()
 
     def flush(self) -> None:
-        with self._mapped():
+        try:
             self._file.flush()
+        except OSError as error:
+            raise failures.from_os(error, self._uri, "write") from error
 
     def close(self) -> None:
         try:
@@ -144,38 +147,17 @@ class LocalOutput(UndoableOutput):
             self._remove()
 
     def _remove(self) -> None:
-        with self._mapped(), contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(self._path)
-
-    def _mapped(self) -> _Mapped:
-        return _Mapped(self._uri)
-
-
-class _Mapped:
-    """Operating system errors while writing to a URI, as Tidegate's; cheap enough for every ``write``."""
-
-    __slots__ = ("_uri",)
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError):
+        except FileNotFoundError:
+            return
+        except OSError as error:
             raise failures.from_os(error, self._uri, "write") from error
 
 
 _TEMPORARY = (".tidegate-", ".tmp")
 
 Paths = list[str]
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
 
 
 class LocalStore:
@@ -193,20 +175,13 @@ class LocalStore:
         return os.path.isdir(self._root)
 
     def list(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         if scope is None or scope.reaches(self._root, prefix):
             yield from self._below(prefix, after, known, scope)
 
-    def _below(
-        self, prefix: str, after: str | None, known: Callable[[str], bool] | None, scope: Scope | None
-    ) -> Iterator[ObjectInfo]:
+    def _below(self, prefix: str, after: str | None, known: Known | None, scope: Scope | None) -> Iterator[ObjectInfo]:
         directories, names = self._scan(prefix, after, scope)
         keys = [*names, *(f"{each}/" for each in directories if may_hold_after(each, after))]
         for key in sorted(keys):
@@ -216,14 +191,9 @@ class LocalStore:
                 yield info
 
     def list_directory(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         if scope is not None and not scope.reaches(self._root, prefix):
             return Directory((), ())
         directories, names = self._scan(prefix, after, scope)
@@ -313,7 +283,7 @@ class LocalStore:
                 is_wanted = bound is not None and name > bound
                 if not is_wanted and not is_link and not entry.is_dir():
                     continue
-                if _is_temporary(name):
+                if name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1]):
                     continue
                 path = below(prefix, name)
                 reason = _why_not(name, path, is_link, links)
@@ -348,17 +318,16 @@ class LocalStore:
         return None
 
     @contextlib.contextmanager
-    def _temporary(self, path: str, data: bytes | None = None) -> Iterator[str]:
-        """The name of a file beside ``path`` that is gone at the end of the block; without ``data`` it is free."""
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """The name of a file beside ``path`` with ``data`` in it; it is gone at the end of the block."""
         self._make_directory(path)
         temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
         try:
-            if data is not None:
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                    if self.location.sync:
-                        file.flush()
-                        force(file.fileno())
+            with open(temporary, "xb") as file:
+                file.write(data)
+                if self.location.sync:
+                    file.flush()
+                    force(file.fileno())
             yield temporary
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -381,7 +350,7 @@ class LocalStore:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
     def _at(self, path: str) -> str:
-        return os.path.join(self._root, checked(self.location.uri, path))
+        return os.path.join(self._root, check_path(self.location.uri, path))
 
     def _uri(self, path: str) -> str:
         return below(self.location.uri, path) if path else self.location.uri
