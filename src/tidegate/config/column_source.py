@@ -19,8 +19,8 @@ from tidegate.config.document import Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, duration, entry, fill, section
 from tidegate.config.normal_form import TABLES
-from tidegate.config.problems import Notes, Problem, masked
-from tidegate.config.values import choice, one_of, refusal
+from tidegate.config.problems import Notes, Problem
+from tidegate.config.values import refusal
 from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import (
     ColumnSource,
@@ -66,10 +66,6 @@ def lag(value: object) -> timedelta | None:
 
 
 Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
-ParamLocation = Annotated[Literal["params", "body"], BeforeValidator(choice(("params", "body")))]
-TableType = Annotated[TableFormat, one_of(TableFormat)]
-Mode = Annotated[WatermarkMode, one_of(WatermarkMode)]
-Nulls = Annotated[NullWatermark, one_of(NullWatermark)]
 
 
 class BackwardModel(Model):
@@ -115,7 +111,7 @@ class WatermarkParamModel(Model):
     }
     watermark_param_mapping: v.Names = entry("Watermark column to the parameter that takes its lower bound.", dict)
     watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
-    watermark_param_location: ParamLocation = entry(
+    watermark_param_location: Literal["params", "body"] = entry(
         "Whether the bounds go into the address or into the body.", "params"
     )
     watermark_param_format: v.ParamFormatText = entry(
@@ -139,7 +135,7 @@ class ColumnSourceModel(LookBackModel):
     watermark_columns: v.Columns = entry(
         "The columns whose greatest values tell what is new; none: everything is read each time.", ()
     )
-    watermark_mode: Mode = entry(
+    watermark_mode: WatermarkMode = entry(
         "any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
         WatermarkMode.ANY,
     )
@@ -151,7 +147,7 @@ class ColumnSourceModel(LookBackModel):
         "Times further ahead than this wait until they have come; none: every time is taken as it is.",
         timedelta(days=1),
     )
-    null_watermark: Nulls = entry(
+    null_watermark: NullWatermark = entry(
         "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
     )
     source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
@@ -177,7 +173,7 @@ class ColumnSourceModel(LookBackModel):
         """What is read."""
 
     @classmethod
-    def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
+    def shown_source(cls, source: ColumnSource) -> dict[str, Any]:
         """The source with every key of its kind; those of watermarks only where there are some."""
         given = {
             "safety_lag": duration(source.safety_lag),
@@ -187,21 +183,26 @@ class ColumnSourceModel(LookBackModel):
         }
         always, with_columns = FOLLOWED
         keys = (*always, *with_columns) if source.watermark_columns else always
-        return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
+        return {**cls.shown_read(source.read), **dump(cls, source, keys, given)}
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
 class TableSourceModel(ColumnSourceModel):
     """A Delta or Iceberg table, or files that are scanned as one table."""
 
-    at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
+    at: ClassVar = {
+        **ColumnSourceModel.at,
+        "type": "format",
+        "source_uri": "location",
+        "storage_options": "location.options",
+    }
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
-    type: TableType = entry("What the table or the files are.")
+    type: TableFormat = entry("What the table or the files are.")
     source_uri: v.Address = entry("Where the table or the files are.")
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
     sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
@@ -216,10 +217,9 @@ class TableSourceModel(ColumnSourceModel):
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
-    def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: TableRead) -> dict[str, Any]:
         keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
-        fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
-        return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
+        return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
 
 
 class FunctionModel(Model):
@@ -229,8 +229,8 @@ class FunctionModel(Model):
         return fill(FunctionRead, self)
 
     @classmethod
-    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
-        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+    def shown_read(cls, read: FunctionRead) -> dict[str, Any]:
+        return dump(cls, read, ("type", "function", "options"))
 
 
 class PythonSourceModel(FunctionModel, ColumnSourceModel):
@@ -238,7 +238,7 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python source>"
-    type: v.PythonType = entry("The kind of source.")
+    type: Literal["python"] = entry("The kind of source.")
     function: v.Function = entry("module:function, called with the session and a request.")
     options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 

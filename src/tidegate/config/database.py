@@ -14,10 +14,9 @@ from tidegate.config.column_source import ColumnSourceModel, LookBackModel
 from tidegate.config.document import Absolute, Spot
 from tidegate.config.models import Context, Model, dump, entry, fields, section, values_for
 from tidegate.config.problems import Problem
-from tidegate.config.values import choice, refusal, text, texts
+from tidegate.config.values import refusal, text, texts
 from tidegate.specs.columns import JdbcRead
-from tidegate.specs.jdbc_addresses import holds_credentials, shown_address
-from tidegate.specs.locations import Options
+from tidegate.specs.locations import Options, holds_credentials, shown_address
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
 
@@ -46,14 +45,13 @@ def packages(value: object) -> tuple[str, ...]:
 
 JdbcUrl = Annotated[str, BeforeValidator(jdbc_url)]
 Packages = Annotated[tuple[str, ...], BeforeValidator(packages), v.LIST]
-JdbcType = Annotated[Literal["jdbc"], BeforeValidator(choice(("jdbc",)))]
 
 
 class JdbcConnectionModel(Model):
     """A database."""
 
     step: ClassVar[str] = "<jdbc connection>"
-    type: JdbcType = entry("The kind of connection.")
+    type: Literal["jdbc"] = entry("The kind of connection.")
     url: JdbcUrl = entry("The JDBC address, without credentials.")
     user: v.Text | None = entry("The user.", None)
     password: v.SecretText | None = entry("The user's password; never shown.", None)
@@ -67,7 +65,7 @@ class JdbcConnectionModel(Model):
     def shown(cls, spec: JdbcRead) -> dict[str, Any]:
         """The connection of a read; its look-back is shown with the sources."""
         keys = [key for key in fields(cls) if key != "configure"]
-        return dump(cls, spec, keys, {"type": "jdbc", "url": shown_address(spec.url)})
+        return dump(cls, spec, keys, {"url": shown_address(spec.url)})
 
 
 class JdbcReadModel(Model):
@@ -93,7 +91,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc source>"
-    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
     partition_column: v.Text | None = entry(
         "The column that divides the read; the first watermark column when unset.", None
     )
@@ -105,9 +103,10 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
         return JdbcReadModel.read(self, context)
 
     @classmethod
-    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        keys = ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
-        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+        return dump(
+            cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
+        )
 
 
 def with_path(url: str, form: str, absolute: Absolute) -> str:

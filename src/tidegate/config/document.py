@@ -18,8 +18,7 @@ import yaml
 from yaml import events as ev
 
 from tidegate.config.problems import Problem, masked, masked_address
-from tidegate.specs.jdbc_addresses import shown_address
-from tidegate.specs.masking import looks_secret
+from tidegate.specs.locations import looks_secret, shown_address
 
 Node: TypeAlias = "Scalar | Block | Items | None"
 Loc: TypeAlias = Sequence[str | int]

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tidegate.config.document import Block, Loc, Scalar, find, problem, shown
-from tidegate.config.models import Model, fields, models_in
+from tidegate.config.models import Model, choices, fields, models_in
 from tidegate.config.normal_form import ALIASES, MS_KEYS
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.project import MEANINGLESS, REFUSED, ProjectModel
@@ -178,12 +178,21 @@ def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
             return _missing(detail["loc"])
         case "tidegate":
             return f"{value} {facts['text']}"
+        case "enum" | "literal_error":
+            *block, name = detail["loc"]
+            allowed = choices(fields(model_at(block))[str(name)])
+            return sentence(f"{value} is not one of {', '.join(allowed)}", nearest(_word(root, loc), allowed))
         case "greater_than_equal":
             return f"{value} is too small; allowed: {facts['ge']} or more"
         case "less_than_equal":
             return f"{value} is too large; allowed: {facts['le']} or less"
         case _:
             return _SHAPES.get(kind, f"{value} cannot be used")
+
+
+def _word(root: Block, loc: Loc) -> str:
+    node = find(root, loc)
+    return node.strip() if isinstance(node, Scalar) else ""
 
 
 def _unknown(loc: tuple[str | int, ...]) -> str:

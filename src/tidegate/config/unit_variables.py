@@ -13,10 +13,9 @@ from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.problems import Problem, masked, nearest, sentence
-from tidegate.config.values import choice, one_of, options, refusal, text
-from tidegate.specs.locations import Location, Options
-from tidegate.specs.masking import looks_secret
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.values import options, refusal, text
+from tidegate.specs.locations import Location, Options, looks_secret
 from tidegate.specs.units import Bounding, InputFormat, RangeParam, SecondaryInput
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
@@ -55,25 +54,22 @@ Filters = Annotated[
     BeforeValidator(filters),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
 ]
-InputCategory = Annotated[Literal["units", "authentication"], BeforeValidator(choice(("units", "authentication")))]
-InputKind = Annotated[InputFormat, one_of(InputFormat)]
-BoundKind = Annotated[Bounding, one_of(Bounding)]
 
 
 class SecondaryInputModel(Model):
     """Rows that units are made of, or credentials for all of them."""
 
-    at: ClassVar = {"as_": "variable", "storage_options": "location.options"}
+    at: ClassVar = {"path": "location", "as_": "variable", "storage_options": "location.options"}
     path: v.Address | None = entry("Where the rows are: a path or an address.", None)
     pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
-    format: InputKind = entry("What it is.", InputFormat.DELTA)
+    format: InputFormat = entry("What it is.", InputFormat.DELTA)
     fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
     as_: Variable | None = entry(
         "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
     )
     filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", dict)
     auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
-    category: InputCategory = entry(
+    category: Literal["units", "authentication"] = entry(
         "units; authentication: one row whose fields are secret variables of all units.", "units"
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
@@ -100,7 +96,7 @@ class SecondaryInputModel(Model):
         """Where the rows are, and the keys that have a value."""
         fits = {"csv": spec.format is InputFormat.CSV, "auth_fields": spec.auth_fields, "as": spec.variable is not None}
         keys = ("pipeline" if spec.pipeline else "path", "format", "fields", "filters", "category", "storage_options")
-        given = {"path": masked(spec.location.uri), "category": AUTHENTICATION if spec.for_all else "units"}
+        given = {"category": AUTHENTICATION if spec.for_all else "units"}
         return dump(cls, spec, (*keys, *(key for key in fits if fits[key])), given)
 
 
@@ -110,7 +106,7 @@ class ParamModel(Model):
     step: ClassVar[str] = "<param>"
     value: v.Text | None = entry("The text itself.", None)
     watermark: Variable | None = entry("The name of the datetime watermark.", None)
-    bound: BoundKind = entry("Which end of the range.", Bounding.LOW)
+    bound: Bounding = entry("Which end of the range.", Bounding.LOW)
     format: v.ParamFormatText = entry("How it is written.", "iso")
     timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
 

@@ -13,8 +13,8 @@ from tidegate.config.document import Block, Items, Scalar, Spot
 from tidegate.config.models import Model, dump, entry, fields, fill
 from tidegate.config.problems import Problem, nearest
 from tidegate.config.unit_variables import Variable, unit_inputs, watermarks
-from tidegate.config.values import choice, flag, number, one_of, refusal, text
-from tidegate.core.units.time_bounds import check_bound, parse_span
+from tidegate.config.values import choose, flag, number, refusal, text
+from tidegate.core.units.time_range import check_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.units import (
@@ -99,7 +99,7 @@ def _repeats(found: tuple[str, ...]) -> bool:
 def partition(value: object) -> PartitionKind | tuple[SubRange, ...]:
     """A kind of partition, or parts of the range with one each."""
     if isinstance(value, Scalar):
-        return PartitionKind(choice(_KINDS)(value))
+        return PartitionKind(choose(value, *_KINDS))
     pairs = value.items() if isinstance(value, Block) else value if isinstance(value, Items) else ()
     found = tuple(_sub_range(each) for each in pairs)
     if not found:
@@ -159,9 +159,6 @@ Partial = Annotated[
     BeforeValidator(partial),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "all"}]}),
 ]
-WatermarkKind = Annotated[Literal["datetime", "unit"], BeforeValidator(choice(("datetime", "unit")))]
-RoundingKind = Annotated[Rounding, one_of(Rounding)]
-NotFoundKind = Annotated[NotFound, one_of(NotFound)]
 
 
 class RangeModel(Model):
@@ -170,9 +167,9 @@ class RangeModel(Model):
     at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
     from_: StartBound = entry("Where it begins: a date or time, or PnD, PnDTmH before now.", alias="from")
     to: EndBound = entry("Where it ends: the same, or - for now.", NOW)
-    round: RoundingKind | None = entry("To what both bounds are rounded down.", None)
-    from_round: RoundingKind | None = entry("The same for the beginning alone.", None)
-    to_round: RoundingKind | None = entry("The same for the end alone.", None)
+    round: Rounding | None = entry("To what both bounds are rounded down.", None)
+    from_round: Rounding | None = entry("The same for the beginning alone.", None)
+    to_round: Rounding | None = entry("The same for the end alone.", None)
     allow_future: v.Flag = entry("Whether the end may lie in the future.", False)
 
     def time_range(self) -> TimeRange:
@@ -190,7 +187,7 @@ class WatermarkModel(Model):
     """The time range or the units that a source is read for."""
 
     name: Variable = entry("Its name; that of units is also their variable.")
-    type: WatermarkKind = entry("datetime: a time range; unit: values such as ids.")
+    type: Literal["datetime", "unit"] = entry("datetime: a time range; unit: values such as ids.")
     range: RangeModel | None = entry("The time range, for datetime.", None)
     units: UnitValues = entry("The values, for unit; unset: a secondary input has them.", ())
 
@@ -215,7 +212,7 @@ class WorkUnitModel(Model):
     )
     parallelism_max: v.Count | None = entry("Most work units of one run.", None)
     pacing_seconds: Pause = entry("Seconds between the starts of two.", _WORK.pacing_seconds)
-    not_found: NotFoundKind = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
+    not_found: NotFound = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
     breaker_failures: v.CountOrNone = entry(
         "Failures in a row after which the rest is left; 0 = never.", _WORK.breaker_failures
     )

@@ -44,7 +44,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table import Snapshot
 from tidegate.reports.run import Adoption, Check
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.file_source import FileSource, discover_files, plan_files, watermarks_of
+from tidegate.runs.file_source import FileSource, plan_files, watermarks_of
 from tidegate.sources.file_discovery import discover
 
 if TYPE_CHECKING:
@@ -538,8 +538,7 @@ class _Adopting:
         )
 
     def _next_files(self, state: PathState, now: datetime) -> int:
-        listing = discover_files(self._bound, state, now)
-        return plan_files(self._bound, state, 0, listing, now).files
+        return plan_files(self._bound, state, 0, now).files
 
     def _findings(self, result: AdoptedState, older: OlderState, known: Contents) -> Iterator[Check]:
         if older.state.sealed_below and not self._wish.fresh:

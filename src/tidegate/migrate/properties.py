@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tidegate.reports.staging import PropertyNote
-from tidegate.specs.masking import looks_secret
+from tidegate.specs.locations import looks_secret
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)

@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.specs.locations import Location
 from tidegate.storage import failures
 from tidegate.storage.listing_scope import Links, Scope

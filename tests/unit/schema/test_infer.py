@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, agreeing, look
 from tidegate.specs.project import FieldSpec
 
@@ -136,6 +137,6 @@ def test_every_sampled_record_can_be_read_with_what_was_inferred(records: list[d
     found = infer(samples, coerce_conflicts_to_utf8=True)
     assert Inference.from_json(json.loads(json.dumps(found.to_json()))) == found
     if found.fields:
-        decoded = Decoder(found.fields, coerce=True).decode(b"\n".join(samples[0]) + b"\n")
+        decoded = Decoder(RecordRules(found.fields, coerce=True)).decode(b"\n".join(samples[0]) + b"\n")
         assert decoded.rejected == ()
         assert decoded.batch.num_rows == len(records)

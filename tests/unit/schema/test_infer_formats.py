@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.schema.cell_inference import infer_cells, infer_types
+from tidegate.schema.inference import infer_cells
+from tidegate.schema.types import infer_types
 from tidegate.specs.project import FieldSpec
 
 

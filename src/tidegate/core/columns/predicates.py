@@ -67,11 +67,6 @@ class RowFilter:
         """The watermark columns, in order."""
         return tuple(each.column for each in self.ranges)
 
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether nothing was stored yet: every row is new."""
-        return all(each.lower is None and not each.any_value for each in self.ranges)
-
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
         """The same with upper bounds, by column."""
         ranges = tuple(replace(each, upper=upper.get(each.column, each.upper)) for each in self.ranges)

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
 from typing import TypeVar
 
-from tidegate.core.files.discovery import is_new, is_partition_open
-from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import is_sealed
+from tidegate.core.files.discovery import EXAMPLES, is_due, is_sealed, opened
+from tidegate.core.files.paths import Layout, SourceFile, join, matches_path, sort_key, split
 from tidegate.core.files.state import (
     Active,
     Failed,
@@ -31,8 +29,6 @@ from tidegate.core.files.state import (
     greater,
     greatest_path,
 )
-from tidegate.core.globs import matches_path
-from tidegate.core.reasons import EXAMPLES
 from tidegate.errors import TidegateError
 from tidegate.specs.project import PathSource
 
@@ -201,14 +197,11 @@ class Sorted:
 
 def sorted_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
     """The files by whether ``state`` says that they are finished; those of sealed partitions are."""
-    unfinished = is_new(source, state)
-    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
-    finished: list[SourceFile] = []
-    due: list[SourceFile] = []
+    is_read = is_due(source, opened(source, state, now))
+    parts: tuple[list[SourceFile], list[SourceFile]] = [], []
     for file in files:
-        is_due = is_open(split(file.path)[0]) and unfinished(file.path)
-        (due if is_due else finished).append(file)
-    return Sorted(tuple(finished), tuple(due))
+        parts[is_read(file.path)].append(file)
+    return Sorted(*map(tuple, parts))
 
 
 @dataclass(slots=True)
@@ -251,32 +244,25 @@ def consequences(
     asked: Collection[str] = (),
 ) -> Consequences:
     """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
-    was_due, is_due = _due(source, before, now), _due(source, after, now)
+    was_due, will_be = (is_due(source, opened(source, each, now)) for each in (before, after))
     again, never, listed = Found(), Found(), 0
     from_start: set[str] = set()
     for file in files:
         listed += 1
-        due = was_due(file.path), is_due(file.path)
+        due = was_due(file.path), will_be(file.path)
         if file.path in asked and due[1] and (not due[0] or _loses_lines(before, after, file.path)):
             from_start.add(file.path)
         if due == (False, True):
             again.add(file)
         elif due == (True, False):
             never.add(file)
-    return Consequences(again, never, listed, tuple(_notes(before, after, is_due)), frozenset(from_start))
+    return Consequences(again, never, listed, tuple(_notes(before, after, will_be)), frozenset(from_start))
 
 
 def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
     """Whether the committed lines of a file in progress are forgotten."""
     progress = before.files.get(path)
     return progress is not None and path not in after.files and (isinstance(progress, Finished) or progress.records > 0)
-
-
-def _due(source: PathSource, state: PathState, now: datetime) -> Callable[[str], bool]:
-    """Whether a file is still to be read."""
-    unfinished = is_new(source, state)
-    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
-    return lambda path: is_open(split(path)[0]) and unfinished(path)
 
 
 def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:

@@ -6,20 +6,17 @@ position is still ``version``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from tidegate.core.files.codec import decode, encode
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState, decode_set, encode_set
+from tidegate.core.files.codec import decode, decode_set, encode, encode_set
+from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.sealing import Directories
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState
+from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, SetState
 from tidegate.core.json_shape import Node
-from tidegate.core.reasons import EXAMPLES, Reason, Skipped
 from tidegate.specs.project import LateFiles, PathSource
 
 UNITS_SHOWN = 10
@@ -289,50 +286,30 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-class HeldBackFiles:
-    """The files that need someone, by reason, with as many by name as there are examples."""
-
-    __slots__ = ("_counts", "_named")
-
-    def __init__(self) -> None:
-        self._counts: dict[Reason, int] = {}
-        self._named: dict[Reason, list[tuple[str, FileProgress | None]]] = {}
-
-    def add(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
-        """One more."""
-        self._counts[reason] = self._counts.get(reason, 0) + 1
-        named = self._named.setdefault(reason, [])
-        if len(named) < EXAMPLES:
-            named.append((path, progress))
-
-    def notes(self, source: PathSource) -> Iterator[str]:
-        """A line for each file that is named, and one for the rest."""
-        full = self._counts.get(Reason.ISLANDS_FULL, 0)
-        if full:
-            yield (
-                f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
-                " unfinished files below them; repair or remove those"
-            )
-        waiting = self._counts.get(Reason.TOO_MANY_FAILED, 0)
-        if waiting:
-            yield (
-                f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
-                " progress; repair or remove those"
-            )
-        unseen = self._counts.get(Reason.UNSEEN, 0)
-        if unseen:
-            yield (
-                f"{unseen:,} unfinished {'file is' if unseen == 1 else 'files are'} kept and not read on, e.g."
-                f" {self._named[Reason.UNSEEN][0][0]}: behind a symbolic link that is not followed or leads nowhere, or"
-                " a name that cannot be used; set follow_links: true, mount what the link leads to, or exclude what is"
-                " to be given up"
-            )
-        for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
-            named = self._named.get(reason, [])
-            yield from (_sentence(reason, path, progress) for path, progress in named)
-            more = self._counts.get(reason, 0) - len(named)
-            if more:
-                yield f"{more:,} more: {reason.value}"
+def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
+    """A line for each file that needs someone, as far as it is an example, and one for the rest; ``files`` by path."""
+    by_reason = {each.reason: each for each in skipped}
+    if full := by_reason.get(Reason.ISLANDS_FULL):
+        yield (
+            f"{full.count:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
+            " unfinished files below them; repair or remove those"
+        )
+    if waiting := by_reason.get(Reason.TOO_MANY_FAILED):
+        yield (
+            f"{waiting.count:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+            " progress; repair or remove those"
+        )
+    if unseen := by_reason.get(Reason.UNSEEN):
+        yield (
+            f"{unseen.count:,} unfinished {'file is' if unseen.count == 1 else 'files are'} kept and not read on, e.g."
+            f" {unseen.examples[0]}: behind a symbolic link that is not followed or leads nowhere, or a name that"
+            " cannot be used; set follow_links: true, mount what the link leads to, or exclude what is to be given up"
+        )
+    for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
+        if found := by_reason.get(reason):
+            yield from (_sentence(reason, path, files.get(path)) for path in found.examples)
+            if found.count > len(found.examples):
+                yield f"{found.count - len(found.examples):,} more: {reason.value}"
 
 
 def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:

@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import iso, shifted, zone_named
 from tidegate.core.columns.planner import first_notes
-from tidegate.core.units.partitions import Cut, cut
 from tidegate.core.units.plan import (
     Candidate,
     Range,
@@ -47,7 +46,7 @@ from tidegate.core.units.state import (
     within,
     without,
 )
-from tidegate.core.units.time_bounds import first_above
+from tidegate.core.units.time_range import Cut, cut, first_above
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import Replace, UnitSource
 
@@ -332,27 +331,6 @@ def plan_units(
         settles=settles,
         remarks=tuple(_remarks(source, pieces)),
     )
-
-
-def cells(
-    plan: UnitPlan, units: Sequence[str] | None = None, starts: Sequence[int] | None = None
-) -> dict[str, dict[int, WhyRun | WhySkipped]]:
-    """Why each work unit of these units and partitions runs or does not, by unit and start; of all where not named."""
-    wanted = dict.fromkeys(plan.units if units is None else units)
-    shown = frozenset(each.start for each in plan.partitions) if starts is None else frozenset(starts)
-    table: dict[str, dict[int, WhyRun | WhySkipped]] = {unit: {} for unit in wanted}
-    ordered = sorted(shown)
-    for skipped in plan.skipped:
-        places = [start for start in ordered if skipped.first <= start <= skipped.last]
-        for unit in skipped.units if places else ():
-            if unit in table:
-                table[unit].update(dict.fromkeys(places, skipped.why))
-    for group in plan.runs:
-        if group.pattern.start in shown:
-            for unit in group.units:
-                if unit in table:
-                    table[unit][group.pattern.start] = group.pattern.why
-    return table
 
 
 def _check_units(source: UnitSource, units: Units) -> None:

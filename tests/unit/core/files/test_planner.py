@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from laws.world import NOW, SIZING, World, advanced, files, paths_of, planned, read, source
-from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.discovery import PathListing, Reason
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Active, Failed, FileProgress, Finished, PathState, RecordsRead, Refused
-from tidegate.core.reasons import Reason
 from tidegate.specs.project import PathSource
 
 OF = source(pattern="*", max_attempts=3)

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from laws.world import NOW, SIZING, advanced, files, source
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState, advance_set
+from tidegate.core.files.advance import advance_set
+from tidegate.core.files.discovery import PathListing, Reason
 from tidegate.core.files.plan import FileSlice, GivenUp, Plan, Stage
 from tidegate.core.files.planner import plan_paths, plan_set
-from tidegate.core.files.state import Active, Covered, Failed, PathState, RecordsRead, Seal
-from tidegate.core.reasons import Reason
+from tidegate.core.files.state import Active, Covered, Failed, PathState, RecordsRead, Seal, SetState
 
 OF = source(max_attempts=3)
 HALF = RecordsRead(5, 100, "e", rounds=2)
