@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.api.opening import bound_files, sources_of
+from tidegate.commands.setup import bound_files, sources_of
 from tidegate.errors import ConfigError
 from tidegate.protocol.table_rows import query
 from tidegate.runs.in_process import InProcessEngine
