@@ -111,14 +111,10 @@ def template(value: object) -> str:
 Cells = Annotated[tuple[str, ...], BeforeValidator(cells)]
 Character = Annotated[str, BeforeValidator(character)]
 CharacterOrNone = Annotated[str, BeforeValidator(character_or_none)]
-Globs = Annotated[
-    tuple[str, ...],
-    BeforeValidator(globs),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+Globs = Annotated[tuple[str, ...], BeforeValidator(globs), v.LIST]
 Template = Annotated[str, BeforeValidator(template)]
 LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
-EveryText = Annotated[Lateness, BeforeValidator(every), WithJsonSchema({"type": "string"})]
+EveryText = Annotated[Lateness, BeforeValidator(every), v.STRING]
 
 
 class CsvModel(Model):

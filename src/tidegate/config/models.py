@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tidegate.config.document import Absolute
+from tidegate.config.document import Absolute, Block, Scalar
 from tidegate.config.problems import masked
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
@@ -88,6 +88,19 @@ def entry(description: str, default: Any = PydanticUndefined, **more: Any) -> An
 def section(model: type[Model], description: str, **more: Any) -> Any:
     """A key that holds a block of its own; all its defaults count where it is not given."""
     return Field(default_factory=model.model_construct, description=description, **more)
+
+
+def short_for(key: str) -> BeforeValidator:
+    """A scalar alone, where a block is due, is the value of its ``key``."""
+
+    def spell_out(value: object) -> object:
+        if not isinstance(value, Scalar):
+            return value
+        block = Block(value.line)
+        block.put(key, value, value.line, written="")
+        return block
+
+    return BeforeValidator(spell_out)
 
 
 def fields(model: type[Model]) -> dict[str, FieldInfo]:

@@ -128,7 +128,7 @@ def _copied(pipeline: Block) -> Block:
         if isinstance(node, Block):
             below = node.copy()
             if key == "sources":
-                below.update({name: each.copy() for name, each in node.named()})
+                below.update({name: each.copy() for name, each in pipeline.blocks(key)})
             fresh[key] = below
     return fresh
 

@@ -11,7 +11,7 @@ from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
 from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.sink import WHOLE, partition_keys
-from tidegate.config.unit_variables import VARIABLE, inputs
+from tidegate.config.units import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import accepts
 from tidegate.specs.locations import Location

@@ -11,12 +11,14 @@ from pydantic import Discriminator, Tag
 from tidegate.config import values as v
 from tidegate.config.column_source import (
     ColumnSourceModel,
+    JdbcConnectionModel,
+    JdbcSourceModel,
     PythonSourceModel,
     TableSourceModel,
     column_source_problems,
     rows_problems,
+    table_or_query_problems,
 )
-from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table_or_query_problems
 from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems

@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from tidegate.config import values as v
-from tidegate.config.column_source import backward, note_columns, note_short_forms
-from tidegate.config.database import JdbcConnectionModel, with_path
+from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, Spot, find, problem
-from tidegate.config.models import Model, dump, entry, fields, fill
+from tidegate.config.models import Model, dump, entry, fields, fill, short_for
 from tidegate.config.problems import Problem, nearest
 from tidegate.config.values import FLAGS, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
@@ -98,15 +98,7 @@ class FieldModel(ElementModel):
     name: v.Text = entry("The name of the column.")
 
 
-def _element(value: object) -> object:
-    if not isinstance(value, Scalar):
-        return value
-    block = Block(value.line)
-    block.put("type", value, value.line, written="")
-    return block
-
-
-Element = Annotated[ElementModel, BeforeValidator(_element)]
+Element = Annotated[ElementModel, short_for("type")]
 
 
 class SchemaModel(Model):

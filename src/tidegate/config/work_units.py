@@ -11,8 +11,7 @@ from urllib.parse import unquote
 from pydantic import BeforeValidator
 
 from tidegate.config import values as v
-from tidegate.config.column_source import TIMES, FunctionModel, rows_problems
-from tidegate.config.database import JdbcReadModel, table_or_query_problems
+from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, rows_problems, table_or_query_problems
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
@@ -21,11 +20,14 @@ from tidegate.config.normal_form import is_unit_source
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
-from tidegate.config.unit_variables import (
+from tidegate.config.units import (
     VARIABLE,
     Param,
     ParamModel,
     SecondaryInputModel,
+    SpanText,
+    WatermarkModel,
+    WorkUnitModel,
     input_problems,
     is_clear,
     param_problems,
@@ -33,9 +35,9 @@ from tidegate.config.unit_variables import (
     unused_units,
     uses,
     variable_problems,
+    watermark_problems,
     watermarks,
 )
-from tidegate.config.unit_watermarks import SpanText, WatermarkModel, WorkUnitModel, watermark_problems
 from tidegate.config.values import address, refusal, text
 from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
@@ -214,8 +216,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
     step: ClassVar[str] = "<jdbc-unit source>"
     type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
 
-    def read(self, context: Context) -> JdbcRead:
-        return JdbcReadModel.read(self, context)
+    read = JdbcReadModel.read
 
     @classmethod
     def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
@@ -227,9 +228,6 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python-unit source>"
-    type: Literal["python"] = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 class DownloadModel(UnitSourceModel, RequestModel):
@@ -291,8 +289,7 @@ def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     for source in units.values():
         yield from input_problems(source)
         for key in _PERIODS:
-            if source.has(key) and source.has(f"{key}_days"):
-                yield source.problem(f"given beside '{key}_days'; allowed: one of them", key)
+            yield from source.both(key, f"{key}_days")
         yield from _kind_problems(source)
         if is_clear(source):
             yield from watermark_problems(source)
