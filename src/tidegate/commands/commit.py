@@ -20,7 +20,7 @@ from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.log_contents import References
+from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES

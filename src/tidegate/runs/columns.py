@@ -31,13 +31,13 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
+from tidegate.protocol.follow_ups import WorkArea, remove_work
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Payer, Position, utc_now
-from tidegate.protocol.providers.copy import KIND as COPY
-from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
+from tidegate.protocol.providers import KIND as COPY
+from tidegate.protocol.providers import ProviderCopy, check_copy, copy_debt, is_same
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table_checks import filled_by_spark
-from tidegate.protocol.work_areas import WorkArea, remove_work
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
@@ -46,7 +46,7 @@ from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
 from tidegate.schema.names import spelled
-from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
+from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
     HttpRead,
@@ -68,7 +68,7 @@ _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
-    from tidegate.protocol.providers.base import BaseMetadataProvider
+    from tidegate.protocol.providers import BaseMetadataProvider
     from tidegate.sink.row_task import RowsWritten, RowTask
 
 
@@ -116,7 +116,7 @@ class ColumnTracker(Tracker):
         """The provider is told the new watermark."""
         if self.provider is None:
             return ()
-        return (debt(str(self.key), after.text(), None if before is None else before.text()),)
+        return (copy_debt(str(self.key), after.text(), None if before is None else before.text()),)
 
     def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
         """Stop where the provider's copy is not the log's."""
@@ -160,7 +160,7 @@ class ColumnTracker(Tracker):
             position=opened.version,
             stored=shown_values(plan.stored),
             effective=shown_values(plan.effective),
-            predicate=explained(read, plan.reads),
+            predicate=explain(read, plan.reads),
             full=plan.full,
             cap=_cap(source),
             window=plan.window,
@@ -389,7 +389,7 @@ class ColumnWalk:
 
     def _asked(self, reader: Reader, rows: RowFilter) -> Any:
         load = self._source.pipeline.sink.load.type.value
-        self._run.emit(events.ReadFixed(*self._names, explained(self._source.source, rows), load))
+        self._run.emit(events.ReadFixed(*self._names, explain(self._source.source, rows), load))
         return reader.read(rows)
 
     def _look_at_nulls(self, seen: GreatestValues | RowsWritten) -> None:

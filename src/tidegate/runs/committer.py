@@ -33,10 +33,10 @@ from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, Written
 from tidegate.protocol.commit import Member, commit_together
-from tidegate.protocol.documents import SCHEMA_VERSION, encoded
+from tidegate.protocol.documents import SCHEMA_VERSION, encode
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
-from tidegate.protocol.position import Position, utc_now
+from tidegate.protocol.position import Position, TableContext, utc_now
 from tidegate.protocol.staging import (
     ARCHIVE,
     COMMITTER,
@@ -105,16 +105,17 @@ class TableCommitter:
         self._clearing = CommitterFollowUps(self._store, self._settle)
         site = first.positions.site
         self.positions = PositionStore(
-            COMMITTER,
-            COMMITTER_IDENTITY,
-            first.pipeline.sink.table,
-            self._store,
-            site.delta,
-            checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
-            search_commits=site.search_commits,
-            payers={KIND: self._clearing.pay},
-            pace=site.pace,
-            emit=self._tell_about_committer,
+            TableContext(
+                COMMITTER,
+                COMMITTER_IDENTITY,
+                self._store,
+                site.delta,
+                checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
+                search_commits=site.search_commits,
+                payers={KIND: self._clearing.pay},
+                pace=site.pace,
+                emit=self._tell_about_committer,
+            )
         )
         self._opened: Position | None = None
         self._sources: dict[SourceKey, Position] = {}
@@ -397,7 +398,7 @@ class CommitterFollowUps:
         metas = self._metas(path) if not path.endswith(".meta.json") else ()
         at = {"position": opened.version, "table_version": opened.committed_at}
         target = f"{REJECTED}{path.removeprefix(PENDING)}"
-        self._store.put(f"{target.removesuffix('.json')}{REASON}", encoded({"reason": reason, "path": path, **at}))
+        self._store.put(f"{target.removesuffix('.json')}{REASON}", encode({"reason": reason, "path": path, **at}))
         for meta in metas:
             self._put_away(meta, REJECTED)
         failpoint("staging.clear.rejected")

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError, TidegateError
 from tidegate.protocol.change import Change, DataFile, Written
-from tidegate.protocol.commit import Member, measured
+from tidegate.protocol.commit import Member, measure
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Meta, Pending, Signal, StagedUnit, meta_path
@@ -534,7 +534,7 @@ class PendingBatch:
         if again is not None:
             return f"data file {again} belongs to another unit"
         try:
-            measured(fold.bound.positions.site, unit.data_files if self.careful else ())
+            measure(fold.bound.positions.site, unit.data_files if self.careful else ())
         except (ObjectMissing, ObjectChanged) as error:
             return error.problem
         return None
