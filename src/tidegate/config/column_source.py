@@ -38,7 +38,7 @@ from tidegate.specs.locations import Location, Options, holds_credentials, shown
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
 """Keys of a source that mean something only with ``watermark_columns``."""
-FOLLOWED = (
+COLUMN_KEYS = (
     ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
     (*NEEDS_COLUMNS, "timezone"),
 )
@@ -175,21 +175,21 @@ class ColumnSourceModel(LookBackModel):
         """What is read."""
 
     @classmethod
-    def shown_source(cls, source: ColumnSource) -> dict[str, Any]:
+    def show_source(cls, source: ColumnSource) -> dict[str, Any]:
         """The source with every key of its kind; those of watermarks only where there are some."""
         given = {
             "safety_lag": duration(source.safety_lag),
             "future_tolerance": duration(source.future_tolerance),
-            "backward": BackwardModel.shown(source.look_back),
+            "backward": BackwardModel.show(source.look_back),
             "timezone": source.look_back.timezone,
         }
-        always, with_columns = FOLLOWED
+        always, with_columns = COLUMN_KEYS
         keys = (*always, *with_columns) if source.watermark_columns else always
-        return {**cls.shown_read(source.read), **dump(cls, source, keys, given)}
+        return {**cls.show_read(source.read), **dump(cls, source, keys, given)}
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any) -> dict[str, Any]:
+    def show_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
@@ -219,7 +219,7 @@ class TableSourceModel(ColumnSourceModel):
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
-    def shown_read(cls, read: TableRead) -> dict[str, Any]:
+    def show_read(cls, read: TableRead) -> dict[str, Any]:
         keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
         return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
 
@@ -235,7 +235,7 @@ class FunctionModel(Model):
         return fill(FunctionRead, self)
 
     @classmethod
-    def shown_read(cls, read: FunctionRead) -> dict[str, Any]:
+    def show_read(cls, read: FunctionRead) -> dict[str, Any]:
         return dump(cls, read, ("type", "function", "options"))
 
 
@@ -410,7 +410,7 @@ class JdbcConnectionModel(Model):
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
-    def shown(cls, spec: JdbcRead) -> dict[str, Any]:
+    def show(cls, spec: JdbcRead) -> dict[str, Any]:
         """The connection of a read; its look-back is shown with the sources."""
         keys = [key for key in fields(cls) if key != "configure"]
         return dump(cls, spec, keys, {"url": shown_address(spec.url)})
@@ -449,7 +449,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     read = JdbcReadModel.read
 
     @classmethod
-    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+    def show_read(cls, read: JdbcRead) -> dict[str, Any]:
         return dump(
             cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
         )

@@ -12,7 +12,7 @@ from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
 from tidegate.config.document import Block, Items, Node, Scalar, Spot
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.problems import Problem, mask, nearest, sentence
 from tidegate.config.values import names_to_texts, refusal, text, texts
 from tidegate.specs.columns import (
     AuthKind,
@@ -168,7 +168,7 @@ class AuthModel(Model):
     scope: v.Text | None = entry("What the token is for, for OAuth2.", None)
 
     @classmethod
-    def shown(cls, spec: HttpAuth) -> dict[str, Any]:
+    def show(cls, spec: HttpAuth) -> dict[str, Any]:
         """The keys of the kind."""
         own = (*_AUTH[spec.kind], *_MORE_AUTH.get(spec.kind, ()))
         return dump(cls, spec, ("type", *own))
@@ -206,10 +206,10 @@ class HttpConnectionModel(Model):
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
-    def shown(cls, spec: HttpRead) -> dict[str, Any]:
+    def show(cls, spec: HttpRead) -> dict[str, Any]:
         """The connection of a read; its headers and its look-back are shown with the sources."""
         keys = [key for key in fields(cls) if key not in ("headers", "configure")]
-        return dump(cls, spec, keys, {"url": masked(spec.url)})
+        return dump(cls, spec, keys, {"url": mask(spec.url)})
 
 
 class PaginationModel(Model):
@@ -227,7 +227,7 @@ class PaginationModel(Model):
     max_pages: v.Count = entry("More pages than this are an error.", 10_000)
 
     @classmethod
-    def shown(cls, spec: Pagination) -> dict[str, Any]:
+    def show(cls, spec: Pagination) -> dict[str, Any]:
         """The keys that have a value, where there are pages."""
         if spec.kind is PaginationKind.NONE:
             return {"type": "none"}
@@ -287,8 +287,8 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
     @classmethod
-    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
-        return {**shown_request(cls, read), **WatermarkParamModel.shown(read.watermark)}
+    def show_read(cls, read: HttpRead) -> dict[str, Any]:
+        return {**show_request(cls, read), **WatermarkParamModel.show(read.watermark)}
 
 
 REQUEST_KEYS = (
@@ -309,7 +309,7 @@ REQUEST_KEYS = (
 """Keys of a request in the order of ``config show``."""
 
 
-def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
+def show_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
     """What each request has, as far as ``model`` has keys for it."""
     about_post = ("body", "idempotent") if read.method == "GET" else ()
     keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
@@ -328,13 +328,13 @@ def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
 
 
 def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
-    return {name: MASK if looks_secret(name) else _shown(value) for name, value in body.items()}
+    return {name: MASK if looks_secret(name) else _show(value) for name, value in body.items()}
 
 
-def _shown(value: object) -> object:
+def _show(value: object) -> object:
     if isinstance(value, Mapping):
         return _without_secrets(value)
-    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_show(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def connection_problems(connection: Spot) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tidegate.config.document import Absolute, Block, Scalar
-from tidegate.config.problems import masked
+from tidegate.config.problems import mask
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec
@@ -73,7 +73,7 @@ class Model(BaseModel):
         return fill(self.spec, self)
 
     @classmethod
-    def shown(cls, spec: Any) -> dict[str, Any]:
+    def show(cls, spec: Any) -> dict[str, Any]:
         """The block that ``spec`` was made from, with every default and without secrets."""
         return dump(cls, spec)
 
@@ -156,7 +156,7 @@ def dump(
             name, info = names[key], model.model_fields[names[key]]
             only, inner = choices(info), models_in(info.annotation)
             value = only[0] if len(only) == 1 else attrgetter(model.at.get(name, name))(spec)
-            found[key] = inner[0].shown(value) if inner and value is not None else plain(value)
+            found[key] = inner[0].show(value) if inner and value is not None else plain(value)
     return {key: found[key] for key in keys}
 
 
@@ -168,7 +168,7 @@ def plain(value: Any) -> Any:
         case Secret():
             return MASK
         case Location():
-            return masked(value.uri)
+            return mask(value.uri)
         case Options():
             return dict.fromkeys(value, MASK)
         case timedelta():
