@@ -84,7 +84,7 @@ def test_the_report_says_how_sure_it_is() -> None:
     found = infer(sample({"a": 1}, {"a": None}, {}, {"a": 2}))
     report = found.report[0]
     assert (report.records, report.seen, report.kinds, report.share) == (4, 2, {"integer": 2}, 0.5)
-    assert found.describe() == ("a: int64 (in 50% of 4 records: 2 integer)",)
+    assert tuple(each.describe() for each in found.report) == ("a: int64 (in 50% of 4 records: 2 integer)",)
 
 
 def test_unreadable_lines_are_left_out_and_counted() -> None:
