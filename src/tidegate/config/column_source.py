@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, kinds_of, section, values_for
 from tidegate.config.normal_form import TABLES
 from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import refusal, text, texts
@@ -44,13 +44,7 @@ COLUMN_KEYS = (
 )
 """Keys of every column source in the order of ``config show``; the second half is for those with columns."""
 
-_OF_FORMATS = {
-    "csv": ("csv",),
-    "sheet": ("excel",),
-    "lines": ("json",),
-    "pattern": ("parquet", "csv", "json", "excel"),
-    "follow_links": ("parquet", "csv", "json", "excel"),
-}
+_SCANS = ("parquet", "csv", "json", "excel")
 TIMES = ("timestamp", "date")
 
 
@@ -206,12 +200,12 @@ class TableSourceModel(ColumnSourceModel):
     step: ClassVar[str] = "<table source>"
     type: TableFormat = entry("What the table or the files are.")
     source_uri: v.Address = entry("Where the table or the files are.")
-    csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
-    lines: v.Flag = entry("Whether JSON files have one object per line.", True)
-    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None)
+    csv: CsvModel = section(CsvModel, "How CSV files are written.", kinds=("csv",))
+    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None, kinds=("excel",))
+    lines: v.Flag = entry("Whether JSON files have one object per line.", True, kinds=("json",))
+    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None, kinds=_SCANS)
     follow_links: v.Flag = entry(
-        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False
+        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False, kinds=_SCANS
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
@@ -220,8 +214,8 @@ class TableSourceModel(ColumnSourceModel):
 
     @classmethod
     def show_read(cls, read: TableRead) -> dict[str, Any]:
-        keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
-        return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
+        fits = [key for key, kinds in kinds_of(cls).items() if read.format in kinds.allowed]
+        return dump(cls, read, ("type", "source_uri", *fits, "storage_options"))
 
 
 class FunctionModel(Model):
@@ -249,9 +243,10 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Problems of one column source, whatever it reads; ``declared`` is type by column."""
     kind = str(source.text("type"))
-    for key, kinds in _OF_FORMATS.items():
-        if source.has(key) and kind not in kinds and kind in TABLES:
-            yield source.problem(f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only", key)
+    for key, kinds in kinds_of(TableSourceModel).items() if kind in TABLES else ():
+        if source.has(key) and kind not in kinds.allowed:
+            allowed = ", ".join(kinds.allowed)
+            yield source.problem(f"the type of this source is {kind}; allowed: with {allowed} only", key)
     yield from _configure_problems(source, kind)
     columns = [str(word) for word in source.words("watermark_columns")]
     leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
