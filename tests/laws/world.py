@@ -116,6 +116,11 @@ def _up_to(limit: int | None, found: list[SourceFile], is_new: Callable[[str], b
         yield file
 
 
+def is_empty(plan: Plan) -> bool:
+    """Whether there is nothing to read and nothing to commit."""
+    return not plan.units and plan.opens is None and not plan.given_up
+
+
 def planned(of: PathSource, state: PathState, *paths: str, now: datetime = NOW) -> Plan:
     """The plan over a source with exactly these files."""
     return plan_paths("events", of, state, 1, listing(of, state, files(*paths), now), now, sizing=SIZING)
@@ -221,7 +226,7 @@ class World:
         for _ in range(polls):
             plan = self.plan()
             self.open(plan)
-            if plan.is_empty:
+            if is_empty(plan):
                 return
             if plan.given_up:
                 continue

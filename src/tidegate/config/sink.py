@@ -14,7 +14,7 @@ from tidegate.config.file_source import directive_problem, fields_of, shape_prob
 from tidegate.config.models import Model, dump, entry, fields, fill, section
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
-from tidegate.config.values import choose, names_to_texts, refusal, text, texts
+from tidegate.config.values import choose, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 from tidegate.specs.locations import Location, Options
@@ -203,7 +203,6 @@ def columns(value: object) -> tuple[str, ...]:
 
 
 Directories = Annotated[str, BeforeValidator(directories)]
-TableProperties = Annotated[dict[str, str], BeforeValidator(names_to_texts), v.OBJECT]
 MetadataColumns = Annotated[
     tuple[str, ...],
     BeforeValidator(columns),
@@ -263,7 +262,7 @@ class SinkModel(LoadModel):
     min_multipart_size_mb: v.Count = entry("Smaller files are uploaded by one request.", 5)
     max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
     maintenance: MaintenanceModel = section(MaintenanceModel, "Table care after commits.")
-    table_properties: TableProperties = entry(
+    table_properties: v.Names = entry(
         "Properties of the Delta table, set when it is created and when they change.", dict
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
@@ -274,7 +273,7 @@ class SinkModel(LoadModel):
         return fill(SinkSpec, self, table=table, load=fill(Load, self))
 
     @classmethod
-    def shown_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
+    def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
         """The sink of a pipeline; of its load strategy the keys that mean something."""
         spec = pipeline.sink
         loading = keys_of(pipeline)

@@ -106,10 +106,6 @@ class Inference:
     unreadable: int = 0
     problems: tuple[str, ...] = ()
 
-    def describe(self) -> tuple[str, ...]:
-        """Lines for people."""
-        return tuple(each.describe() for each in self.report)
-
     def summary(self) -> str:
         """One line for people: how many columns, and the ones that are unsure, if they are few."""
         nested = len(self.report) - len(self.fields)

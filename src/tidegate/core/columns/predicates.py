@@ -67,6 +67,11 @@ class RowFilter:
         """The watermark columns, in order."""
         return tuple(each.column for each in self.ranges)
 
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """The columns that tell how young a row is: in a cursor the first."""
+        return self.columns[:1] if self.mode is WatermarkMode.TUPLE else self.columns
+
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
         """The same with upper bounds, by column."""
         ranges = tuple(replace(each, upper=upper.get(each.column, each.upper)) for each in self.ranges)

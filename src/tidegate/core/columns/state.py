@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tidegate.core.columns.values import INCLUSIVE, WatermarkSerializer, greatest, is_above, without_inclusive
+from tidegate.core.columns.values import (
+    INCLUSIVE,
+    WatermarkSerializer,
+    errors_of,
+    greatest,
+    is_above,
+    without_inclusive,
+)
 from tidegate.core.json_shape import SCHEMA_VERSION, seconds_of, state_of_kind
 from tidegate.errors import StateError, WatermarkError
 from tidegate.specs.columns import Value, Watermark
@@ -88,10 +95,8 @@ class ColumnState:
         return tuple(found)
 
     def _greater(self, column: str, value: Value | None) -> Value | None:
-        try:
+        with errors_of(f"watermark column {column!r}: "):
             return greatest(self.values.get(column), value)
-        except WatermarkError as error:
-            raise _named(column, error) from None
 
     def _is_reached(self, column: str, value: Value | None) -> bool:
         stored = self.values.get(column)
@@ -101,18 +106,12 @@ class ColumnState:
         """Whether the seen cursor is not below the stored one."""
         for column, stored in zip(columns, self.cursor(columns), strict=False):
             value = seen.get(column)
-            try:
+            with errors_of(f"watermark column {column!r}: "):
                 if value is None or is_above(stored, value):
                     return False
                 if is_above(value, stored):
                     return True
-            except WatermarkError as error:
-                raise _named(column, error) from None
         return True
-
-
-def _named(column: str, error: WatermarkError) -> WatermarkError:
-    return WatermarkError(f"watermark column {column!r}: {error.problem}", error.remedy)
 
 
 def text_of(value: Value) -> str:

@@ -19,7 +19,6 @@ from tidegate.core.files.state import Failed, FileProgress, Finished, PathState,
 from tidegate.core.json_shape import Node
 from tidegate.specs.project import LateFiles, PathSource
 
-UNITS_SHOWN = 10
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -114,11 +113,6 @@ class Plan:
         return sum(unit.bytes for unit in self.units)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to read and nothing to commit."""
-        return not self.units and self.opens is None and not self.given_up
-
-    @property
     def waits(self) -> bool:
         """Whether files are held back that are not finished: an empty plan is then not an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
@@ -157,9 +151,9 @@ class Plan:
     def from_json(cls, data: Mapping[str, object]) -> Plan:
         """The plan that ``to_json`` wrote; ``StateError`` names what is not understood."""
         root = Node(data, "plan")
-        opens = root.get("opens")
+        kind = root.get("kind").text()
         return cls(
-            kind=root.get("kind").text(),
+            kind=kind,
             pipeline=root.get("pipeline").text(),
             source=root.get("source").text(),
             version=root.get("version").integer(),
@@ -175,13 +169,9 @@ class Plan:
             directories=_directories(root.get("directories")),
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
-            opens=_opens(opens, root.get("kind").text()),
+            opens=_opens(root.get("opens"), kind),
             given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
         )
-
-    def describe(self) -> tuple[str, ...]:
-        """The plan in lines for people."""
-        return tuple(_lines(self))
 
 
 def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
@@ -197,14 +187,7 @@ def _opens(node: Node, kind: str) -> PathState | SetState | None:
 
 
 def _slice_json(each: FileSlice) -> dict[str, object]:
-    return {
-        "path": each.path,
-        "size": each.size,
-        "etag": each.etag,
-        "start_record": each.start_record,
-        "attempts": each.attempts,
-        "rounds": each.rounds,
-    }
+    return {name: getattr(each, name) for name in FileSlice.__slots__}
 
 
 def _skipped_json(each: Skipped) -> dict[str, object]:
@@ -254,36 +237,6 @@ def _directories(node: Node) -> Directories:
 
 def _texts(node: Node) -> tuple[str, ...]:
     return tuple(each.text() for each in node.items())
-
-
-def _lines(plan: Plan) -> Iterator[str]:
-    amount = f"{_count(plan.files, 'file')}, {_count(plan.bytes, 'byte')}, in {_count(len(plan.units), 'unit')}"
-    what = amount if plan.units else "nothing"
-    yield f"{plan.pipeline}/{plan.source} at position {plan.version}: {what} to read"
-    for unit in plan.units[:UNITS_SHOWN]:
-        first, last = unit.slices[0].path, unit.slices[-1].path
-        span = first if unit.files == 1 else f"{first} to {last}"
-        yield f"  unit {unit.number}: {_count(unit.files, 'file')}, {_count(unit.bytes, 'byte')}: {span}"
-    if len(plan.units) > UNITS_SHOWN:
-        yield f"  and {_count(len(plan.units) - UNITS_SHOWN, 'more unit')}"
-    if plan.late:
-        yield f"  late: {_count(len(plan.late), 'file')} below the watermark, e.g. {plan.late[0]}"
-    for each in plan.skipped:
-        example = f", e.g. {', '.join(each.examples)}" if each.examples else ""
-        yield f"  skipped {each.count:,}: {each.reason.value}{example}"
-    cut = "" if plan.complete else "; cut off, the next plan goes on from there"
-    yield f"  listing: {_count(plan.list_requests, 'request')}, {_count(plan.listed_keys, 'key')}{cut}"
-    if plan.given_up:
-        first = plan.given_up[0].slice.path
-        yield f"  to the dead letters: {_count(len(plan.given_up), 'file')}, e.g. {first}"
-    if plan.opens is not None:
-        yield "  a commit without rows records what has changed in the state"
-    yield from (f"  note: {note}" for note in plan.notes)
-    yield from (f"  {remark}" for remark in plan.remarks)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:

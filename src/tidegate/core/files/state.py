@@ -280,11 +280,6 @@ class PathState(_FileState):
         recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
         return isinstance(self.watermark, Initial) and not recorded
 
-    @property
-    def islands(self) -> int:
-        """How many files finished above a gap."""
-        return len(self.files) - sum(1 for _ in self.unfinished())
-
     def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
         """The files in progress or failed."""
         for path, progress in self.files.items():

@@ -122,8 +122,7 @@ class UnitDecisions:
         low = partition.start
         if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
             low = self._segment_start(partition, low, entry)
-        replaces = _may_have_rows(entry, low, partition.nominal_end)
-        return self._work(partition, low, self._top(partition, low, entry), WhyRun.FIRST, None, replaces, failures)
+        return self._work(partition, low, WhyRun.FIRST, None, entry, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
         """A partition of which nothing was read and nothing failed."""
@@ -150,8 +149,7 @@ class UnitDecisions:
         if is_wanted and end > cutoff:
             low = self._low(partition, own, entry)
             why = WhyRun.NEW if is_above_job else WhyRun.CATCH_UP
-            top, replaces = self._top(partition, low, entry), _may_have_rows(entry, low, nominal)
-            return number, self._work(partition, low, top, why, own, replaces, failures)
+            return number, self._work(partition, low, why, own, entry, failures)
         if end > cutoff:
             return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
         if is_wanted and self._abstains and end > self.before_grace(own):
@@ -224,16 +222,17 @@ class UnitDecisions:
         self,
         partition: TimePartition,
         low: int,
-        high: int,
         why: WhyRun,
         before: int | None,
-        replaces: bool,
+        entry: UnitEntry,
         failures: Mapping[int, Failure],
     ) -> WorkUnit:
-        failed = failures.get(failure_start(partition.start, partition.nominal_end)) if failures else None
-        start, nominal, segments = partition.start, partition.nominal_end, self._segments(low, high)
+        start, nominal = partition.start, partition.nominal_end
+        high = self._top(partition, low, entry)
+        replaces = bool(within(entry.coverage + entry.left, low, nominal))
+        failed = failures.get(failure_start(start, nominal)) if failures else None
         count = failed.count if failed else 0
-        return WorkUnit("", start, nominal, low, high, why, before, segments, replaces, count)
+        return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count)
 
     def _segments(self, low: int, high: int) -> tuple[Range, ...]:
         """The range, divided where the next read will begin."""
@@ -247,11 +246,6 @@ class UnitDecisions:
 def failure_start(start: int, nominal_end: int | None) -> int:
     """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
     return 0 if nominal_end is None else start
-
-
-def _may_have_rows(entry: UnitEntry, low: int, end: int | None) -> bool:
-    """Whether rows that were read from ``low`` on may be in the table."""
-    return bool(within(entry.coverage + entry.left, low, end))
 
 
 History = tuple[UnitEntry, tuple[tuple[int, Failure], ...]]
@@ -389,16 +383,8 @@ def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup,
         return tuple(RunGroup(units, pattern) for _, units, pattern, *_ in found)
     alike: dict[tuple[object, ...], tuple[WorkUnit, list[tuple[str, ...]]]] = {}
     for number, units, pattern, *_ in found:
-        decision = (
-            number,
-            pattern.low,
-            pattern.high,
-            pattern.before,
-            pattern.segments,
-            pattern.replaces,
-            pattern.failures,
-        )
-        alike.setdefault(decision, (pattern, []))[1].append(units)
+        decision = pattern._replace(why=WhyRun.FIRST)  # everything but the reason
+        alike.setdefault((number, *decision), (pattern, []))[1].append(units)
     groups = [(pattern.start, _together(units, order), pattern) for pattern, units in alike.values()]
     groups.sort(key=lambda group: (group[0], order[group[1][0]]))
     return tuple(RunGroup(units, pattern) for _, units, pattern in groups)
