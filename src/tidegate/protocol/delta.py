@@ -24,7 +24,7 @@ from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path
 from tidegate.protocol.log_contents import newest_checkpoint
 from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
 from tidegate.protocol.table_checks import check_protocol
-from tidegate.specs.masking import Mask, shortened
+from tidegate.specs.masking import Mask, shorten
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def said(error: BaseException, location: Location) -> str:
     """A foreign error on one line, without secrets."""
     told = Mask.of(*secrets(location.options))(str(error))
     text = " ".join(_DECORATION.sub(" ", told).split()).replace(" ↳ ", ": ")
-    return f"{shortened(text)} ({type(error).__name__})"
+    return f"{shorten(text)} ({type(error).__name__})"
 
 
 def library_options(location: Location) -> dict[str, str]:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.planner import ColumnPlan, ReadBounds, ahead, fixed, plan_columns, up_to, waiting
+from tidegate.core.columns.planner import (
+    ColumnPlan,
+    ReadBounds,
+    cap_plan,
+    caps_ahead,
+    fix_bounds,
+    plan_columns,
+    rows_ahead,
+)
 from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import RowsRefused, TidegateError
 from tidegate.failpoints import failpoint
@@ -48,7 +56,7 @@ class ColumnWalk:
         if reader.fixed_first or source.safety_lag is not None:
             plan, seen = self._seen(plan, reader)
             self._look_at_nulls(seen)
-            bounds = fixed(plan, self._run.state, seen.values)
+            bounds = fix_bounds(plan, self._run.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(position)
             return self._written(position, plan, self._asked(reader, bounds.rows), bounds)
@@ -67,11 +75,11 @@ class ColumnWalk:
     def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
         seen = reader.greatest(plan.reads)
-        caps = ahead(plan, seen.values)
+        caps = caps_ahead(plan, seen.values)
         if not caps:
             return plan, seen
-        self._tell_later(plan, self._engine.count(reader.read(waiting(plan, caps))), tuple(caps))
-        due = up_to(plan, caps)
+        self._tell_later(plan, self._engine.count(reader.read(rows_ahead(plan, caps))), tuple(caps))
+        due = cap_plan(plan, caps)
         return due, reader.greatest(due.reads)
 
     def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
@@ -226,7 +234,7 @@ class ColumnWalk:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._source.source.watermark_columns)
-        return fixed(plan, self._run.state, written.greatest)
+        return fix_bounds(plan, self._run.state, written.greatest)
 
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
 from tidegate.errors import StateError, TidegateError, WatermarkError
 from tidegate.protocol.change import Change, State
@@ -25,7 +25,7 @@ from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.sources.reader import explained
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, Value, Watermark, WatermarkMode
 from tidegate.specs.project import PipelineSpec
@@ -113,7 +113,7 @@ class ColumnTracker(Tracker):
             watermark=column_watermark_text(state),
             value=state.text(),
             updated=state.updated,
-            partitions={name: "null" if value is None else value for name, value in shown_values(state.values).items()},
+            partitions={name: "null" if value is None else value for name, value in value_texts(state.values).items()},
         )
 
     def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
@@ -128,8 +128,8 @@ class ColumnTracker(Tracker):
             source_uri=read.uri,
             load_type=pipeline.sink.load.type.value,
             position=opened.version,
-            stored=shown_values(plan.stored),
-            effective=shown_values(plan.effective),
+            stored=value_texts(plan.stored),
+            effective=value_texts(plan.effective),
             predicate=explained(read, plan.reads),
             full=plan.full,
             cap=_cap(source),
@@ -193,7 +193,7 @@ class ColumnTracker(Tracker):
     def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
         """Texts by watermark columns, as those are spelled."""
         known = self.source.watermark_columns
-        texts = {spelled(name, known): text for name, text in values.items()}
+        texts = {spell(name, known): text for name, text in values.items()}
         unknown = [name for name in texts if name not in known]
         if unknown:
             raise TidegateError(

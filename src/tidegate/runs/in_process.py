@@ -20,7 +20,7 @@ from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.protocol.table import arrow_schema
 from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sink.greatest import Greatest
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows, write_batches
@@ -175,8 +175,8 @@ class HttpArrowReader:
         telling = [each for line in lines if (each := shapes.telling(line)) is not None]
         fields: tuple[FieldSpec, ...] = ()
         if telling:
-            fields = agreeing(
-                look(
+            fields = check_agreement(
+                infer_json(
                     [telling],
                     coerce_conflicts_to_utf8=self.schema.coerce_conflicts_to_utf8,
                     rescued=self.schema.rescued is not None,
