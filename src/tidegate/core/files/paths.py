@@ -330,7 +330,7 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 def compile_glob(pattern: str) -> re.Pattern[str]:
     """The glob as a regular expression for whole paths.
 
-    >>> bool(compile_glob("**/*.json").fullmatch("a/b/c.json")), bool(compiled("*.json").fullmatch("a/b.json"))
+    >>> bool(compile_glob("**/*.json").fullmatch("a/b/c.json")), bool(compile_glob("*.json").fullmatch("a/b.json"))
     (True, False)
     """
     return re.compile("".join(_translated(token) for token in _GLOB_TOKEN.findall(pattern)), re.DOTALL)
