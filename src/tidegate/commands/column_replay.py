@@ -60,7 +60,7 @@ from tidegate.runs.bound_source import Clock, ColumnBound
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
-from tidegate.sources.reader import Reader, Typed, explained
+from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec
@@ -429,7 +429,7 @@ class ColumnReplay:
         if not self._fresh and self._fit(record.recorded_kind()):
             record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         checks = self._checks(production)
-        predicate = explained(self._bound.source, checks.plan(self._clock()).reads)
+        predicate = explain(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)

@@ -29,7 +29,7 @@ from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.protocol.work_areas import WorkArea, remove_work
 from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.pass_ import Pass
-from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
+from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import LoadType, NullWatermark
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ColumnWalk:
 
     def _asked(self, reader: Reader, rows: RowFilter) -> Any:
         load = self._source.pipeline.sink.load.type.value
-        self._run.emit(events.ReadFixed(*self._names, explained(self._source.source, rows), load))
+        self._run.emit(events.ReadFixed(*self._names, explain(self._source.source, rows), load))
         return reader.read(rows)
 
     def _look_at_nulls(self, seen: GreatestValues | RowsWritten) -> None:

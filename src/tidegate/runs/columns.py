@@ -26,7 +26,7 @@ from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
 from tidegate.schema.names import spell
-from tidegate.sources.reader import explained
+from tidegate.sources.reader import explain
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, Value, Watermark, WatermarkMode
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.listing_scope import Scope
@@ -130,7 +130,7 @@ class ColumnTracker(Tracker):
             position=opened.version,
             stored=value_texts(plan.stored),
             effective=value_texts(plan.effective),
-            predicate=explained(read, plan.reads),
+            predicate=explain(read, plan.reads),
             full=plan.full,
             cap=_cap(source),
             window=plan.window,

@@ -199,7 +199,7 @@ class HttpArrowReader(_BatchReader):
         """Columns that hold every record; each watermark column is there, also where it has no value."""
         shapes = Shapes()
         lines = [line for block in found for line in block.lines.splitlines()]
-        telling = [each for line in lines if (each := shapes.telling(line)) is not None]
+        telling = [each for line in lines if (each := shapes.sample(line)) is not None]
         fields: tuple[FieldSpec, ...] = ()
         if telling:
             fields = check_agreement(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidegate.api.opening import bound_files, sources_of
 
+from tidegate.commands.setup import bound_files, sources_of
 from tidegate.errors import ConfigError
 from tidegate.protocol.table_rows import query
 from tidegate.runs.in_process import InProcessEngine
