@@ -41,8 +41,7 @@ from tidegate.specs.project import (
     PipelineSpec,
     SinkSpec,
 )
-from tidegate.storage.port import Upload
-from tidegate.storage.uploads import UploadCounts
+from tidegate.storage.port import Upload, UploadCounts
 
 HELD_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""
