@@ -269,21 +269,10 @@ class DeltaLakeTable:
         """A foreign error on one line, without secrets."""
         masked = Mask.of(*secrets(self._location.options))(str(error))
         text = " ".join(_DECORATION.sub(" ", masked).split()).replace(" ↳ ", ": ")
-        return f"{shortened(text)} ({type(error).__name__})"
+        return f"{shorten(text)} ({type(error).__name__})"
 
 
-<<<<<<< HEAD
-def said(error: BaseException, location: Location) -> str:
-    """A foreign error on one line, without secrets."""
-    told = Mask.of(*secrets(location.options))(str(error))
-    text = " ".join(_DECORATION.sub(" ", told).split()).replace(" ↳ ", ": ")
-    return f"{shorten(text)} ({type(error).__name__})"
-
-
-def library_options(location: Location) -> dict[str, str]:
-=======
 def _library_options(location: Location) -> dict[str, str]:
->>>>>>> trunk
     """What the library needs to reach the place: the same names, times, retries and endpoint as the store."""
     scheme = split_uri(location.uri)[0]
     if scheme == "file":

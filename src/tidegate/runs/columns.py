@@ -12,24 +12,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-<<<<<<< HEAD
-from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
-=======
 from tidegate.core.columns.planner import (
     AHEAD_REMEDY,
     ColumnPlan,
     ReadBounds,
-    ahead,
-    fixed,
+    cap_plan,
+    caps_ahead,
+    fix_bounds,
     plan_columns,
+    rows_ahead,
     stored_ahead,
-    up_to,
-    waiting,
 )
 from tidegate.core.columns.predicates import Bound, RowFilter
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
->>>>>>> trunk
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
 from tidegate.errors import RowsRefused, StateError, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
@@ -50,12 +45,7 @@ from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
-<<<<<<< HEAD
 from tidegate.schema.names import spell
-from tidegate.sources.reader import explain
-from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, Value, Watermark, WatermarkMode
-=======
-from tidegate.schema.names import spelled
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
@@ -68,7 +58,6 @@ from tidegate.specs.columns import (
     Watermark,
     WatermarkMode,
 )
->>>>>>> trunk
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.stores import open_store
@@ -361,7 +350,7 @@ class ColumnWalk:
         if reader.fixed_first or source.safety_lag is not None:
             plan, seen = self._seen(plan, reader)
             self._look_at_nulls(seen)
-            bounds = fixed(plan, self._run.state, seen.values)
+            bounds = fix_bounds(plan, self._run.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(position)
             return self._written(position, plan, self._asked(reader, bounds.rows), bounds)
@@ -380,11 +369,11 @@ class ColumnWalk:
     def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
         seen = reader.greatest(plan.reads)
-        caps = ahead(plan, seen.values)
+        caps = caps_ahead(plan, seen.values)
         if not caps:
             return plan, seen
-        self._tell_later(plan, self._engine.count(reader.read(waiting(plan, caps))), tuple(caps))
-        due = up_to(plan, caps)
+        self._tell_later(plan, self._engine.count(reader.read(rows_ahead(plan, caps))), tuple(caps))
+        due = cap_plan(plan, caps)
         return due, reader.greatest(due.reads)
 
     def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
@@ -539,7 +528,7 @@ class ColumnWalk:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._source.source.watermark_columns)
-        return fixed(plan, self._run.state, written.greatest)
+        return fix_bounds(plan, self._run.state, written.greatest)
 
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:
