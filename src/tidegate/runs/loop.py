@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
-from tidegate.observe.logs import masked
+from tidegate.observe.logs import mask_events
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace, utc_now
@@ -77,7 +77,7 @@ class Loop:
     _shared: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.emit = masked(self.emit, Mask.around(self.project))
+        self.emit = mask_events(self.emit, Mask.around(self.project))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not keep the others from running."""
