@@ -67,7 +67,7 @@ def _is_missing(jar: str) -> bool:
     return scheme == "file" and not Path(f"/{path}").exists()
 
 
-def guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
+def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
     """What a look finds; an error is a check that failed."""
     try:
         return list(look())

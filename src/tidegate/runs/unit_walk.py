@@ -143,7 +143,7 @@ class UnitWalk:
         try:
             group = change.read(wave, [_work_of(each, units) for each in wave])
             failpoint("runs.read")
-            outcomes = sorted_out(self._source.source, wave, group.results, plan.now)
+            outcomes = sort_outcomes(self._source.source, wave, group.results, plan.now)
             self._tell(outcomes)
             position = self._commit_group(position, plan, change, group, outcomes)
             self._tried.update(_identity(work) for work, _ in outcomes.done)
@@ -357,7 +357,7 @@ class Outcomes:
     retired_works: list[tuple[WorkUnit, str]] = field(default_factory=list)
 
 
-def sorted_out(
+def sort_outcomes(
     source: UnitSource, works: Sequence[WorkUnit], results: Sequence[UnitWritten | UnitFailure], now: datetime
 ) -> Outcomes:
     """Each work unit to where it belongs."""
