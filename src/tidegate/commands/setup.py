@@ -31,7 +31,7 @@ Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
 
 
-def agreed(planned: object) -> bool:
+def agree(planned: object) -> bool:
     """Agrees to whatever is planned."""
     return True
 
