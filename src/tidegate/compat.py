@@ -165,4 +165,4 @@ def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
     if len(found) == 1:
         return found[0]
     known = ", ".join(each.name for each in pipeline.of(ColumnSource)) or "none"
-    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its sources that are followed by columns: {known}",))
+    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its column sources: {known}",))

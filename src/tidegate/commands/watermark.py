@@ -1,4 +1,4 @@
-"""Watermarks: as they are, as they were, and moved by hand."""
+"""Watermarks: shown, followed back in time, and moved by hand."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def set_watermark(
 ) -> WatermarkMove:
     """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
 
-    A source that is followed by columns takes ``values`` instead, by column as text; with ``inclusive`` the next read
-    takes rows at these values, too. The position is committed by the ordinary protocol and no row is touched: files
+    A column source takes ``values`` instead, by column as text; with ``inclusive`` the next read takes rows at these
+    values, too. The position is committed by the ordinary protocol and no row is touched: files
     below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
     another run was first.
     """
