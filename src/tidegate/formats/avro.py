@@ -56,14 +56,14 @@ _LOGICAL = {
 _WIDTHS = ("int", "long", "float", "double")
 
 
-class Types:
+class AvroTypes:
     """Arrow types of one file's schema; names that it defines can be used further down."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[pa.DataType, Shape | None]] = {}
 
     def of(self, schema: Any) -> tuple[pa.DataType, Shape | None]:
-        """The type of a schema, and how its values are shaped; None for as they are."""
+        """The type of a schema, and how its values are shape_members; None for as they are."""
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
@@ -140,13 +140,13 @@ def _members(shapes: dict[str, Shape]) -> Shape | None:
     if not shapes:
         return None
 
-    def shaped(record: dict[str, Any]) -> dict[str, Any]:
+    def shape_members(record: dict[str, Any]) -> dict[str, Any]:
         for name, shape in shapes.items():
             if record[name] is not None:
                 record[name] = shape(record[name])
         return record
 
-    return shaped
+    return shape_members
 
 
 def _text(value: Any) -> str:
@@ -182,7 +182,7 @@ class AvroFormat(ColumnarFormat):
 
     seeks = False
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on; whole blocks before it are not decoded."""
         file = AvroFile(raw, each.path)
         unknown = self._fit.unknown(file.schema, each.path)
@@ -191,7 +191,7 @@ class AvroFormat(ColumnarFormat):
         check_start(each, file.records)
 
 
-class _Plain:
+class _PlainContainer:
     """A container file as the library reads it best: not compressed, and each block within the limit.
 
     The library believes the sizes that a file declares, and decompresses a block to whatever it gives. So the blocks
@@ -339,9 +339,9 @@ class AvroFile:
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._path = path
         self.records = 0
-        with self._guarded():
-            self._blocks = reading_library().block_reader(_Plain(raw, path))
-            kind, self._shape = Types().of(self._blocks.writer_schema)
+        with self._naming_file():
+            self._blocks = reading_library().block_reader(_PlainContainer(raw, path))
+            kind, self._shape = AvroTypes().of(self._blocks.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")
         self._type = kind
@@ -350,20 +350,20 @@ class AvroFile:
     def batches(self, start: int = 0) -> Iterator[pa.RecordBatch]:
         """The records from ``start`` on, some thousands at a time."""
         while True:
-            with self._guarded():
+            with self._naming_file():
                 block = next(self._blocks, None)
             if block is None:
                 return
             before, self.records = self.records, self.records + block.num_records
             if self.records > start:
                 records = iter(block)
-                with self._guarded():
+                with self._naming_file():
                     list(islice(records, max(start - before, 0)))
                 yield from self._of_block(records)
 
     def _of_block(self, records: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._guarded():
+            with self._naming_file():
                 found = list(islice(records, _ROWS))
                 if self._shape is not None:
                     found = [self._shape(record) for record in found]
@@ -373,7 +373,7 @@ class AvroFile:
             yield batch
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _naming_file(self) -> Iterator[None]:
         """Whatever the library raises means that the file is not whole."""
         try:
             yield

@@ -56,7 +56,7 @@ class CsvFormat:
         self._rows = RowDecoder(rules)
         self._fit = ColumnFit(rules)
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on."""
         plain = without_mark(chunks(raw, each.path, self._compression))
         passed = 0
@@ -69,13 +69,13 @@ class CsvFormat:
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
         """The records that dead letters of the file at ``path`` keep, each with its header."""
-        found = [self._again(content, path) for content in contents]
+        found = [self._reread_one(content, path) for content in contents]
         good = {number: each.batch for number, each in enumerate(found) if isinstance(each, Decoded)}
         bad = [Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)]
         kept = [number for number, batch in good.items() if batch.num_rows]
-        return Decoded.joined(list(good.values()), self._rows.schema, len(contents), kept, bad)
+        return Decoded.join(list(good.values()), self._rows.schema, len(contents), kept, bad)
 
-    def _again(self, content: bytes, path: str) -> Decoded | str:
+    def _reread_one(self, content: bytes, path: str) -> Decoded | str:
         """The one record of a letter, or what is still wrong with it."""
         try:
             blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
@@ -209,7 +209,7 @@ class CsvRows:
         if self._sheet.dialect.neat_ends(piece) is None:
             raise Suspicious("a quote at an unusual place")
         wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
-        table = _parsed(piece, self._sheet, wanted)
+        table = _parse(piece, self._sheet, wanted)
         if table.num_rows != end - start:
             raise Suspicious(f"{table.num_rows} rows in {end - start} records")
         found = {}
@@ -244,7 +244,7 @@ def _without_end(record: bytes) -> bytes:
     return record.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _parsed(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
+def _parse(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
     """The wanted columns of some records, by position, as text."""
     dialect = sheet.dialect
     names = [str(index) for index in range(len(sheet.names))]
