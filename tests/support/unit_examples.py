@@ -29,7 +29,7 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
 from tidegate.schema.types import arrow_schema

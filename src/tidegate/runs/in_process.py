@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sink.greatest import Greatest
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -202,8 +202,8 @@ class HttpArrowReader(_BatchReader):
         telling = [each for line in lines if (each := shapes.sample(line)) is not None]
         fields: tuple[FieldSpec, ...] = ()
         if telling:
-            fields = agreeing(
-                look(
+            fields = check_agreement(
+                infer_json(
                     [telling],
                     coerce_conflicts_to_utf8=self.schema.coerce_conflicts_to_utf8,
                     rescued=self.schema.rescued is not None,
@@ -255,10 +255,10 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
 
 def _delta_table(location: Location) -> pa.Table:
     """All rows of the newest version of a table."""
-    found = pinned(location)
+    found = pin_table(location)
     if found is None:
         raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
-    schema = arrow_schema(found.snapshot.facts.schema_json)
+    schema = arrow_schema(found.facts.schema_json)
     return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
 
 

@@ -21,21 +21,21 @@ from tidegate.core.columns.replay import (
     chunk_zone,
     decode,
     encode,
-    fitted_bounds,
-    handed_over,
+    fit_bounds,
+    hand_over,
 )
 from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
 from tidegate.core.columns.values import kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, State
-from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
@@ -95,7 +95,7 @@ class ReplayRecord:
         if found is None or found.is_finished:
             return None
         kind = kind_of(found.start)
-        asked = _asked_for(self._bound, fitted_bounds(self._config, kind, self._bound.source.source_timezone))
+        asked = _asked_for(self._bound, fit_bounds(self._config, kind, self._bound.source.source_timezone))
         return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
@@ -159,7 +159,7 @@ class ReplayRecord:
             return None
         opened = self._bound.open()
         before = self._bound.state_of(opened)
-        moved = handed_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
+        moved = hand_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
         return None if moved is before else _Handover(opened, before, moved)
 
     def _move(self, handover: _Handover, change: Change) -> None:
@@ -213,20 +213,17 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
     site = bound.positions.site
     store = open_store(pipeline.sink.table)
     states = ReplayStates(bound.source)
-    positions = PositionStore(
-        SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        states.identity,
-        pipeline.sink.table,
-        store,
-        checkpoint_every=site.checkpoint_every,
-        search_commits=site.search_commits,
-        evolution=site.evolution,
-        properties=site.properties,
+    replays = replace(
+        site,
+        key=SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
+        identity=states.identity,
+        store=store,
+        delta=open_delta(pipeline.sink.table, store),
+        mirror_legacy=False,
+        polls=0,
         payers={WORK: WorkRemover(store).pay},
-        pace=site.pace,
-        emit=site.emit,
     )
-    return BoundSource(pipeline, bound.source, store, positions, states, 1, 1)
+    return BoundSource(pipeline, bound.source, store, PositionStore(replays), states, 1, 1)
 
 
 FENCE_TRIES = 20

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.commands.setup import bound_files, sources_of
 from tidegate.errors import ConfigError
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.columns import ColumnSource, FunctionRead, ProviderKind, StateSpec
