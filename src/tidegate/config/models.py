@@ -98,9 +98,8 @@ def entry(
 
     ``kinds`` and ``needed`` are kinds of its block: those with which it means something, those that need it.
     """
-    made: FieldInfo = Field(
-        description=description, **{"default_factory" if callable(default) else "default": default}, **more
-    )
+    more["default_factory" if callable(default) else "default"] = default
+    made: FieldInfo = Field(description=description, **more)
     if kinds or needed:
         made.metadata.append(Kinds((*needed, *kinds), needed))
     return made
