@@ -22,10 +22,9 @@ from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.dead_letters import KIND, DeadLetterTable, debt
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Pace, Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.schema.dead_letter import Letter
-from tidegate.schema.dead_letter_rows import batch
+from tidegate.schema.dead_letter import Letter, letter_rows
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.port import ObjectStore
@@ -65,12 +64,12 @@ class Lake:
         defaults: dict[str, Any] = {
             "identity": IDENTITY,
             "delta": open_delta(self.location, store),
-            "deadline_secs": 20.0,
             "checkpoint_every": 0,
             "emit": self.events.append,
         }
         given = defaults | settings
-        return PositionStore(SourceKey("p", source), given.pop("identity"), self.location, store, **given)
+        pace = Pace(deadline_secs=given.pop("deadline_secs", 20.0))
+        return PositionStore(TableContext(SourceKey("p", source), store=store, **{"pace": pace} | given))
 
     def letters(self) -> DeadLetterTable:
         """The dead-letter table beside it."""
@@ -85,7 +84,7 @@ class Lake:
         """One letter, written and owed."""
         letter = Letter("id", "record", "p", "s", datetime(2026, 1, 28, tzinfo=UTC), "run", file="f", line=1, text=text)
         sink = io.BytesIO()
-        pq.write_table(pa.Table.from_batches([batch([letter])]), sink)
+        pq.write_table(pa.Table.from_batches([letter_rows([letter])]), sink)
         path = f"{uuid4()}.parquet"
         table = self.letters()
         open_store(replace(self.location, uri=table.uri)).put(path, sink.getvalue())

@@ -19,11 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tidegate.api
-import tidegate.cli.main  # noqa: F401  # all of them for the programs
 from tidegate import failpoints
 from tidegate.experiments.workers import Workers
-from tidegate.storage import durability
+from tidegate.storage import local
 
 TESTS = Path(__file__).parents[1]
 
@@ -115,7 +113,7 @@ def work(task: Mapping[str, Any]) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     failpoints.arm(os.environ[failpoints.VARIABLE])
-    durability.force = lambda descriptor: None  # a process that is killed loses nothing that it wrote
+    local.force = lambda descriptor: None  # a process that is killed loses nothing that it wrote
     kind, *words = task["words"]
     try:
         match kind:

@@ -19,8 +19,8 @@ LAYERS = (
     {"storage"},
     {"config"},
     {"protocol"},
-    {"sources"},
     {"formats"},
+    {"sources"},
     {"sink"},
     {"spark"},
     {"runs"},
@@ -28,7 +28,6 @@ LAYERS = (
     {"migrate"},
     {"experiments"},
     {"commands"},
-    {"api"},
     {"compat"},
     {"cli", "__init__", "__main__"},
 )
@@ -42,7 +41,7 @@ ONLY_IN = {
     "deltalake": {"protocol"},
     "click": {"cli"},
     "prometheus_client": {"web"},
-    "sqlalchemy": {"protocol/providers/sql.py"},
+    "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx": {"sources"},
     "pyiceberg": {"sources/iceberg.py"},
 }

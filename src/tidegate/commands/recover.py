@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tidegate.commands.setup import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.ledger import finished_files
-from tidegate.protocol.open import Accept
+from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
-from tidegate.protocol.winner import StateUnreadable, Winner
 from tidegate.reports.run import Check
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.tracker import TrackedSource
@@ -41,7 +41,19 @@ class Acceptance(StrEnum):
 ACCEPTED = tuple(choice.value for choice in Acceptance)
 
 
-def recover(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
+def recover(
+    config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
+) -> tuple[Check, ...]:
+    """What stops the sources of a pipeline, and what is left of a state that cannot be read.
+
+    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
+    position is recorded anew by an empty commit, which reads, writes and removes no rows.
+    """
+    sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(check for each in sources for check in recover_source(each, accept))
+
+
+def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     if not source.tracker.rebuilds:
@@ -72,7 +84,7 @@ def _accepted(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
             return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
         state = source.state_of(opened)
         if Acceptance.SET in choices:
-            state = tracker.rebuilt(state, finished_files(source.positions.site, opened))
+            state = tracker.rebuild(state, finished_files(source.positions.site, opened))
         else:
             tracker.check(state)
         after = _record(source, opened, tracker.encode(state))
@@ -157,7 +169,7 @@ class _Unreadable:
         tracker = self._source.tracker
         state = tracker.decode(base.winner.state)
         commits = list(_since(ladder.rungs, base.version))
-        carried = tracker.carried_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
+        carried = tracker.carry_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
         added = () if carried is None else tuple(version for version, _ in commits)
         unknown = tuple(range(max((base.version, *added)) + 1, ladder.version + 1))
         return _Rebuilt(base.winner, carried or state, added, unknown)

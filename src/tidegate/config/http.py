@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
 from tidegate.config.document import Block, Items, Node, Scalar, Spot
-from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Problem, masked, nearest, sentence
-from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.config.models import Context, Model, choices, dump, entry, fields, fill, kinds_of, section, values_for
+from tidegate.config.problems import Problem, mask, nearest, sentence
+from tidegate.config.values import names_to_texts, refusal, text, texts
 from tidegate.specs.columns import (
     AuthKind,
     HttpAuth,
@@ -24,33 +24,13 @@ from tidegate.specs.columns import (
     Retries,
     WatermarkParams,
 )
-from tidegate.specs.locations import NotOrigin, Options, origin_of
+from tidegate.specs.locations import NotOrigin, Options, looks_secret, origin_of
 from tidegate.specs.locations import refusal as origin_refusal
-from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 _WORDS = {"true": True, "false": False}
-_AUTH = {
-    "none": (),
-    "bearer": ("token",),
-    "basic": ("user", "password"),
-    "api_key": ("token",),
-    "oauth2": ("token_url", "client_id", "client_secret"),
-}
-_MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
-_PAGES = {
-    "none": (),
-    "offset": (),
-    "page": (),
-    "cursor": ("next",),
-    "next_link": (),
-}
-_MORE_PAGES = {
-    "offset": ("param", "size_param", "size", "start", "total", "max_pages"),
-    "page": ("param", "size_param", "size", "start", "total", "max_pages"),
-    "cursor": ("param", "size_param", "size", "total", "max_pages"),
-    "next_link": ("size_param", "size", "next", "total", "max_pages"),
-}
+_PAGED = ("offset", "page", "cursor", "next_link")
 
 
 def http_url(value: object) -> str:
@@ -149,11 +129,6 @@ HttpPath = Annotated[str, BeforeValidator(http_path)]
 Place = Annotated[str, BeforeValidator(place)]
 Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
 Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
-Method = Annotated[Literal["GET", "POST"], BeforeValidator(choice(("GET", "POST")))]
-AuthPlace = Annotated[Literal["header", "params"], BeforeValidator(choice(("header", "params")))]
-HttpType = Annotated[Literal["http"], BeforeValidator(choice(("http",)))]
-Auth = Annotated[AuthKind, one_of(AuthKind)]
-Pages = Annotated[PaginationKind, one_of(PaginationKind)]
 
 
 class AuthModel(Model):
@@ -161,21 +136,21 @@ class AuthModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
-    type: Auth = entry("How the server is told who asks.", AuthKind.NONE)
-    token: v.SecretText | None = entry("The token, or the API key; never shown.", None)
-    user: v.Text | None = entry("The user, for basic.", None)
-    password: v.SecretText | None = entry("The password, for basic; never shown.", None)
-    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key")
-    place: AuthPlace = entry("Where an API key goes.", "header")
-    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None)
-    client_id: v.Text | None = entry("The client, for OAuth2.", None)
-    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None)
-    scope: v.Text | None = entry("What the token is for, for OAuth2.", None)
+    type: AuthKind = entry("How the server is told who asks.", AuthKind.NONE)
+    token: v.SecretText | None = entry("The token, or the API key; never shown.", None, needed=("bearer", "api_key"))
+    user: v.Text | None = entry("The user, for basic.", None, needed=("basic",))
+    password: v.SecretText | None = entry("The password, for basic; never shown.", None, needed=("basic",))
+    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key", kinds=("api_key",))
+    place: Literal["header", "params"] = entry("Where an API key goes.", "header", kinds=("api_key",))
+    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None, needed=("oauth2",))
+    client_id: v.Text | None = entry("The client, for OAuth2.", None, needed=("oauth2",))
+    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None, needed=("oauth2",))
+    scope: v.Text | None = entry("What the token is for, for OAuth2.", None, kinds=("oauth2",))
 
     @classmethod
-    def shown(cls, spec: HttpAuth) -> dict[str, Any]:
+    def show(cls, spec: HttpAuth) -> dict[str, Any]:
         """The keys of the kind."""
-        own = (*_AUTH[spec.kind], *_MORE_AUTH.get(spec.kind, ()))
+        own = [key for key, kinds in kinds_of(cls).items() if spec.kind in kinds.allowed]
         return dump(cls, spec, ("type", *own))
 
 
@@ -200,7 +175,7 @@ class HttpConnectionModel(Model):
     """An HTTP API."""
 
     step: ClassVar[str] = "<http connection>"
-    type: HttpType = entry("The kind of connection.")
+    type: Literal["http"] = entry("The kind of connection.")
     url: HttpUrl = entry("What all addresses begin with, without credentials.")
     headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
     auth: AuthModel = section(AuthModel, "Who asks.")
@@ -211,10 +186,10 @@ class HttpConnectionModel(Model):
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
-    def shown(cls, spec: HttpRead) -> dict[str, Any]:
+    def show(cls, spec: HttpRead) -> dict[str, Any]:
         """The connection of a read; its headers and its look-back are shown with the sources."""
         keys = [key for key in fields(cls) if key not in ("headers", "configure")]
-        return dump(cls, spec, keys, {"type": "http", "url": masked(spec.url)})
+        return dump(cls, spec, keys, {"url": mask(spec.url)})
 
 
 class PaginationModel(Model):
@@ -222,17 +197,24 @@ class PaginationModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
-    type: Pages = entry("The kind of pages.", PaginationKind.NONE)
-    param: v.Text | None = entry("The parameter of the offset, page number or cursor.", None)
-    size_param: v.Text | None = entry("The parameter of the page's size.", None)
-    size: v.Count | None = entry("Records per page.", None)
-    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None)
-    next: Place | None = entry("Where the answer has the cursor or the link; links also come in a header.", None)
-    total: Place | None = entry("Where the answer has the number of all records.", None)
-    max_pages: v.Count = entry("More pages than this are an error.", 10_000)
+    type: PaginationKind = entry("The kind of pages.", PaginationKind.NONE)
+    param: v.Text | None = entry(
+        "The parameter of the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
+    )
+    size_param: v.Text | None = entry("The parameter of the page's size.", None, kinds=_PAGED)
+    size: v.Count | None = entry("Records per page.", None, kinds=_PAGED)
+    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None, kinds=("offset", "page"))
+    next: Place | None = entry(
+        "Where the answer has the cursor or the link; links also come in a header.",
+        None,
+        kinds=("next_link",),
+        needed=("cursor",),
+    )
+    total: Place | None = entry("Where the answer has the number of all records.", None, kinds=_PAGED)
+    max_pages: v.Count = entry("More pages than this are an error.", 10_000, kinds=_PAGED)
 
     @classmethod
-    def shown(cls, spec: Pagination) -> dict[str, Any]:
+    def show(cls, spec: Pagination) -> dict[str, Any]:
         """The keys that have a value, where there are pages."""
         if spec.kind is PaginationKind.NONE:
             return {"type": "none"}
@@ -243,7 +225,7 @@ class RequestModel(Model):
     """What a request to an API has."""
 
     step: ClassVar[str] = "<http source>"
-    method: Method = entry("GET or POST.", "GET")
+    method: Literal["GET", "POST"] = entry("GET or POST.", "GET")
     headers: v.SecretOptions = entry("Further headers; never shown.", Options)
     body: Body | None = entry("The JSON object that a POST sends.", None)
     idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
@@ -280,7 +262,7 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http source>"
-    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
     path: HttpPath | None = entry("What follows the connection's url.", None)
     params: Params = entry("Parameters of each request.", dict)
 
@@ -292,12 +274,13 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
     @classmethod
-    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        bounds = WatermarkParamModel.shown(read.watermark)
-        return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
+    def show_read(cls, read: HttpRead) -> dict[str, Any]:
+        return {**show_request(cls, read), **WatermarkParamModel.show(read.watermark)}
 
 
 REQUEST_KEYS = (
+    "type",
+    "connection",
     "path",
     "method",
     "params",
@@ -313,7 +296,7 @@ REQUEST_KEYS = (
 """Keys of a request in the order of ``config show``."""
 
 
-def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
+def show_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
     """What each request has, as far as ``model`` has keys for it."""
     about_post = ("body", "idempotent") if read.method == "GET" else ()
     keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
@@ -332,19 +315,19 @@ def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
 
 
 def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
-    return {name: MASK if looks_secret(name) else _shown(value) for name, value in body.items()}
+    return {name: MASK if looks_secret(name) else _show(value) for name, value in body.items()}
 
 
-def _shown(value: object) -> object:
+def _show(value: object) -> object:
     if isinstance(value, Mapping):
         return _without_secrets(value)
-    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_show(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def connection_problems(connection: Spot) -> Iterator[Problem]:
     """Problems of one HTTP connection; origins that no link would be followed to, although they are named."""
     if connection.has("auth"):
-        yield from _kind_problems(connection.below("auth"), _AUTH, _MORE_AUTH)
+        yield from _kind_problems(connection.below("auth"), AuthModel)
     try:
         home = origin_of(str(connection.text("url") or ""))
         named = [origin_of(str(word)) for word in connection.words("allowed_origins")]
@@ -360,7 +343,7 @@ def connection_problems(connection: Spot) -> Iterator[Problem]:
 def request_problems(source: Spot) -> Iterator[Problem]:
     """Problems of one HTTP source."""
     pages = source.below("pagination")
-    yield from _kind_problems(pages, _PAGES, _MORE_PAGES)
+    yield from _kind_problems(pages, PaginationModel)
     if pages.has("size") and not pages.has("size_param"):
         yield pages.problem("is missing; it carries the size to the server", "size_param")
     posts = source.text("method") == "POST"
@@ -370,19 +353,13 @@ def request_problems(source: Spot) -> Iterator[Problem]:
     yield from _bound_problems(source, posts=posts)
 
 
-def _kind_problems(
-    block: Spot, needs: Mapping[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]
-) -> Iterator[Problem]:
-    """Keys that a kind needs and does not have, and keys of other kinds."""
+def _kind_problems(block: Spot, model: type[Model]) -> Iterator[Problem]:
+    """Keys that the kind of a block needs and does not have, and keys of other kinds."""
     kind = str(block.text("type") or "none")
-    if kind not in needs:
-        return
-    for key in needs[kind]:
-        if not block.has(key):
+    for key, kinds in kinds_of(model).items() if kind in choices(fields(model)["type"]) else ():
+        if kind in kinds.needed and not block.has(key):
             yield block.problem(f"is missing; {kind} needs it", key)
-    others = {key for keys in (*needs.values(), *more.values()) for key in keys}
-    for key in block.block:
-        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.has(key):
+        if kind not in kinds.allowed and block.has(key):
             yield block.problem(f"means nothing with type {kind}; remove it, or set another type", key)
 
 

@@ -11,29 +11,28 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from tidegate.config import values as v
-from tidegate.config.column_source import backward, note_columns, note_short_forms
-from tidegate.config.database import JdbcConnectionModel, with_path
+from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import (
-    is_followed_by_columns,
-    is_of_units,
-    is_prefix_of_files,
+    is_column_source,
+    is_file_source,
+    is_unit_source,
     kinds_of_watermark,
     tag_of_connection,
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
-from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
-from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
+from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
+from tidegate.config.problems import Notes, Problem, mask, mask_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
-from tidegate.config.values import one_of, refusal, text
+from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
-from tidegate.specs.locations import Options, Secret
-from tidegate.specs.masking import MASK, SHORTEST, looks_secret
+from tidegate.specs.locations import Options, Secret, looks_secret
+from tidegate.specs.masking import MASK, SHORTEST
 from tidegate.specs.project import (
     Lateness,
     MetricsSpec,
@@ -44,7 +43,7 @@ from tidegate.specs.project import (
     SparkSpec,
 )
 from tidegate.storage.options import split_uri
-from tidegate.storage.stores import kept_apart, tables_of
+from tidegate.storage.stores import keep_apart, tables_of
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -77,7 +76,6 @@ def listening(value: object) -> str:
 Master = Annotated[str, BeforeValidator(master)]
 Remote = Annotated[str, BeforeValidator(remote)]
 Listening = Annotated[str, BeforeValidator(listening)]
-Provider = Annotated[ProviderKind, one_of(ProviderKind)]
 
 
 class GlobalModel(Model):
@@ -108,7 +106,7 @@ class ReconcileModel(Model):
         return fill(ReconcileSpec, self, every=self.every.fixed)
 
     @classmethod
-    def shown(cls, spec: ReconcileSpec) -> dict[str, Any]:
+    def show(cls, spec: ReconcileSpec) -> dict[str, Any]:
         """How often; never is a word."""
         return dump(cls, spec, given={"every": duration(spec.every)})
 
@@ -131,24 +129,22 @@ class SparkModel(Model):
     config: v.SecretOptions = entry("Settings of the Spark session.", Options)
 
     @classmethod
-    def shown(cls, spec: SparkSpec) -> dict[str, Any]:
+    def show(cls, spec: SparkSpec) -> dict[str, Any]:
         """Where tasks run; settings and addresses without secrets."""
-        remote = masked(spec.remote) if spec.remote is not None else None
+        remote = mask(spec.remote) if spec.remote is not None else None
         return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
 
 
 def _settings(config: Mapping[str, str]) -> dict[str, str]:
     """Spark settings; one whose name or value looks like a secret is masked whole."""
-    return {
-        name: MASK if looks_secret(name) or looks_secret(value) else masked(value) for name, value in config.items()
-    }
+    return {name: MASK if looks_secret(name) or looks_secret(value) else mask(value) for name, value in config.items()}
 
 
 class StateModel(Model):
     """Who else is told the watermarks of columns."""
 
     at: ClassVar = {"storage_options": "options"}
-    provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+    provider: ProviderKind = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
         "Settings and credentials of the folder's object store; never shown.", Options
@@ -164,9 +160,9 @@ class StateModel(Model):
         return fill(StateSpec, self, url=url)
 
     @classmethod
-    def shown(cls, spec: StateSpec) -> dict[str, Any]:
+    def show(cls, spec: StateSpec) -> dict[str, Any]:
         """The state provider, without user, password and parameters in its address."""
-        return dump(cls, spec, given={"url": masked_address(spec.url.value) if spec.url is not None else None})
+        return dump(cls, spec, given={"url": mask_address(spec.url.value) if spec.url is not None else None})
 
 
 Connection = Annotated[
@@ -206,21 +202,22 @@ class ProjectModel(Model):
         return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
 
     @classmethod
-    def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
+    def show(cls, spec: ProjectSpec) -> dict[str, Any]:
         """The file that the specs mean: every default, and no secret."""
-        connections = shown_connections(spec.pipelines)
+        pipelines = tuple(map(name_connections, spec.pipelines))
+        connections = show_connections(pipelines)
         given = {
             "connections": connections,
-            "pipelines": {each.name: PipelineModel.shown(each) for each in spec.pipelines},
-            "global": GlobalModel.shown(spec),
-            "recovery": RecoveryModel.shown(spec),
+            "pipelines": {each.name: PipelineModel.show(each) for each in pipelines},
+            "global": GlobalModel.show(spec),
+            "recovery": RecoveryModel.show(spec),
         }
         return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
 
 
 def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
     """The pipeline with sources of files that know where the tables of the whole file are."""
-    sources = (kept_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
+    sources = (keep_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
     return replace(pipeline, sources=tuple(sources))
 
 
@@ -348,7 +345,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 notes.notices.append(f"{place}: look-back means nothing where everything is read")
             if sink.text("load_type") in WHOLE and source.has("safety_lag"):
                 notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
-        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+        if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
@@ -367,9 +364,9 @@ def _take_source(source: Spot, notes: Notes) -> None:
         notes.add(source.problem(text, kinds[1]), source.loc)
         return
     _refuse(source, REFUSED["source"], notes, "not supported yet")
-    if is_of_units(source.block):
+    if is_unit_source(source.block):
         notes.notices += unit_notices(source)
-    elif is_followed_by_columns(source.block):
+    elif is_column_source(source.block):
         note_columns(source, notes)
     else:
         _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")

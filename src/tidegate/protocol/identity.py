@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.specs.jdbc_addresses import current_identity
+from tidegate.specs.locations import current_identity
 
 ROOT = "_tidegate"
 LEGACY_ROOT = "_blizzard"
@@ -57,6 +57,11 @@ class SourceKey:
         Not beside the document: every OPEN lists those.
         """
         return f"{self.directory}/written/{version:020d}-{attempt}.files"
+
+    @property
+    def work(self) -> str:
+        """Where work areas lie."""
+        return f"{self.directory}/work"
 
     @property
     def ledger(self) -> str:

@@ -19,9 +19,9 @@ from itertools import islice
 from tidegate.core.files.codec import decode
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.discovery import accepts
+from tidegate.core.files.discovery import opened as with_cold_start
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.files.sealing import opened as with_cold_start
 from tidegate.core.files.state import PathState
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
@@ -64,7 +64,9 @@ def fill(
     return total
 
 
-def teller(emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str) -> Callable[[int], None]:
+def progress_teller(
+    emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str
+) -> Callable[[int], None]:
     """What ``fill`` tells: shows how far a stage is, and ends it where a person wants to stop."""
 
     def told(total: int) -> None:
@@ -205,7 +207,8 @@ class Comparison:
         """
         assert self._listed is not None
         self._catch_up(opened)
-        comparing = Comparing(self._bound.source, _watermarks(self._bound, opened), self._ledger.history())
+        watermarks = self._bound.tracker.watermarks(self._bound.state_of(opened))
+        comparing = Comparing(self._bound.source, watermarks, self._ledger.history())
         piles, out_of_sight = _sorted_out(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
@@ -237,7 +240,7 @@ class Comparison:
         self._ledger.close(opened)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        return teller(self._emit, self._stop, (self._bound.pipeline.name, self._bound.source.name), stage)
+        return progress_teller(self._emit, self._stop, (self._bound.pipeline.name, self._bound.source.name), stage)
 
 
 class _Ledger:
@@ -355,9 +358,3 @@ def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
     names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
     return FoundFiles(total, size, tuple(path for (path,) in names))
-
-
-def _watermarks(bound: FileSource, opened: Position) -> PathState:
-    """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
-    state = bound.state_of(opened)
-    return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

@@ -5,12 +5,7 @@ read the file before, and none does after. What keeps it from being read again i
 same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
 committed is read from the ledger, and everything compared again.
 
-It tells what it finds as events; nobody reads a report there. With ``reconcile.ingest`` late files are read, too.
-
-A late file is one that the position already passes over, so its commit changes nothing in the state: no run would
-read the file before, and none does after. What keeps it from being read again is the ledger, which has it from the
-same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
-committed is read from the ledger, and everything compared again.
+On a schedule it tells what it finds as events. With ``reconcile.ingest`` late files are read, too.
 """
 
 from __future__ import annotations
@@ -27,13 +22,13 @@ from tidegate.core.files.comparison import Finding
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import grouped
-from tidegate.core.files.state import Covered, FileOutcome, PathState, Refused, Seal
+from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration, size
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import remove_old_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.protocol.work_areas import clean_old
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
 from tidegate.runs.bound_source import AnySource, Clock
@@ -42,30 +37,18 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import (
     FILES_PER_PLAN,
     FileSource,
-    SourceState,
     Step,
     discover_files,
     sizing_of,
 )
 from tidegate.runs.file_walk import FileWalk
+from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
-from tidegate.runs.pass_ import Pass
+from tidegate.runs.pass_ import Pass, without_name
 from tidegate.runs.replay_record import fence
-from tidegate.runs.table_columns import TableColumnsPlan
 from tidegate.runs.tracker import TrackedSource
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
-
-
-@dataclass(frozen=True, slots=True)
-class _SameState:
-    """A step that leaves the state as it is."""
-
-    state: SourceState
-    changed: bool
-    advanced: tuple[tuple[str, str | None, str], ...] = ()
-    sealed: tuple[str, ...] = ()
-    full: bool = False
 
 
 class LateWalk(FileWalk):
@@ -122,7 +105,7 @@ class LateWalk(FileWalk):
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state stays as it is."""
         self.refused.update((each.path, each.reason) for each in outcomes if isinstance(each, Refused))
-        return _SameState(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
+        return Advance(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
         """Finished files are not late any more."""
@@ -138,19 +121,10 @@ class LateWalk(FileWalk):
         They were counted before everything was listed, so a directory that came later goes on being noticed.
         """
         assert self.compared is not None
-        state = self.run.state
-        if not isinstance(state, PathState):
+        state = self.tracker.recount(self.run.state, self._polled)
+        if state is None or self.run.stop.is_set() or self.compared.late().count:
             return position
-        polled = self._polled
-        sealed = {
-            prefix: Seal(seal.below, polled.directories.sealed[prefix])
-            for prefix, seal in state.sealed.items()
-            if (seal.directories or 0) < polled.directories.sealed.get(prefix, 0) and seal.directories is not None
-        }
-        if not sealed or not polled.complete or self.run.stop.is_set() or self.compared.late().count:
-            return position
-        step = Advance(replace(state, sealed={**state.sealed, **sealed}), changed=True)
-        return self.commit(position, step, None, (), None)
+        return self.commit(position, Advance(state, changed=True), None, (), None)
 
 
 SAFE_AGE = timedelta(hours=24)
@@ -198,19 +172,19 @@ class Reconciling:
         started = time.monotonic()
         with scratch() as database:
             sources = tuple(self._source(each, database) for each in self.sources if not self.stop.is_set())
-            tables = tuple(self._looked_at(database))
+            tables = tuple(self._tables(database))
         complete = len(sources) == len(self.sources) and not self.stop.is_set()
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
 
     def _source(self, bound: AnySource, database: sqlite3.Connection) -> SourceComparison:
         if bound.tracker.not_compared is not None:
-            return self._opened(bound, bound.tracker.not_compared)
+            return self._open_only(bound, bound.tracker.not_compared)
         name = bound.names
         blank = SourceComparison(*name)
         try:
             if self.wanted.engine is not None:
-                return self._ingested(bound, self.wanted.engine, database)
+                return self._ingest(bound, self.wanted.engine, database)
             bound.positions.open(read_only=True)
             comparison = Comparison(bound, database, self.emit, self.stop)
             comparison.list_source()
@@ -219,19 +193,19 @@ class Reconciling:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, _told_once(bound, error)))
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
 
-    def _opened(self, bound: TrackedSource, note: str) -> SourceComparison:
+    def _open_only(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
         blank = SourceComparison(*bound.names, compared=False)
         try:
             opened = bound.open(read_only=True)
         except TidegateError as error:
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
 
-    def _ingested(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
+    def _ingest(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
         blank = SourceComparison(*bound.names)
         run = Pass(bound, engine, emit=self.emit, stop=self.stop, clock=self.clock, action="reconcile")
         late = LateWalk(run, database)
@@ -256,11 +230,11 @@ class Reconciling:
             ingested_rows=run.totals.rows,
             commits=run.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            error=None if error is None else _told_once(bound, error),
+            error=None if error is None else without_name(bound.names, error),
             exit_code=0 if error is None else error.exit_code,
         )
 
-    def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
+    def _tables(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
         for kind in (TableScan, LettersScan):
             for uri in filter(None, dict.fromkeys(kind.uri_of(each) for each in self.sources)):
@@ -278,12 +252,12 @@ class Reconciling:
             scan = kind(sources, database, self.emit, self.stop)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
-            found = self._sorted_out(blank, scan)
+            found = self._sort_out(blank, scan)
             if not self.wanted.clean:
                 return found
             writers = scan.writers(self.neighbours)
-            cleaned = self._cleaned(found, scan, writers) if found.orphans.count else found
-            return self._without_old_work(cleaned, writers)
+            cleaned = self._clean(found, scan, writers) if found.orphans.count else found
+            return self._remove_old_work(cleaned, writers)
         except RunStopped as stopped:
             self.emit(events.Notice(blank.table_uri, "", str(stopped)))
             return blank
@@ -291,7 +265,7 @@ class Reconciling:
             self.emit(events.Notice(blank.table_uri, "", str(error)))
             return replace(blank, error=str(error), exit_code=error.exit_code)
 
-    def _sorted_out(self, blank: TableComparison, scan: TableScan) -> TableComparison:
+    def _sort_out(self, blank: TableComparison, scan: TableScan) -> TableComparison:
         orphans, young, foreign = scan.sorted_out(self.clock(), self.wanted.older_than)
         notes: tuple[str, ...] = ()
         if foreign.count:
@@ -301,25 +275,20 @@ class Reconciling:
             )
         return replace(blank, data_files=scan.data_files, orphans=orphans, young=young, foreign=foreign, notes=notes)
 
-    def _cleaned(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
+    def _clean(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
         scan.check_writers(writers)
         fenced = fence(writers)
         scan.look_again()
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
-        left = self._sorted_out(found, scan)
+        left = self._sort_out(found, scan)
         return replace(left, removed=removed, fenced=tuple(str(writer.key) for writer in writers))
 
-    def _without_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
+    def _remove_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
         """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
-        removed = sum(clean_old(writer.table_store, writer.key, self.clock()) for writer in writers)
+        removed = sum(remove_old_work(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
-
-
-def _told_once(bound: TrackedSource, error: TidegateError) -> str:
-    """The error without the name of the source in front: that is told beside it."""
-    return str(error).removeprefix(f"{bound.key}: ")
 
 
 def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:

@@ -19,22 +19,20 @@ from typing import Any
 
 from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import Covered, FileOutcome, RecordsRead, Refused
+from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
 from tidegate.protocol.change import Change, Coverage, DataFile, State
-from tidegate.protocol.commit import measured
+from tidegate.protocol.commit import commit_lost, measure
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Deadline, Position, TableContext
-from tidegate.protocol.resolve import lost
 from tidegate.protocol.staging import Meta, StagedUnit, meta_path, pending_of, signals_of, unit_path
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import check_changes
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Step
 from tidegate.sink.read_task import outcome_from_json, outcome_to_json
-from tidegate.specs.project import Delivery
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 DEFAULT = timedelta(days=7)
@@ -112,20 +110,13 @@ def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, An
     told = [each for each in outcomes if isinstance(each, Covered | Refused)]
     known = {path for path, _ in state.unfinished()}
     new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
-    due = tracker.sorted(state, new, plan.now).due
-    entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in due}
-    return _with_files(state, entries) if told else None
-
-
-def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
-    changed: SourceState = replace(state, files={**state.files, **entries})
-    return changed
+    return tracker.reopen(state, tracker.sort_files(state, new, plan.now).due) if told else None
 
 
 def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
     known = {path for path, _ in state.unfinished()}
     files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
-    for file in tracker.sorted(state, files, plan.now).finished:
+    for file in tracker.sort_files(state, files, plan.now).finished:
         raise StateError(f"{file.path} is finished already", "its rows are not committed a second time")
 
 
@@ -141,9 +132,9 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
 THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
-def remembering(bound: FileSource) -> FileSource:
+def with_memory_of_pending(bound: FileSource) -> FileSource:
     """The same source with a tracker that remembers what pending units finished where its state cannot."""
-    return replace(bound, tracker=bound.tracker.keeping_pending())
+    return replace(bound, tracker=bound.tracker.keep_pending())
 
 
 def read_unit(site: TableContext, seq: int) -> StagedUnit:
@@ -163,13 +154,13 @@ def read_unit(site: TableContext, seq: int) -> StagedUnit:
     return unit
 
 
-def folded(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
+def fold_units(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
     """The state once ``units`` are committed on top of ``state``; ``bound`` is one that is ``remembering``."""
     tracker = bound.tracker
     tracker.forget_pending()
     for unit in units:
         try:
-            state = tracker.written(after_step(tracker, state, unit.step))
+            state = tracker.write_state(after_step(tracker, state, unit.step))
         except StateError as error:
             site = bound.positions.site
             path = unit_path(unit.key, unit.seq)
@@ -178,14 +169,6 @@ def folded(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -
 
 
 LISTINGS = 5
-
-
-def delivering(bound: FileSource) -> FileSource:
-    """The source as a run uses it: where delivery is staged, its commits become units."""
-    if bound.pipeline.delivery is Delivery.DIRECT:
-        return bound
-    bound = remembering(bound)
-    return replace(bound, positions=StagedPositions(bound))
 
 
 def units_pending(opened: Position) -> int:
@@ -237,7 +220,7 @@ class StagedPositions(PositionStore):
         check_changes([(change, opened.data_files)])
         deadline = self.site.pace.start()
         unit = self._unit(opened, change)
-        measured(self.site, change.data_files)
+        measure(self.site, change.data_files)
         for file in change.data_files:
             failpoint("staging.meta.before")
             meta = _meta(unit, file, change.ranges.get(file.path, ()))
@@ -249,7 +232,7 @@ class StagedPositions(PositionStore):
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
     def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
-        state = folded(self._bound, self._bound.state_of(opened), units)
+        state = fold_units(self._bound, self._bound.state_of(opened), units)
         if not units:
             return opened
         letters = opened.letters + sum(unit.letters for unit in units)
@@ -308,7 +291,7 @@ class StagedPositions(PositionStore):
     def _lost(self, unit: StagedUnit, by: str) -> TidegateError:
         detail = f"position {unit.seq} was taken by {by}"
         self.site.emit(CommitContested(unit.key.pipeline, unit.key.source, detail))
-        return lost(self.site, unit.seq - 1, by)
+        return commit_lost(self.site, unit.seq - 1, by)
 
     def _exists(self, path: str) -> bool:
         try:

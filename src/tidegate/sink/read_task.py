@@ -14,12 +14,12 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
 from tidegate.errors import TidegateError
 from tidegate.formats.avro import AvroFormat
-from tidegate.formats.conversion import ColumnFit
 from tidegate.formats.csv import CsvFormat
 from tidegate.formats.json import LineFormat
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import ParquetFormat
-from tidegate.formats.port import FormatReader, RowDecoder
+from tidegate.formats.port import FormatReader
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.names import reading_library
@@ -41,8 +41,7 @@ from tidegate.specs.project import (
     PipelineSpec,
     SinkSpec,
 )
-from tidegate.storage.port import Upload
-from tidegate.storage.uploads import UploadCounts
+from tidegate.storage.port import Upload, UploadCounts
 
 HELD_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""
@@ -229,24 +228,20 @@ def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
 
 def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
     """The format that reads files into the columns of ``task``."""
-    coerce, forbidden = task.coerce_conflicts_to_utf8, partitioning.from_path
-    lines = Decoder(
+    rules = RecordRules(
         task.fields,
         numbers=task.numbers,
-        coerce=coerce,
-        forbidden=forbidden,
+        coerce=task.coerce_conflicts_to_utf8,
+        forbidden=partitioning.from_path,
         filled=partitioning.required,
-        rows_per_step=task.batch_size,
         rescued=task.rescued,
     )
-    if task.format in (Format.NDJSON, Format.JSON):
-        return LineFormat(lines, task.format, task.compression)
-    rows = RowDecoder(
-        task.fields, numbers=task.numbers, coerce=coerce, forbidden=forbidden, filled=partitioning.required
-    )
-    lenient = task.numbers is Numbers.LENIENT
-    fitting = ColumnFit(task.fields, coerce=coerce, lenient=lenient, forbidden=forbidden)
-    if task.format is Format.CSV:
-        return CsvFormat(task.fields, task.csv, task.compression, rows, fitting)
-    columnar = ParquetFormat if task.format is Format.PARQUET else AvroFormat
-    return columnar(task.fields, rows, lines, fitting)
+    match task.format:
+        case Format.CSV:
+            return CsvFormat(rules, task.csv, task.compression)
+        case Format.PARQUET:
+            return ParquetFormat(rules, task.batch_size)
+        case Format.AVRO:
+            return AvroFormat(rules, task.batch_size)
+        case _:
+            return LineFormat(Decoder(rules, task.batch_size), task.format, task.compression)

@@ -23,7 +23,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlD
 from tidegate.errors import RunStopped, SourceError, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, forget, own_columns, same_columns, write, write_kept
-from tidegate.sources.http.sender import slot_count
+from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
 from tidegate.sources.reader import UnitRequest
 from tidegate.sources.units.fetch import Senders
@@ -35,7 +35,7 @@ from tidegate.sources.units.work import (
     UnitWork,
     UnitWritten,
     WaveResult,
-    filled,
+    fill_query,
     moment_of,
     values_of,
 )
@@ -95,7 +95,7 @@ class JdbcUnits:
         if self._read.query is None:
             return self._read
         values = values_of(self._wave.source, work, (low, high))
-        return replace(self._read, query=filled(self._read.query, values, self._connection.dialect))
+        return replace(self._read, query=fill_query(self._read.query, values, self._connection.dialect))
 
 
 class FunctionUnits:

@@ -20,20 +20,19 @@ from typing import IO, Any
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from tidegate.errors import SourceError
+from tidegate.formats.json import are_inside, text_quotes
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
-from tidegate.sources.http.requests import shown
-from tidegate.sources.http.sender import TryAgain
+from tidegate.sources.http.client import TryAgain, public_url
 from tidegate.specs.columns import HttpRead
 
 LONGEST_RECORD = 64 * 1024 * 1024
 """Bytes up to which one record, or all that is not records, is taken."""
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_QUOTE, _COMMA, _COLON = b'",:'
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = b"[]{}"
 _CHANGES = np.zeros(256, np.int64)
 _CHANGES[[_OPEN, _OPEN_LIST]] = 1
@@ -41,8 +40,6 @@ _CHANGES[[_CLOSE, _CLOSE_LIST]] = -1
 _IS_STRUCTURE = _CHANGES != 0
 _IS_STRUCTURE[[_COMMA, _COLON]] = True
 _FIRST_PRINTABLE = 32
-
-Positions = npt.NDArray[np.int64]
 
 
 class NotAnswer(Exception):
@@ -77,7 +74,7 @@ class Scanner:
         self._found = found
         self._depth = 0
         self._in_string = False
-        self._odd_backslash = False
+        self._escaped = False
         self._in_list = False
         self._rest = bytearray()
         self._element = bytearray()
@@ -88,10 +85,10 @@ class Scanner:
     def feed(self, chunk: bytes) -> None:
         """The next piece; raises :class:`NotAnswer`."""
         content = np.frombuffer(chunk, np.uint8)
-        quotes = self._quotes(content)
+        quotes, self._escaped = text_quotes(content, self._escaped)
         structure = np.flatnonzero(_IS_STRUCTURE[content])
-        structure = structure[~self._inside(quotes, structure)]
-        if self._inside(quotes, np.flatnonzero(content < _FIRST_PRINTABLE)).any():
+        structure = structure[~are_inside(structure, quotes, self._in_string)]
+        if are_inside(np.flatnonzero(content < _FIRST_PRINTABLE), quotes, self._in_string).any():
             raise NotAnswer("a control character inside a string")
         changes = _CHANGES[content[structure]]
         after = self._depth + np.cumsum(changes)
@@ -117,26 +114,6 @@ class Scanner:
             return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))
         except orjson.JSONDecodeError as error:
             raise NotAnswer(f"not JSON ({error})") from error
-
-    def _quotes(self, content: npt.NDArray[np.uint8]) -> Positions:
-        """Where strings begin and end: quotes without an odd number of backslashes before them."""
-        quotes = np.flatnonzero(content == _QUOTE)
-        backslashes = content == _BACKSLASH
-        if not (self._odd_backslash or backslashes.any()):
-            return quotes
-        places = np.arange(len(content))
-        start = -2 if self._odd_backslash else -1
-        last_other = np.maximum.accumulate(np.where(backslashes, start, places))
-        run = places - last_other
-        self._odd_backslash = bool(len(content)) and bool(run[-1] & 1)
-        before = np.where(quotes > 0, run[quotes - 1], -1 - start)
-        unescaped: Positions = quotes[before & 1 == 0]
-        return unescaped
-
-    def _inside(self, quotes: Positions, places: Positions) -> npt.NDArray[np.bool_]:
-        """Which places lie inside strings."""
-        inside: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + self._in_string) & 1 == 1
-        return inside
 
     def _walk(self, chunk: bytes, places: list[int], level_of: dict[int, int]) -> None:
         begin = 0
@@ -237,15 +214,15 @@ class Page:
         return value_at(self.rest, path)
 
 
-def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, int], str]) -> Page:
-    """The page in an answer with a good status; ``told`` gives the beginning of what a server sent, for messages.
+def page_of(response: httpx.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
+    """The page in an answer with a good status; ``excerpt`` gives the beginning of what a server sent, for messages.
 
     Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
     """
-    where = shown(str(response.url))
+    where = public_url(str(response.url))
     if response.status_code == _NO_CONTENT:
         return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
-    _check_type(response, where, told)
+    _check_type(response, where, excerpt)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()
 
@@ -262,12 +239,12 @@ def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, in
         if isinstance(error, CutOff):
             raise TryAgain("the answer ends in the middle") from error
         if isinstance(error, NotAnswer):
-            excerpt = f": {told(error.found, 60)!r}" if error.found else ""
-            raise SourceError(f"{where}: {error.why}{excerpt}", "see what the server sends") from None
+            found_there = f": {excerpt(error.found, 60)!r}" if error.found else ""
+            raise SourceError(f"{where}: {error.why}{found_there}", "see what the server sends") from None
         raise
     page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
     try:
-        _check_content(page, scanner, read, where, told)
+        _check_content(page, scanner, read, where, excerpt)
     except SourceError:
         page.close()
         raise
@@ -298,24 +275,24 @@ def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: 
     return size
 
 
-def _check_type(response: httpx.Response, where: str, told: Callable[[object, int], str]) -> None:
+def _check_type(response: httpx.Response, where: str, excerpt: Callable[[object, int], str]) -> None:
     kind = response.headers.get("content-type", "").split(";")[0].strip()
     if kind and not (kind.lower().endswith(("/json", "+json"))):
         raise SourceError(
-            f"{where}: the answer is {told(kind, 100)}, not JSON",
+            f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
             "check url and path; a page for people often tells of a login",
         )
 
 
 def _check_content(
-    page: Page, scanner: Scanner, read: HttpRead, where: str, told: Callable[[object, int], str]
+    page: Page, scanner: Scanner, read: HttpRead, where: str, excerpt: Callable[[object, int], str]
 ) -> None:
     """An answer that tells an error, or has no list of records, is none, whatever its status."""
     for path in (read.error,) if read.error else _ERRORS:
         problem = value_at(page.rest, path)
         if problem:
             raise SourceError(
-                f"{where}: the answer tells an error in {path!r}: {told(problem, 200)}", "see what it says"
+                f"{where}: the answer tells an error in {path!r}: {excerpt(problem, 200)}", "see what it says"
             )
     if scanner.is_found:
         return
@@ -323,8 +300,8 @@ def _check_content(
     value = value_at(page.rest, read.records)
     if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
         return
-    keys = f"; its keys are {told(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
-    found = "an object" if isinstance(value, Mapping) else f"the value {told(value, 200)}"
+    keys = f"; its keys are {excerpt(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
+    found = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
     raise SourceError(
         f"{where}: the answer has no list of records {name} but {'nothing' if value is None else found}{keys}",
         "name the path of the list in `records`",
@@ -343,7 +320,7 @@ class Shapes:
         self._seen: set[tuple[str, str]] = set()
         self._members: dict[str, int] = {}
 
-    def telling(self, record: bytes) -> bytes | None:
+    def sample(self, record: bytes) -> bytes | None:
         """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
         try:
             value = _filled(parse(record))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, quoted
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.sources.jdbc import JdbcStatements, Refusal, refusal, telling_cause
+from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times
 from tidegate.spark.jars import driver_of
@@ -146,7 +146,7 @@ def database_refusal(error: Exception, mask: Mask) -> Refusal:
     trace = mask(str(getattr(error, "_stackTrace", None) or ""))
     text = f"{mask(str(error))}\n{trace}"
     causes = re.findall(r"^Caused by: (.+)$", trace, re.MULTILINE)
-    return refusal(text, telling_cause(text) or (causes[-1] if causes else telling_line(error, mask)))
+    return refusal(text, innermost_cause(text) or (causes[-1] if causes else telling_line(error, mask)))
 
 
 EXACT_UP_TO = 1_000_000

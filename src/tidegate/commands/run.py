@@ -1,0 +1,75 @@
+"""Run: read what is new into the tables, once or again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from tidegate.commands.setup import Config, Mode, bound_files, load, pipelines_of, spark_engine
+from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.reports.run import RunReport
+from tidegate.runs.engine import Engine
+from tidegate.runs.loop import Loop, stops_on_signals
+from tidegate.spark.session import parallelism
+from tidegate.specs.project import ProjectSpec
+
+
+def run(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    mode: Mode = "once",
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+    accept_new_partitions: bool = False,
+) -> RunReport:
+    """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
+
+    Failures of one source are in its report and keep no other source from running; a configuration that is
+    wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
+    to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
+    ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
+    """
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    columns = [
+        each for each in pipelines_of(project, pipeline) if any(source.read is not None for source in each.sources)
+    ]
+    with (
+        _watched(project, pipeline, mode, emit) as told,
+        spark_engine(project.spark, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
+    ):
+        return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
+
+
+def _watched(
+    project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit
+) -> contextlib.AbstractContextManager[Emit]:
+    """Who hears what happens; what serves metrics is loaded for continuous runs alone."""
+    if mode == "once":
+        return contextlib.nullcontext(emit)
+    from tidegate.web.pages import watched
+
+    return watched(project, pipelines_of(project, pipeline), emit)
+
+
+def run_on(
+    project: ProjectSpec,
+    pipeline: str | None,
+    mode: Mode,
+    emit: Emit,
+    stop: threading.Event,
+    engine: Engine,
+    *,
+    accept_new_partitions: bool = False,
+) -> RunReport:
+    """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
+    for notice in project.notices:
+        emit(Notice("", "", notice))
+    width = parallelism(project.spark)
+    running = Loop(project, engine, width, emit, stop, accept_new_partitions=accept_new_partitions)
+    chosen = pipelines_of(project, pipeline)
+    with stops_on_signals(stop):
+        if mode == "continuous":
+            return running.continuously([each.continuous() for each in chosen])
+        return running.once(chosen)

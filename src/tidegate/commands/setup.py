@@ -1,0 +1,156 @@
+"""What every command begins with: the checked configuration, the bound sources and Spark.
+
+``config`` is the path of a YAML file, YAML text with a line break in it, or a :class:`ProjectSpec`. Sources and engines
+are imported when a command asks for them: `tidegate config check` needs neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.config import load as load_file
+from tidegate.config.problems import nearest, sentence
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, SessionStarting, ignore
+from tidegate.spark.session import parallelism, py4j_is_silent
+from tidegate.specs.masking import Mask, remember
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec, SparkSpec
+
+if TYPE_CHECKING:
+    from tidegate.runs.bound_source import AnySource, UnitBound
+    from tidegate.runs.engine import Engine
+    from tidegate.runs.file_source import FileSource
+    from tidegate.runs.tracker import Offer, TrackedSource
+
+Config = str | Path | ProjectSpec
+Mode = Literal["once", "continuous"]
+
+
+def agreed(planned: object) -> bool:
+    """Agrees to whatever is planned."""
+    return True
+
+
+def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
+    """The checked configuration; :class:`ConfigError` holds every problem of the file."""
+    if isinstance(config, ProjectSpec):
+        project = config
+    else:
+        project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
+    remember(Mask.around(project))
+    return project
+
+
+def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:
+    """The pipeline of that name, or all of them; :class:`ConfigError` when there is none of that name."""
+    chosen = tuple(each for each in project.pipelines if name in (None, each.name))
+    if not chosen:
+        known = [each.name for each in project.pipelines]
+        allowed = f"allowed: {', '.join(known)}"
+        raise ConfigError((sentence(f"{project.origin}: no pipeline {name!r}", allowed, nearest(name or "", known)),))
+    return chosen
+
+
+def sources_of(
+    project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
+) -> tuple[TrackedSource, ...]:
+    """The sources of one pipeline, or of all, bound to their tables; an unknown name raises."""
+    from tidegate.runs.bound_source import sources_named
+
+    return sources_named(_bound(project, name, emit), source)
+
+
+def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSource:
+    """The source of that name; without a name, the only one of the pipeline."""
+    from tidegate.runs.bound_source import source_named
+
+    return source_named(_bound(load(config, pipeline=pipeline), pipeline), source)
+
+
+def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
+    """The file sources alone: a source of another kind that cannot be bound does not stop them."""
+    from tidegate.runs.bind import is_files
+
+    return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
+
+
+def _bound(
+    project: ProjectSpec, name: str | None, emit: Emit = ignore, takes: Callable[[SourceSpec], bool] = lambda each: True
+) -> list[TrackedSource]:
+    from tidegate.runs.bind import bind
+
+    width = parallelism(project.spark)
+    return [
+        bind(project, pipeline, each, width, emit)
+        for pipeline in pipelines_of(project, name)
+        for each in pipeline.sources
+        if takes(each)
+    ]
+
+
+def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
+    """The sources of one pipeline, or the one that is named, all of which must be files."""
+    from tidegate.runs.bind import is_files
+
+    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(filter(is_files, (_offering(each, "files") for each in found)))
+
+
+def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
+    """The same, all of which must have work units."""
+    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(_offering(each, "units") for each in found)
+
+
+def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, offer: Offer) -> AnySource:
+    """The source to replay in one of the two ways; its tracker says how sources of other kinds are read again."""
+    return _offering(source_of(project, pipeline, source), offer)
+
+
+_INSTEAD = {
+    "files": "allowed here: a pipeline whose source is files",
+    "units": "allowed here: a source with a time or unit watermark",
+}
+
+
+def _offering(source: TrackedSource, offer: Offer) -> TrackedSource:
+    """The source, if commands can do that with it."""
+    tracker = source.tracker
+    if offer not in tracker.offers:
+        instead = _INSTEAD.get(offer, tracker.replay_hint)
+        raise ConfigError((f"pipeline {source.pipeline.name!r} {tracker.reads}; {instead}",))
+    return source
+
+
+@contextlib.contextmanager
+def spark_engine(
+    spec: SparkSpec,
+    emit: Emit,
+    stop: threading.Event,
+    sources: Callable[[], Sequence[FileSource]] = tuple,
+    columns: Sequence[PipelineSpec] = (),
+) -> Iterator[Engine]:
+    """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
+    and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
+    """
+    from tidegate.runs.lanes import any_frames, frame_packages
+    from tidegate.spark.engine import SparkEngine
+    from tidegate.spark.jars import packages_for
+
+    engine = SparkEngine(
+        spec,
+        stop=stop,
+        starting=lambda where: emit(SessionStarting("", "", where)),
+        delta=lambda: bool(columns) or any_frames(sources()),
+        packages=lambda: (*packages_for(columns), *frame_packages(sources())),
+    )
+    with py4j_is_silent(stop):
+        try:
+            yield engine
+        finally:
+            engine.close()

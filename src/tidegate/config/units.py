@@ -1,0 +1,568 @@
+"""Time ranges, units and how work units are cut: the blocks ``watermark``, ``secondary_input`` and ``work_unit``.
+
+Units give ``{{variables}}`` to requests, queries and addresses; ``params`` give those of a range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidegate.config import values as v
+from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
+from tidegate.config.file_source import CsvModel
+from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
+from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.values import choose, flag, number, options, refusal, text
+from tidegate.core.units.time_range import check_bound, parse_span
+from tidegate.errors import WatermarkError
+from tidegate.specs.columns import HttpRead
+from tidegate.specs.locations import Location, Options, looks_secret
+from tidegate.specs.units import (
+    NOW,
+    Bounding,
+    FileRead,
+    InputFormat,
+    NotFound,
+    PartialPartition,
+    PartitionKind,
+    RangeParam,
+    Rounding,
+    SecondaryInput,
+    Span,
+    SubRange,
+    TimeRange,
+    TimeWatermark,
+    UnitSource,
+    UnitWatermark,
+    WorkUnits,
+)
+
+VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+_TEMPLATES = ("path", "params", "headers", "body", "query", "source_uri")
+AUTHENTICATION = "authentication"
+_ALIKE = ("fields", "as", "auth_fields")
+
+
+def variable(value: object) -> str:
+    """A name that may stand between ``{{`` and ``}}``."""
+    found = text(value).strip()
+    if not VARIABLE_NAME.fullmatch(found):
+        raise refusal(
+            "is not the name of a variable", "allowed: letters, digits, '_', '.', '-', starting with a letter or '_'"
+        )
+    return found
+
+
+def filters(value: object) -> dict[str, str]:
+    """Fields and the regular expressions that their whole text has to fit."""
+    found = dict(options(value))
+    for name, pattern in found.items():
+        try:
+            re.compile(pattern)
+        except re.error as exc:
+            raise refusal(
+                f"has no regular expression for {name!r}: {exc.msg}", "allowed: such as (open|closed)"
+            ) from None
+    return found
+
+
+Variable = Annotated[str, BeforeValidator(variable)]
+Filters = Annotated[
+    dict[str, str],
+    BeforeValidator(filters),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+]
+
+
+class SecondaryInputModel(Model):
+    """Rows that units are made of, or credentials for all of them."""
+
+    at: ClassVar = {"path": "location", "as_": "variable", "storage_options": "location.options"}
+    path: v.Address | None = entry("Where the rows are: a path or an address.", None)
+    pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
+    format: InputFormat = entry("What it is.", InputFormat.DELTA)
+    fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
+    as_: Variable | None = entry(
+        "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
+    )
+    filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", dict)
+    auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
+    category: Literal["units", "authentication"] = entry(
+        "units; authentication: one row whose fields are secret variables of all units.", "units"
+    )
+    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+
+    def secondary_input(self, context: Context) -> SecondaryInput:
+        """The input; a path that a pipeline writes is known to be its table."""
+        uri = context.absolute(self.path or "")
+        writer = self.pipeline or next((name for name, each in context.sinks.items() if each.table.uri == uri), None)
+        sink = context.sinks[writer] if writer is not None else None
+        location = sink.table if sink is not None else Location(uri)
+        if self.storage_options:
+            location = Location(location.uri, self.storage_options)
+        return fill(
+            SecondaryInput,
+            self,
+            location=location,
+            pipeline=writer,
+            for_all=self.category == AUTHENTICATION,
+        )
+
+    @classmethod
+    def show(cls, spec: SecondaryInput) -> dict[str, Any]:
+        """Where the rows are, and the keys that have a value."""
+        fits = {"csv": spec.format is InputFormat.CSV, "auth_fields": spec.auth_fields, "as": spec.variable is not None}
+        keys = ("pipeline" if spec.pipeline else "path", "format", "fields", "filters", "category", "storage_options")
+        given = {"category": AUTHENTICATION if spec.for_all else "units"}
+        return dump(cls, spec, (*keys, *(key for key in fits if fits[key])), given)
+
+
+class ParamModel(Model):
+    """A parameter of requests, or a variable: a text, or a bound of the range that is read."""
+
+    step: ClassVar[str] = "<param>"
+    value: v.Text | None = entry("The text itself.", None)
+    watermark: Variable | None = entry("The name of the datetime watermark.", None)
+    bound: Bounding = entry("Which end of the range.", Bounding.LOW)
+    format: v.ParamFormatText = entry("How it is written.", "iso")
+    timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
+
+    @classmethod
+    def show_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:
+        """A bound of the range of ``watermark``."""
+        return dump(cls, param, ("watermark", "bound", "format", "timezone"), {"watermark": watermark})
+
+
+Param = Annotated[ParamModel, short_for("value")]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One text that may hold variables: where it is and which it names; ``broken``: braces that name none."""
+
+    loc: tuple[str | int, ...]
+    names: tuple[str, ...]
+    broken: bool
+
+
+def uses(source: Spot) -> Iterator[Use]:
+    """Every text of ``source`` that variables are put into and that has braces."""
+    for key in _TEMPLATES:
+        yield from uses_below((*source.loc, key), source.get(key))
+
+
+def uses_below(loc: tuple[str | int, ...], node: Node) -> Iterator[Use]:
+    """The same for what is at ``loc``."""
+    match node:
+        case Scalar() if not node.broken and ("{{" in node or "}}" in node):
+            names = tuple(VARIABLE.findall(node))
+            rest = VARIABLE.sub("", node)
+            yield Use(loc, names, "{{" in rest or "}}" in rest or not all(map(VARIABLE_NAME.fullmatch, names)))
+        case Block():
+            for key, below in node.items():
+                yield from uses_below((*loc, key), below)
+        case Items():
+            for at, below in enumerate(node):
+                yield from uses_below((*loc, at), below)
+
+
+def is_clear(source: Spot) -> bool:
+    """Whether watermarks and inputs have the shape that tells which variables there are; else the models say more."""
+    marks, rows = source.get("watermark"), source.get("secondary_input")
+    if not isinstance(marks, Items | None) or not isinstance(rows, Items | None):
+        return False
+    kinds = [each.text("type") if isinstance(each, Block) else None for each in marks or ()]
+    named = [bool(words(each.get("fields"))) if isinstance(each, Block) else False for each in rows or ()]
+    return all(kind in ("datetime", "unit") for kind in kinds) and all(named)
+
+
+def _listed(source: Spot, key: str) -> list[Spot]:
+    found = source.get(key)
+    blocks = enumerate(found) if isinstance(found, Items) else ()
+    return [Spot(source.root, (*source.loc, key, at), each) for at, each in blocks if isinstance(each, Block)]
+
+
+def watermarks(source: Spot, kind: str) -> list[Spot]:
+    """The watermarks of one type."""
+    return [each for each in _listed(source, "watermark") if each.text("type") == kind]
+
+
+def inputs(source: Spot) -> list[Spot]:
+    """The secondary inputs."""
+    return _listed(source, "secondary_input")
+
+
+def unit_inputs(source: Spot) -> list[Spot]:
+    """The secondary inputs that make units; others have credentials for all of them."""
+    return [each for each in inputs(source) if each.text("category") != AUTHENTICATION]
+
+
+def unit_variables(source: Spot) -> tuple[str, ...]:
+    """The variables that a unit's value is made of; the first is the one that is meant for it."""
+    made = unit_inputs(source)[:1]
+    names = [each.text("as") for each in made if len(each.words("fields")) == 1]
+    names += [each.text("name") for each in watermarks(source, "unit")]
+    names += [word for each in made for word in each.words("fields")]
+    return tuple(dict.fromkeys(str(name) for name in names if name is not None))
+
+
+def secret_variables(source: Spot) -> tuple[str, ...]:
+    """The variables that must never show."""
+    found = [word for each in inputs(source) for word in each.words("auth_fields")]
+    shared = [each for each in inputs(source) if each.text("category") == AUTHENTICATION]
+    found += [word for each in shared for key in ("fields", "as") for word in each.words(key)]
+    return tuple(str(word) for word in found)
+
+
+def range_params(source: Spot) -> tuple[str, ...]:
+    """The variables that are made of the range."""
+    return tuple(name for name, each in source.each("params") if each.has("watermark"))
+
+
+def input_problems(source: Spot) -> Iterator[Problem]:
+    """Problems of the secondary inputs of one source."""
+    made = unit_inputs(source)
+    for each in made[1:]:
+        for key in _ALIKE:
+            if each.words(key) != made[0].words(key):
+                text = f"other {key!r} than input [{made[0].loc[-1]}], which makes units too; allowed: the same"
+                yield each.problem(text)
+    for each in inputs(source):
+        yield from _place_problems(each)
+        yield from _field_problems(each)
+
+
+def _place_problems(each: Spot) -> Iterator[Problem]:
+    """Where the rows are: a path, or the table of a pipeline that is there."""
+    yield from each.both("pipeline", "path")
+    if not each.has("path") and not each.has("pipeline"):
+        yield each.problem("neither 'path' nor 'pipeline' is given")
+    if each.has("path") == each.has("pipeline"):
+        return
+    kind, pipeline, known = each.text("format"), each.text("pipeline"), each.root.block("pipelines")
+    if each.has("csv") and str(kind or "delta") != "csv":
+        yield each.problem("is about CSV files; set format: csv, or remove it", "csv")
+    if pipeline is not None and pipeline not in known:
+        hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
+        yield each.problem(sentence(f"there is no pipeline {pipeline.raw!r}", hint), "pipeline")
+    elif pipeline is not None and kind is not None and kind != "delta":
+        yield each.problem(f"the table of {pipeline.raw!r} is delta; remove it", "format")
+
+
+def _field_problems(each: Spot) -> Iterator[Problem]:
+    """Which fields are shown, which are secrets, and by which names they are used."""
+    names = [str(word) for word in each.words("fields")]
+    if each.has("as") and len(names) > 1:
+        text = "names the variable of a single field; several fields are variables by their own names; remove it"
+        yield each.problem(text, "as")
+    for word in each.words("auth_fields"):
+        if word in names:
+            yield each.problem(f"{word.raw!r} is in 'fields' too, which are shown; remove it there", "auth_fields")
+
+
+def param_problems(source: Spot) -> Iterator[Problem]:
+    """Each parameter is a text or a bound of the range, and has a name of its own."""
+    ranges = [str(each.text("name") or "") for each in watermarks(source, "datetime")]
+    taken = (*unit_variables(source), *secret_variables(source))
+    sent = source.has("connection") and source.text("type") != "jdbc"
+    for name, node in source.below("params").block.items():
+        at = ("params", name)
+        block = node if isinstance(node, Block) else None
+        value = node if isinstance(node, Scalar) else block.get("value") if block is not None else None
+        watermark, plain = block.text("watermark") if block is not None else None, value is not None
+        if block is not None and plain == (block.get("watermark") is not None):
+            yield source.problem("needs one of 'watermark' and 'value'", *at)
+        if watermark is not None and watermark not in ranges:
+            hint = nearest(watermark, ranges) or (f"allowed: {', '.join(ranges)}" if ranges else "")
+            hint = hint or "give a watermark of the type datetime"
+            yield source.problem(sentence(f"{watermark.raw!r} is no datetime watermark", hint), *at, "watermark")
+        if plain and not sent:
+            yield source.problem("is sent to no server; allowed: {watermark: …, bound: low | high}", *at)
+        if plain and looks_secret(name) and not _is_variable(value):
+            text = "put it into the connection's auth: {type: api_key, place: params, …}"
+            yield source.problem(f"looks like a secret; {text}", *at)
+        if name in taken and not plain:
+            yield source.problem(f"{{{{{name}}}}} is a variable of the units too; allowed: another name", *at)
+
+
+def _is_variable(text: Node) -> bool:
+    """Whether a text is a variable as a whole, so that the file holds no secret."""
+    return isinstance(text, Scalar) and not text.broken and VARIABLE.fullmatch(text) is not None
+
+
+def variable_problems(source: Spot) -> Iterator[Problem]:
+    """Variables that nothing defines, and braces that are none."""
+    known = (*unit_variables(source), *secret_variables(source), *range_params(source))
+    above = ("connections", str(source.text("connection") or ""), "headers")
+    for use in (*uses(source), *uses_below(above, find(source.root, above))):
+        if use.broken:
+            yield problem(source.root, use.loc, "has braces without a name; allowed: {{name}}")
+            continue
+        for name in use.names:
+            if name not in known:
+                allowed = f"allowed: {', '.join(known)}" if known else "give units, or params with 'watermark'"
+                text = sentence(f"nothing defines {{{{{name}}}}}", nearest(name, known) or allowed)
+                yield problem(source.root, use.loc, text)
+
+
+def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
+    """Requests that are the same for every unit, where there may be more than one."""
+    names = unit_variables(source)
+    lists = [each.words("units") for each in watermarks(source, "unit")]
+    several = bool(unit_inputs(source)) or any(len(found) > 1 or "," in found[0] for found in lists if found)
+    if names and several and not any(name in used for name in names):
+        yield f"{source.path()}: {{{{{names[0]}}}}} is used nowhere, so that every unit reads the same"
+
+
+def unused_range(source: Spot, used: Collection[str]) -> Iterator[str]:
+    """Reads that are the same for every range, though it is cut or read on, and bounds that reach no request."""
+    params = range_params(source)
+    sent = source.has("connection") and source.text("type") != "jdbc"
+    lost = [] if sent else [name for name in params if name not in used]
+    for name in lost:
+        yield f"{source.path('params', name)} means nothing where {{{{{name}}}}} is used nowhere"
+    whole = source.text("replace") == "unit" and source.below("work_unit").text("partition") in (None, "none")
+    if len(lost) == len(params) and not source.has("time_column") and not whole:
+        yield (
+            f"{source.path()}: the range is used nowhere, so that every range reads the same; "
+            "give 'time_column', or params with 'watermark'"
+        )
+
+
+_WORK = WorkUnits()
+_KINDS = tuple(each.value for each in PartitionKind)
+_PARTIAL: dict[PartialPartition, bool | str] = {
+    PartialPartition.NEVER: False,
+    PartialPartition.MULTI_DAY: True,
+    PartialPartition.ALWAYS: "all",
+}
+
+
+def span(value: object) -> Span:
+    """A length of time: ``P3D``, ``P3DT6H``."""
+    written = text(value).strip()
+    try:
+        return parse_span(written)
+    except WatermarkError as error:
+        raise _refusal(error, written) from None
+
+
+def _refusal(error: WatermarkError, written: str) -> PydanticCustomError:
+    """What an error says of a text, without the text itself."""
+    return refusal(error.problem.removeprefix(f"{written!r} "), error.remedy)
+
+
+def bound(*, is_end: bool) -> BeforeValidator:
+    """A bound of a time range."""
+
+    def checked(value: object) -> str:
+        written = text(value).strip()
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise _refusal(error, written) from None
+        return written
+
+    return BeforeValidator(checked)
+
+
+def pause(value: object) -> float:
+    """A number of seconds from 0 on."""
+    found = float(number(value))
+    if found > 86_400:
+        raise refusal("is too long", "allowed: at most 86400 seconds")
+    return found
+
+
+def units(value: object) -> tuple[str, ...]:
+    """Values of a unit watermark, as a list or as text with commas; each once."""
+    items = value.split(",") if isinstance(value, Scalar) else value
+    if not isinstance(items, list) or any(not isinstance(item, str) for item in items):
+        raise refusal("must be a list of texts, or a text with commas")
+    found = tuple(str(item).strip() for item in items)
+    if not found or not all(found):
+        raise refusal("holds an empty value", "allowed: one value or more, none of them empty")
+    seen: set[str] = set()
+    for each in found:
+        if each in seen:
+            raise refusal(f"has {each!r} twice", "allowed: each once")
+        seen.add(each)
+    return found
+
+
+def partition(value: object) -> PartitionKind | tuple[SubRange, ...]:
+    """A kind of partition, or parts of the range with one each."""
+    if isinstance(value, Scalar):
+        return PartitionKind(choose(value, *_KINDS))
+    pairs = value.items() if isinstance(value, Block) else value if isinstance(value, Items) else ()
+    found = tuple(_sub_range(each) for each in pairs)
+    if not found:
+        raise refusal("must be a kind, or parts of the range with one each", f"allowed: {', '.join(_KINDS)}")
+    return found
+
+
+def _sub_range(part: object) -> SubRange:
+    match part:
+        case (str() as kind, Items() as bounds):
+            start, end = ([*bounds, None, None][:2]) if len(bounds) == 2 else (None, None)
+        case Block():
+            kind, start, end = str(part.text("partition") or ""), part.text("from"), part.text("to")
+            unknown = [key for key in part if key not in ("partition", "from", "to")]
+            if unknown:
+                raise refusal(f"has the unknown key {unknown[0]!r}", "allowed: partition, from, to")
+        case _:
+            kind, start, end = "", None, None
+    if kind not in _KINDS:
+        raise refusal(f"has a part that is not one of {', '.join(_KINDS)}", nearest(kind, _KINDS))
+    if not isinstance(start, Scalar) or not isinstance(end, Scalar):
+        raise refusal(f"has a part without both bounds: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
+    for written, is_end in ((str(start).strip(), False), (str(end).strip(), True)):
+        try:
+            check_bound(written, is_end=is_end)
+        except WatermarkError as error:
+            raise refusal(f"has a bound that cannot be: {error.problem}", error.remedy) from None
+    return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))
+
+
+def partial(value: object) -> PartialPartition:
+    """Whether the last partition is read before it is full: ``true``, ``false`` or ``all``."""
+    if isinstance(value, Scalar) and value.strip() == "all":
+        return PartialPartition.ALWAYS
+    try:
+        return PartialPartition.MULTI_DAY if flag(value) else PartialPartition.NEVER
+    except ValueError:
+        raise refusal("is not a yes or no", "allowed: true, false, all") from None
+
+
+StartBound = Annotated[str, bound(is_end=False)]
+EndBound = Annotated[str, bound(is_end=True)]
+SpanText = Annotated[Span, BeforeValidator(span), v.STRING]
+Pause = Annotated[float, BeforeValidator(pause), WithJsonSchema({"type": "number", "minimum": 0})]
+UnitValues = Annotated[
+    tuple[str, ...],
+    BeforeValidator(units),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "number"]}}]}),
+]
+Partition = Annotated[
+    PartitionKind | tuple[SubRange, ...],
+    BeforeValidator(partition),
+    WithJsonSchema({"anyOf": [{"enum": list(_KINDS)}, {"type": "string"}, {"type": "object"}, {"type": "array"}]}),
+]
+Partial = Annotated[
+    Literal[PartialPartition.NEVER, PartialPartition.MULTI_DAY, PartialPartition.ALWAYS],
+    BeforeValidator(partial),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "all"}]}),
+]
+
+
+class RangeModel(Model):
+    """The time that is covered: from, inclusive, to, exclusive."""
+
+    at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
+    from_: StartBound = entry("Where it begins: a date or time, or PnD, PnDTmH before now.", alias="from")
+    to: EndBound = entry("Where it ends: the same, or - for now.", NOW)
+    round: Rounding | None = entry("To what both bounds are rounded down.", None)
+    from_round: Rounding | None = entry("The same for the beginning alone.", None)
+    to_round: Rounding | None = entry("The same for the end alone.", None)
+    allow_future: v.Flag = entry("Whether the end may lie in the future.", False)
+
+    def time_range(self) -> TimeRange:
+        """The range; each end is rounded by its own key, else by that of both."""
+        start, end = self.from_round or self.round, self.to_round or self.round
+        return fill(TimeRange, self, start_round=start, end_round=end)
+
+    @classmethod
+    def show(cls, spec: TimeRange) -> dict[str, Any]:
+        """The range, with the rounding of each end."""
+        return dump(cls, spec, ("from", "to", "from_round", "to_round", "allow_future"))
+
+
+class WatermarkModel(Model):
+    """The time range or the units that a source is read for."""
+
+    name: Variable = entry("Its name; that of units is also their variable.")
+    type: Literal["datetime", "unit"] = entry("datetime: a time range; unit: values such as ids.")
+    range: RangeModel | None = entry("The time range, for datetime.", None)
+    units: UnitValues = entry("The values, for unit; unset: a secondary input has them.", ())
+
+    @classmethod
+    def show(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
+        """The range, or the units where there are some."""
+        if isinstance(spec, TimeWatermark):
+            return dump(cls, spec, ("name", "type", "range"), {"type": "datetime"})
+        return dump(cls, spec, ("name", "type", "units") if spec.units else ("name", "type"), {"type": "unit"})
+
+
+class WorkUnitModel(Model):
+    """How work units are cut, chosen and carried out."""
+
+    at: ClassVar = {"partial_partition": "partial"}
+    partition: Partition = entry("Into which pieces the range is cut.", PartitionKind.NONE)
+    partial_partition: Partial = entry("Whether the last piece is read before it is full.", PartialPartition.MULTI_DAY)
+    min_units: v.CountOrNone = entry("Fewer units than this are an error.", _WORK.min_units)
+    min_records: v.CountOrNone = entry("A work unit that reads fewer records than this has failed.", _WORK.min_records)
+    min_records_after: SpanText | None = entry(
+        "How long after its end a piece may have fewer; until then it is left for later.", None
+    )
+    parallelism_max: v.Count | None = entry("Most work units of one run.", None)
+    pacing_seconds: Pause = entry("Seconds between the starts of two.", _WORK.pacing_seconds)
+    not_found: NotFound = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
+    breaker_failures: v.CountOrNone = entry(
+        "Failures in a row after which the rest is left; 0 = never.", _WORK.breaker_failures
+    )
+    group_units: v.Count = entry("Work units of one commit.", _WORK.group_units)
+    group_seconds: v.Seconds = entry("Seconds until a commit is due.", _WORK.group_seconds)
+
+    def work(self) -> WorkUnits:
+        """How work units are cut, chosen and carried out."""
+        if isinstance(self.partition, PartitionKind):
+            return fill(WorkUnits, self)
+        return fill(WorkUnits, self, partition=PartitionKind.NONE, sub_ranges=self.partition)
+
+    @classmethod
+    def show_of(cls, source: UnitSource) -> dict[str, Any]:
+        """The keys that mean something for the source."""
+        work, read = source.work, source.read
+        parts = [{"partition": each.kind.value, "from": each.start, "to": each.end} for each in work.sub_ranges]
+        asks = isinstance(read, HttpRead) or (isinstance(read, FileRead) and bool(read.http))
+        last = {
+            "min_records_after": bool(work.min_records) and work.min_records_after is not None,
+            "not_found": asks,
+        }
+        keys = [key for key in fields(cls) if key not in last] + [key for key in last if last[key]]
+        given = {"partition": parts or work.partition.value, "partial_partition": _PARTIAL[work.partial]}
+        return dump(cls, work, keys, given)
+
+
+def watermark_problems(source: Spot) -> Iterator[Problem]:
+    """At most one time range and one list of units, each with what it needs."""
+    for kind in ("datetime", "unit"):
+        for each in watermarks(source, kind)[1:]:
+            yield each.problem(f"is a second watermark of the type {kind}; allowed: at most one of each type")
+    for each in watermarks(source, "datetime"):
+        if not each.has("range"):
+            yield each.problem("is missing; a datetime watermark needs it", "range")
+        if each.has("units"):
+            text = "means nothing for a datetime watermark; give units a watermark of the type unit"
+            yield each.problem(text, "units")
+    made = unit_inputs(source)
+    for each in watermarks(source, "unit"):
+        if each.has("range"):
+            text = "means nothing for a unit watermark; give the range a watermark of the type datetime"
+            yield each.problem(text, "range")
+        if each.has("units") and made:
+            yield each.problem("given beside 'secondary_input', which has units too; allowed: one of them", "units")
+        if not each.has("units") and not made:
+            yield each.problem("is missing, and no 'secondary_input' has units; give one of them", "units")
+    named = [each.text("name") for kind in ("datetime", "unit") for each in watermarks(source, kind)[:1]]
+    if len(named) == 2 and named[0] is not None and named[0] == named[1]:
+        text = f"two watermarks are called {named[0].raw!r}; allowed: a name of its own for each"
+        yield source.problem(text, "watermark")

@@ -1,0 +1,262 @@
+"""How a file source gets into its table: which lane writes it, and into which columns.
+
+Columns are declared, or inferred once and remembered, then fitted to the table. In the DataFrame lane files are decoded
+by the same tasks as ever, bad lines and all, only into a work area instead of the table. From there Spark takes the
+rows through the transform into the table, by its own writer, under the same commit protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from tidegate.core.files.plan import FileSlice, Plan
+from tidegate.errors import ReplacesTable, SourceError, TidegateError, UnsupportedTable
+from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
+from tidegate.observe.events import Emit, Notice
+from tidegate.protocol.change import Change
+from tidegate.protocol.notes import InferredSchema
+from tidegate.protocol.position import Position
+from tidegate.protocol.table import schema_json
+from tidegate.protocol.table_checks import (
+    brought,
+    check_frame_place,
+    check_partition_types,
+    check_partitioning,
+    costs_rows,
+    lane_reasons,
+)
+from tidegate.runs.engine import Engine
+from tidegate.runs.file_source import FileSource
+from tidegate.schema.inference import Inference, agreeing
+from tidegate.schema.types import field_specs
+from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
+from tidegate.sink.read_task import ReadTask, read_task
+from tidegate.sink.row_task import WorkRows
+from tidegate.spark.jars import S3
+from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec
+from tidegate.storage.local import announce
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumnsPlan:
+    """Fields to decode, and the table's columns as this pipeline writes them.
+
+    ``inferred`` is how the fields came about, if they were just inferred and nothing remembers them yet.
+    """
+
+    fields: tuple[FieldSpec, ...]
+    existing: pa.Schema | None
+    table: pa.Schema
+    partition_columns: tuple[str, ...]
+    inferred: Inference | None = None
+
+    def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None, run: str = "") -> ReadTask:
+        """The task that reads units of ``source`` into these columns; ``run`` names the run in dead letters."""
+        return read_task(pipeline, source, self.fields, self.existing, deadline=deadline, run=run)
+
+
+def resolve_columns(bound: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
+    """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
+    known = known_fields(bound, opened.schema())
+    if known is not None:
+        return columns_of(bound, opened, known)
+    found = _sampled(bound, plan)
+    columns = columns_of(bound, opened, found.fields)
+    if not columns.table.names:
+        raise SourceError(
+            f"{bound.key}: no sampled record has a field, so there are no columns for a table",
+            "wait for records that have fields, or declare schema.fields",
+        )
+    emit(Notice(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
+    if bound.positions.staged:
+        agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
+        return columns_of(bound, opened, agreed.fields)
+    return replace(columns, inferred=found)
+
+
+def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
+    """The same without looking at any file: None where columns are inferred."""
+    fields = bound.pipeline.schema.fields
+    return columns_of(bound, opened, fields) if fields else None
+
+
+def first_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
+    """The columns of a table that is not there yet: declared or remembered; None where nobody knows them."""
+    fields = known_fields(bound, None)
+    return None if fields is None else columns_of(bound, opened, fields)
+
+
+def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
+    """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
+    pipeline, existing = bound.pipeline, opened.schema()
+    fields = with_rescued(pipeline, fields)
+    whole, keys = whole_columns(pipeline, fields)
+    if existing is not None:
+        check_partitioning(opened.partition_columns, keys)
+    try:
+        task = read_task(pipeline, bound.source, fields, existing)
+    except ReplacesTable as error:
+        if bound.positions.has_rows():
+            raise costs_rows(error) from None
+        existing = None
+        task = read_task(pipeline, bound.source, fields)
+    written = {field.name: field for field in pa.ipc.read_schema(pa.py_buffer(task.file_schema))}
+    fitted = pa.schema([written.get(field.name, field) for field in whole])
+    if existing is not None:
+        check_partition_types(existing, fitted, keys)
+    return TableColumnsPlan(fields, existing, fitted, keys)
+
+
+def with_rescued(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """Fields and, where it is wanted, the column for what fits none of them."""
+    rescued = pipeline.schema.rescued
+    return fields if rescued is None else (*fields, FieldSpec(rescued, "string"))
+
+
+def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[pa.Schema, tuple[str, ...]]:
+    """All columns of a table that a pipeline with these fields makes, and which of them are its partition columns."""
+    by = pipeline.sink.partition_by
+    whole = table_schema(fields, by, pipeline.sink.metadata_columns)
+    return whole, Partitioning(by, table_schema(fields, None)).columns
+
+
+def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
+    """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
+    if bound.pipeline.schema.fields:
+        return bound.pipeline.schema.fields
+    remembered = read_remembered(bound)
+    if remembered is not None:
+        return remembered.fields
+    return None if existing is None else fields_of_table(bound.pipeline, existing)
+
+
+def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
+    """The fields that the columns of a table stand for, without those that the pipeline adds."""
+    by = pipeline.sink.partition_by
+    made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
+    others = {*made, *METADATA_COLUMNS, pipeline.schema.rescued}
+    return field_specs(pa.schema([each for each in existing if each.name not in others]))
+
+
+def read_remembered(bound: FileSource) -> Inference | None:
+    """What was inferred and stored beside the table after the first commit; None where nothing was."""
+    return InferredSchema(bound.table_store, bound.pipeline.name).read()
+
+
+def _sampled(bound: FileSource, plan: Plan) -> Inference:
+    slices = [each for unit in plan.units for each in unit.slices]
+    return agreeing(sample(bound, spread(slices), SAMPLED_LINES))
+
+
+def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
+    """What the first ``lines`` of each of these files say, with what is in the way of it."""
+    by = bound.pipeline.sink.partition_by
+    keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
+    schema = bound.pipeline.schema
+    return Sampler(bound.tracker.store, bound.source, lines).infer(
+        slices,
+        forbidden=keys,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+        rescued=schema.rescued is not None,
+    )
+
+
+def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
+    """Why Spark writes this source itself; nothing where the Arrow lane does."""
+    transform = source.pipeline.transform
+    if transform is None:
+        return opened.needs_frames
+    reason = f"the pipeline has a transform ({transform})"
+    uri = source.pipeline.sink.table.uri
+    check_frame_place(uri, f"{source.pipeline.name} needs the DataFrame lane: {reason}")
+    return (reason, *opened.needs_frames)
+
+
+def any_frames(sources: Sequence[FileSource]) -> bool:
+    """Whether Spark will have to write one of these tables, as far as can be told now."""
+    return any(source.pipeline.transform is not None or _needs_frames(source) for source in sources)
+
+
+def frame_packages(sources: Sequence[FileSource]) -> tuple[str, ...]:
+    """What Spark needs to write those of these tables that only it can, besides Delta itself."""
+    on_s3 = [source for source in sources if source.pipeline.sink.table.uri.startswith("s3:")]
+    return (S3,) if any_frames(on_s3) else ()
+
+
+def _needs_frames(source: FileSource) -> bool:
+    """What cannot be read says nothing here: the run itself tells."""
+    uri = source.pipeline.sink.table.uri
+    with suppress(TidegateError):
+        snapshot = source.positions.site.delta.snapshot()
+        return snapshot is not None and bool(lane_reasons(snapshot.facts, uri))
+    return False
+
+
+def as_read(source: FileSource, opened: Position) -> Position:
+    """``opened`` with the columns that source files are fitted to: the table's, without those that Spark fills.
+
+    With a transform there are none: the files have the source's columns, the result has the table's.
+    """
+    table = opened.schema()
+    if table is None or opened.schema_json is None or not frame_reasons(source, opened):
+        return opened
+    if source.pipeline.transform is not None:
+        return replace(opened, schema_json=None, partition_columns=())
+    kept = opened.partition_columns if source.pipeline.sink.partition_by else ()
+    return replace(opened, schema_json=schema_json(brought(table, opened.schema_json)), partition_columns=kept)
+
+
+class FrameCommit:
+    """One commit of the DataFrame lane, from decoding to what is committed."""
+
+    def __init__(self, source: FileSource, engine: Engine, now: datetime) -> None:
+        self._source = source
+        self._engine = engine
+        source.clean_work(now)
+        announce(source.pipeline.sink.table)
+        self._area = source.new_work()
+
+    @classmethod
+    def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameCommit | None:
+        """The work of a commit on top of ``opened``; None where the Arrow lane does it."""
+        reasons = frame_reasons(source, opened)
+        if reasons and source.positions.staged:
+            raise UnsupportedTable(
+                f"table {source.pipeline.sink.table.uri} cannot be written by staged delivery: {'; '.join(reasons)}",
+                "set delivery: direct, so that Spark commits what it writes",
+            )
+        return cls(source, engine, now) if reasons else None
+
+    def task(self, task: ReadTask) -> ReadTask:
+        """The same task, writing whole files into the work area."""
+        return replace(task, table=self._area.location, whole_files=True)
+
+    def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
+        """``change`` with the rows as Spark will write them, in the place of the decoded files."""
+        files = tuple(file.path for file in change.data_files)
+        debts = (*change.debts, self._area.debt())
+        if not files and opened.table_id is not None:
+            return replace(change, schema=None, partition_columns=(), debts=debts)
+        pipeline = self._source.pipeline
+        keys = columns.partition_columns
+        sizes = tuple(file.size for file in change.data_files)
+        rows = sum(file.record_count for file in change.data_files)
+        frame = self._engine.frame(WorkRows(pipeline, self._area.location, files, columns.table, keys, sizes, rows))
+        return replace(
+            change,
+            data_files=(),
+            frame=frame,
+            written_rows=rows if pipeline.transform is None else None,
+            schema=frame.columns(opened.schema()),
+            partition_columns=keys if pipeline.sink.partition_by else opened.partition_columns,
+            debts=debts,
+        )
+
+    def drop(self) -> None:
+        """Remove the work area of a commit that was not made, if that is possible now."""
+        self._source.drop_work(self._area)

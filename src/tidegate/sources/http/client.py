@@ -1,0 +1,541 @@
+"""The HTTP client: requests as values, credentials for their own server only, and requests sent again where it helps.
+
+Credentials are added where a request is sent, and only for the server they belong to.
+
+With a limit of R requests in P seconds, at most R slots work beside each other. Each of N slots has k = R // N requests
+in any P seconds, by leaving P / k seconds between two of them; N * k <= R. A slot also leaves that time before its
+first request, so that a repeated task or the next read keeps the limit too. Nothing is shared, so it holds on any
+number of executors.
+
+An answer is taken in while it arrives, as part of the try: one that breaks off in the middle is asked for again as a
+whole. POST and other methods that change something are repeated only where that is declared harmless.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+from urllib.parse import quote_plus, urljoin, urlsplit, urlunsplit
+
+import httpx
+
+from tidegate.errors import ConfigError, SourceError, SourceMissing, TidegateError
+from tidegate.sources.http.bounds import Part
+from tidegate.specs.columns import AuthKind, HttpAuth, HttpRead, RateLimit
+from tidegate.specs.locations import NotOrigin, Origin, Secret, origin_of, refusal
+from tidegate.specs.masking import Mask, secrets_in, shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``params`` take the place of parameters of the same name in ``url``."""
+
+    method: str
+    url: str
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    body: Mapping[str, object] | None = None
+
+    def with_values(self, values: Mapping[str, str | int], location: str) -> Request:
+        """The same with more parameters, in the query or in the body."""
+        if location == "body":
+            return replace(self, body=body_of(self.body, values))
+        return replace(self, params={**self.params, **values})
+
+    def following(self, link: str) -> Request:
+        """The request of a link in the answer to this one; it carries its own parameters."""
+        return replace(self, url=resolve_link(self.url, link), params={})
+
+
+def request_of(read: HttpRead, part: Part) -> Request:
+    """The first request of one part of a read."""
+    home_of(read)
+    url = f"{read.url.rstrip('/')}/{read.path.lstrip('/')}" if read.path else read.url
+    request = Request(read.method.upper(), url, dict(read.params), read.body)
+    return request.with_values(dict(part.values), read.watermark.location)
+
+
+def home_of(read: HttpRead) -> Origin:
+    """The server that is asked, which credentials belong to; raises where the address names none."""
+    try:
+        parsed = urlsplit(read.url)
+        if parsed.username or parsed.password:
+            raise ConfigError(
+                (f"url: {public_url(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",)
+            )
+        return origin_of(read.url)
+    except ValueError as error:
+        why = str(error) if isinstance(error, NotOrigin) else "it cannot be read"
+        text = f"url is no address of an HTTP server: {why}; begin it with https:// and the name of the host"
+        raise ConfigError((text,)) from None
+
+
+def resolve_link(url: str, link: str) -> str:
+    """Where a link leads that was found at ``url``; raises where that is no address of an HTTP server."""
+    try:
+        target = urljoin(url, link)
+        origin_of(target)
+    except NotOrigin as error:
+        raise bad_link(url, str(error)) from None
+    except ValueError:
+        raise bad_link(url) from None
+    return target
+
+
+def bad_link(url: str, why: str = "it is no address of an HTTP server") -> SourceError:
+    """A link or a redirect that cannot be followed."""
+    return SourceError(
+        f"{public_url(url)} leads to something that is no address of an HTTP server, or none to be followed: {why}",
+        "see what the server does",
+    )
+
+
+def public_url(url: str) -> str:
+    """An address for messages: without user, password, parameters and fragment."""
+    parsed = urlsplit(url)
+    port = f":{parsed.port}" if parsed.port else ""
+    return urlunsplit((parsed.scheme, f"{parsed.hostname or ''}{port}", parsed.path, "", ""))
+
+
+def body_of(base: Mapping[str, object] | None, values: Mapping[str, object]) -> dict[str, object] | None:
+    """The body with values put in; a dot in a name goes one level down."""
+    if base is None and not values:
+        return None
+    body: dict[str, object] = dict(base or {})
+    for name, value in values.items():
+        _put(body, name.split("."), value)
+    return body
+
+
+def _put(target: dict[str, object], path: list[str], value: object) -> None:
+    head, *rest = path
+    if not rest:
+        target[head] = value
+        return
+    inner = target.get(head)
+    below: dict[str, object] = dict(inner) if isinstance(inner, Mapping) else {}
+    target[head] = below
+    _put(below, rest, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Headers and parameters of one request; they never show."""
+
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    params: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+class Authentication:
+    """The credentials of a server; a token of OAuth2 is asked for once, and again when it is refused.
+
+    ``ask`` sends one request for a token: address, headers, form; it gives the token.
+    """
+
+    def __init__(self, auth: HttpAuth, ask: Callable[[str, dict[str, str], dict[str, str]], str]) -> None:
+        self._auth = auth
+        self._ask = ask
+        self._token: str | None = None
+
+    def credentials(self) -> Credentials:
+        """What to add to a request."""
+        auth = self._auth
+        match auth.kind:
+            case AuthKind.NONE:
+                return Credentials()
+            case AuthKind.BEARER:
+                return Credentials({"Authorization": f"Bearer {_text(auth.token, 'token')}"})
+            case AuthKind.BASIC:
+                return Credentials(_basic(auth.user or "", _text(auth.password, "password")))
+            case AuthKind.API_KEY:
+                key = {auth.name: _text(auth.token, "token")}
+                return Credentials(params=key) if auth.place == "params" else Credentials(key)
+            case AuthKind.OAUTH2:
+                self._token = self._token or self._new_token()
+                return Credentials({"Authorization": f"Bearer {self._token}"})
+
+    def forget(self) -> bool:
+        """Drop a token that was refused; False where there is no other to be had."""
+        refreshes = self._token is not None
+        self._token = None
+        return refreshes
+
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must not show in any message."""
+        auth = self._auth
+        known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
+        for user, password in ((auth.user, auth.password), (auth.client_id, auth.client_secret)):
+            if password is not None:
+                quoted = (quote_plus(each, errors="surrogatepass") for each in (user or "", password.value))
+                known += [f"{user or ''}:{password.value}", ":".join(quoted)]
+        return tuple(each for each in [*known, self._token or ""] if each)
+
+    def _new_token(self) -> str:
+        auth = self._auth
+        if auth.token_url is None or auth.client_id is None:
+            raise ConfigError(("auth: oauth2 needs token_url, client_id and client_secret",))
+        secret = _text(auth.client_secret, "client_secret")
+        form = {"grant_type": "client_credentials"} | ({"scope": auth.scope} if auth.scope else {})
+        return self._ask(auth.token_url, _basic(quote_plus(auth.client_id), quote_plus(secret)), form)
+
+
+def _basic(user: str, password: str) -> dict[str, str]:
+    """The header of HTTP Basic."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def _text(secret: Secret | None, name: str) -> str:
+    if secret is None:
+        raise ConfigError((f"auth: {name} is missing",))
+    return secret.value
+
+
+def slot_count(limit: RateLimit | None, parts: int, parallelism: int | None) -> int:
+    """How many slots work beside each other."""
+    wanted = min(parts, parallelism or parts)
+    return max(1, wanted if limit is None else min(wanted, limit.requests))
+
+
+class RequestPace:
+    """Keeps requests of one of ``slots`` slots apart; the first one waits as well."""
+
+    def __init__(
+        self,
+        limit: RateLimit | None,
+        slots: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._gap = 0.0 if limit is None else limit.per_seconds / max(1, limit.requests // slots)
+        self._clock = clock
+        self._sleep = sleep
+        self._last = clock()
+
+    def wait(self) -> None:
+        """Return when the next request may begin."""
+        while (left := self._last + self._gap - self._clock()) > 0:
+            self._sleep(left)
+        self._last = self._clock()
+
+
+Received = TypeVar("Received")
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 10
+_ENCODINGS = ("gzip", "deflate")
+"""How answers may be encoded: what arrives at once then becomes a thousand times as much at most, some 64 MiB."""
+
+_TOO_MANY = 429
+_UNAUTHORIZED = 401
+_NOT_FOUND = 404
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_EXCERPT = 200
+_LONGEST_TOKEN = 1024 * 1024
+
+
+class TryAgain(Exception):
+    """This try failed in a way that another may not; ``after`` seconds, where the server says so."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Sender:
+    """One connection pool to one API; counts what it sent."""
+
+    def __init__(
+        self,
+        read: HttpRead,
+        pace: RequestPace,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.requests = 0
+        self.repeated = 0
+        self._read = read
+        self._home = home_of(read)
+        self._allowed = frozenset(map(origin_of, read.allowed_origins))
+        self._pace = pace
+        self._sleep = sleep
+        self._now = now
+        self._chance = chance
+        self._authentication = Authentication(read.auth, self._ask_token)
+        _quiet_logs()
+        self._client = httpx.Client(
+            timeout=read.timeout_secs,
+            follow_redirects=False,
+            headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
+            event_hooks={"response": [_look_at_redirect]},
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+        """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
+        with self.mask_errors():
+            return self._trying(request.method, public_url(request.url), lambda: self._once(request, receive))
+
+    @contextmanager
+    def mask_errors(self) -> Iterator[None]:
+        """Errors inside tell nothing secret, whatever the server repeats."""
+        try:
+            yield
+        except TidegateError as error:
+            clean = self._mask().error(error)
+            if clean is error:
+                raise
+            raise clean from clean.__cause__
+
+    def excerpt(self, value: object, longest: int) -> str:
+        """The beginning of what a server sent, for messages; secrets are hidden before it is cut."""
+        try:
+            text = str(value)
+        except RecursionError:
+            text = "a value that is nested too deeply"
+        return shortened(self._mask()(text), longest)
+
+    def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
+        retries = self._read.retries
+        for number in range(retries.attempts + 1):
+            try:
+                return attempt()
+            except TryAgain as failure:
+                if method not in _HARMLESS and not self._read.idempotent:
+                    raise SourceError(
+                        f"{method} {where} failed: {failure}; it is not repeated",
+                        "if the server may get it twice without harm, declare it: idempotent: true",
+                    ) from failure
+                if number == retries.attempts:
+                    raise SourceError(
+                        f"{method} {where} failed {number + 1} times, at last: {failure}",
+                        "see what the server says, or allow more with retries.attempts",
+                    ) from failure
+                self._wait(number, failure, f"{method} {where}")
+                self.repeated += 1
+        raise AssertionError("unreachable")
+
+    def _wait(self, number: int, failure: TryAgain, what: str) -> None:
+        retries = self._read.retries
+        if failure.after is not None and failure.after > retries.max_wait_secs:
+            raise SourceError(
+                f"{what} failed: {failure}; the server asks to wait {failure.after:.0f} s",
+                f"run again later, or allow that with retries.max_wait_secs (now {retries.max_wait_secs:g})",
+            ) from failure
+        backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
+        self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
+
+    def _once(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+        try:
+            with self._answer(request) as response:
+                self._check(response, request)
+                return receive(response)
+        except httpx.InvalidURL as error:
+            raise bad_link(request.url) from error
+        except httpx.TimeoutException as error:
+            raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise TryAgain(f"the connection failed ({type(error).__name__}: {error})") from error
+
+    @contextmanager
+    def _answer(self, request: Request) -> Iterator[httpx.Response]:
+        """The answer behind redirects, with one new token where the first was refused."""
+        url, refreshed = request.url, False
+        params = dict(request.params)
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = self._sent(request, url, params)
+            try:
+                self._check_encoding(response)
+                if response.status_code in _REDIRECTS and "location" in response.headers:
+                    url, params = self._redirected(request, response, url), {}
+                    continue
+                if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.forget():
+                    refreshed = True
+                    continue
+                yield response
+                return
+            finally:
+                response.close()
+        raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
+
+    def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
+        address = httpx.URL(url)
+        at_home = self._checked(request, url, address) == self._home
+        try:
+            own = self._authentication.credentials() if at_home else Credentials()
+            headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
+            check_headers(headers)
+            address = address.copy_merge_params({**params, **own.params})
+            built = self._client.build_request(request.method, address, headers=headers, json=request.body)
+        except UnicodeError:
+            raise SourceError(
+                f"{request.method} {public_url(request.url)} cannot be sent: a credential, a parameter or the body "
+                "holds something that is no text",
+                "see that the values, those of environment variables too, are UTF-8",
+            ) from None
+        if not at_home:
+            built.headers.pop("cookie", None)
+        self._pace.wait()
+        self.requests += 1
+        return self._client.send(built, stream=True)
+
+    def _checked(self, request: Request, url: str, address: httpx.URL) -> Origin:
+        """The origin that a request goes to; every request passes here, those that a server asked for too.
+
+        Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
+        """
+        try:
+            target = origin_of(url)
+            sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
+        except NotOrigin as error:
+            raise bad_link(request.url, str(error)) from None
+        if target != sent or address.username or address.password:
+            raise bad_link(request.url, "its host can be read in two ways")
+        refused = refusal(self._home, target, self._allowed)
+        if refused is not None:
+            raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
+        if target != self._home and (request.method not in _HARMLESS or request.body is not None):
+            raise SourceError(
+                f"the server at {self._home} leads elsewhere: a {request.method} would go to {target}; nothing was "
+                "sent",
+                "page in another way (offset, page, cursor), or ask by GET",
+            )
+        return target
+
+    def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
+        target = resolve_link(url, response.headers["location"])
+        if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
+            return target
+        raise SourceError(
+            f"{request.method} {public_url(url)} is redirected to {public_url(target)}",
+            "name the address where the server takes the request",
+        )
+
+    def _check(self, response: httpx.Response, request: Request) -> None:
+        status = response.status_code
+        self._check_busy(response)
+        if status < 200 or status >= 300:
+            kind = SourceMissing if status == _NOT_FOUND else SourceError
+            raise kind(
+                f"{request.method} {public_url(str(response.url))} answered {status}: {self._beginning(response)}",
+                _REMEDIES.get(status, "see what the server says"),
+            )
+
+    def _check_busy(self, response: httpx.Response) -> None:
+        if response.status_code == _TOO_MANY or response.status_code >= 500:
+            raise TryAgain(f"status {response.status_code}", self._retry_after(response))
+
+    def _retry_after(self, response: httpx.Response) -> float | None:
+        """The seconds that the server asks to wait; None where it asks for nothing that can be understood."""
+        text = response.headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdigit():
+            return float(text)
+        try:
+            asked = parsedate_to_datetime(text)
+            asked = asked.replace(tzinfo=UTC) if asked.tzinfo is None else asked
+            return max(0.0, (asked - self._now()).total_seconds())
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+
+    def _check_encoding(self, response: httpx.Response) -> None:
+        """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
+        found = response.headers.get("content-encoding", "").strip()
+        if found.lower() not in ("", "identity", *_ENCODINGS):
+            raise SourceError(
+                f"{public_url(str(response.url))}: the answer is encoded with {self.excerpt(found, 100)!r}",
+                f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
+            )
+
+    def _beginning(self, response: httpx.Response) -> str:
+        """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
+        taken = b""
+        for chunk in response.iter_bytes(_EXCERPT * 4):
+            taken += chunk
+            if len(taken) >= _EXCERPT * 4:
+                break
+        text = self._mask()(taken.decode("utf-8", "replace"), cut=True)
+        return " ".join(text.split())[:_EXCERPT] or "(empty)"
+
+    def _mask(self) -> Mask:
+        """What must not show: credentials as they are now, headers, and secrets in parameters and body."""
+        return Mask.of(*secrets_in(self._read), *self._authentication.secrets())
+
+    def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
+        """A token; asking for one may be repeated."""
+
+        def attempt() -> tuple[int, bytes]:
+            self._pace.wait()
+            self.requests += 1
+            sent = {"Accept": "application/json", **headers}
+            try:
+                with self._client.stream("POST", url, headers=sent, data=form) as response:
+                    self._check_encoding(response)
+                    self._check_busy(response)
+                    return response.status_code, _token_answer(response)
+            except (httpx.TransportError, httpx.DecodingError) as error:
+                raise TryAgain(f"the connection failed ({type(error).__name__})") from error
+
+        status, content = self._trying("GET", public_url(url), attempt)
+        try:
+            token = json.loads(content)["access_token"] if status == 200 else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            token = None
+        if not isinstance(token, str):
+            raise SourceError(
+                f"{public_url(url)} gave no token (status {status})", "check client_id, client_secret and scope"
+            )
+        return token
+
+
+def _token_answer(response: httpx.Response) -> bytes:
+    taken = bytearray()
+    for chunk in response.iter_bytes():
+        taken += chunk
+        if len(taken) > _LONGEST_TOKEN:
+            raise SourceError(
+                f"{public_url(str(response.url))}: the answer with the token has more than "
+                f"{_LONGEST_TOKEN // 1024**2} MB",
+                "check token_url",
+            )
+    return bytes(taken)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise for what no header can hold; the library would tell it with the value."""
+    for name, value in headers.items():
+        if not all(each.isascii() and each.isprintable() for each in (name, value)):
+            raise SourceError(
+                f"the header {name!r} would hold something that no header can", "use values of printable ASCII letters"
+            )
+
+
+_REMEDIES = {
+    401: "check the credentials in `auth`",
+    403: "check what the credentials allow",
+    404: "check url and path",
+}
+
+
+def _look_at_redirect(response: httpx.Response) -> None:
+    """A redirect that cannot be followed is told as one; the library would take it for a broken connection."""
+    if response.status_code in _REDIRECTS and "location" in response.headers:
+        resolve_link(str(response.request.url), response.headers["location"])
+
+
+def _quiet_logs() -> None:
+    """The library tells every address it asks, parameters included; those may hold keys."""
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,129 @@
+"""Lines of JSON files: nothing lost at the seams of blocks, and every element of an array is one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.errors import SourceError
+from tidegate.formats import json as lines_module
+from tidegate.formats.json import LineTooLong, blocks, element_lines, skip_lines
+
+CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
+
+
+@given(CHUNKS, st.integers(1, 20))
+def test_blocks_are_whole_lines_and_together_the_content(chunks: list[bytes], size: int) -> None:
+    content = b"".join(chunks)
+    found = list(blocks(chunks, block_bytes=size))
+    assert all(block.endswith(b"\n") for block in found)
+    assert b"".join(found) == (content if content.endswith(b"\n") or not content else content + b"\n")
+
+
+@given(CHUNKS, st.integers(1, 20), st.integers(0, 10))
+def test_skipping_leaves_exactly_the_later_lines(chunks: list[bytes], size: int, count: int) -> None:
+    whole = b"".join(blocks(chunks, block_bytes=size))
+    expected = whole.split(b"\n")[:-1]
+    parts = skip_lines(blocks(chunks, block_bytes=size), count, "f")
+    if count > len(expected):
+        with pytest.raises(SourceError, match=f"f: has {len(expected)} lines, but {count}"):
+            list(parts)
+    else:
+        assert b"".join(parts).split(b"\n")[:-1] == expected[count:]
+
+
+@pytest.mark.parametrize("chunks", [[b"\xef\xbb\xbf{}\n"], [b"\xef", b"\xbb", b"\xbf", b"{}"], [b"\xef\xbb\xbf"]])
+def test_a_byte_order_mark_is_dropped(chunks: list[bytes]) -> None:
+    assert b"".join(blocks(chunks)) in (b"{}\n", b"")
+
+
+def test_a_line_that_never_ends_is_an_error_before_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 1000)
+    with pytest.raises(LineTooLong):
+        list(blocks((b"x" * 100 for _ in range(1_000_000)), block_bytes=200))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def pieces(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def lines(text: bytes, size: int = 1 << 20) -> list[bytes]:
+    whole = b"".join(element_lines(pieces(text, size), "a.json"))
+    return whole.removesuffix(b"\n").split(b"\n") if whole else []
+
+
+@settings(deadline=None)
+@given(st.lists(VALUES, max_size=6), st.sampled_from([None, 0, 2, "\t"]), st.booleans(), st.integers(1, 40))
+def test_every_element_is_a_line_that_says_the_same(
+    elements: list[Any], indent: int | str | None, ascii_only: bool, size: int
+) -> None:
+    text = json.dumps(elements, indent=indent, ensure_ascii=ascii_only).encode()
+    assert [json.loads(line) for line in lines(text, size)] == elements
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.integers(1, 7))
+def test_how_a_file_arrives_does_not_matter(content: bytes, size: int) -> None:
+    def outcome(step: int) -> list[bytes] | str:
+        try:
+            return lines(b"[" + content, step)
+        except SourceError as error:
+            return str(error)
+
+    assert outcome(size) == outcome(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"", []),
+        (b" \r\n", []),
+        (b"[]", []),
+        (b"[\n]\n", []),
+        (b'{"a": [1, 2]}\n', [b'{"a": [1, 2]}']),
+        (b'[{"a": 1}]', [b'{"a": 1}']),
+        (b'[\r\n  {"a":\r\n 1},\r\n  {"b": "x"}\r\n]', [b'{"a":   1}', b'{"b": "x"}']),
+        (b'[{"a": "],[{\\"}"}, 1]', [b'{"a": "],[{\\"}"}', b"1"]),
+        (b'[{"a": "\\\\"}, {"b": 2}]', [b'{"a": "\\\\"}', b'{"b": 2}']),
+        (b'[{"a":}, {"b": 2}]', [b'{"a":}', b'{"b": 2}']),
+        (b'[{"a": "x\ny"}, {"b": 2}]', [b'{"a": "x\ry"}', b'{"b": 2}']),
+        (b'[{"a": 1} {"b": 2}, 3]', [b'{"a": 1}{"b": 2}', b"3"]),
+        (b'[{"a": 1},]', [b'{"a": 1}', b","]),
+        (b"[,,1]", [b",", b",", b"1"]),
+    ],
+)
+def test_elements(text: bytes, expected: list[bytes]) -> None:
+    for size in (1, 2, 3, 1 << 20):
+        assert lines(text, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b'[{"a": 1}, {"b"', "the array ends too early"),
+        (b'[{"a": 1}', "the array ends too early"),
+        (b'[{"a": "1}]', "the array ends too early"),
+        (b'{"a": 1', "the object ends too early"),
+        (b'[{"a": 1}] x', "something follows the array"),
+        (b'{"a": 1}\n{"a": 2}\n', "something follows the object"),
+        (b'[{"a": 1}, 2}', "the array is closed by '}' behind element 2"),
+        (b"42", "begins with b'4'"),
+    ],
+)
+def test_what_is_no_whole_array_is_refused(text: bytes, problem: str) -> None:
+    for size in (1, 3, 1 << 20):
+        with pytest.raises(SourceError, match=r"a\.json") as caught:
+            lines(text, size)
+        assert problem in caught.value.problem
