@@ -24,7 +24,7 @@ from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.files.planner import grouped
+from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Changed, FileOutcome, Refused
 from tidegate.errors import (
     CommitLost,
@@ -333,7 +333,7 @@ class Replay:
 
     def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
-        return grouped(slices, sizing_of(self._bound))
+        return group_files(slices, sizing_of(self._bound))
 
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
         """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""

@@ -33,7 +33,7 @@ from tidegate.specs.columns import (
     TableRead,
     WatermarkMode,
 )
-from tidegate.specs.locations import Location, Options, holds_credentials, shown_address
+from tidegate.specs.locations import Location, Options, holds_credentials, public_address
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
@@ -408,7 +408,7 @@ class JdbcConnectionModel(Model):
     def show(cls, spec: JdbcRead) -> dict[str, Any]:
         """The connection of a read; its look-back is shown with the sources."""
         keys = [key for key in fields(cls) if key != "configure"]
-        return dump(cls, spec, keys, {"url": shown_address(spec.url)})
+        return dump(cls, spec, keys, {"url": public_address(spec.url)})
 
 
 class JdbcReadModel(Model):

@@ -18,7 +18,7 @@ import yaml
 from yaml import events as ev
 
 from tidegate.config.problems import Problem, mask, mask_address
-from tidegate.specs.locations import looks_secret, shown_address
+from tidegate.specs.locations import looks_secret, public_address
 
 Node: TypeAlias = "Scalar | Block | Items | None"
 Loc: TypeAlias = Sequence[str | int]
@@ -175,7 +175,7 @@ def quote(root: Block, loc: Loc) -> str:
     if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
     if loc[-1] in ("url", "token_url"):
-        text = shown_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else mask_address(node.raw)
+        text = public_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else mask_address(node.raw)
     else:
         text = mask(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")

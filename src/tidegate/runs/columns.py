@@ -16,15 +16,15 @@ from tidegate.core.columns.planner import (
     AHEAD_REMEDY,
     ColumnPlan,
     ReadBounds,
-    ahead,
-    fixed,
+    cap_plan,
+    caps_ahead,
+    fix_bounds,
     plan_columns,
+    rows_ahead,
     stored_ahead,
-    up_to,
-    waiting,
 )
 from tidegate.core.columns.predicates import Bound, RowFilter
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
 from tidegate.errors import RowsRefused, StateError, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
@@ -45,7 +45,7 @@ from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
@@ -143,7 +143,7 @@ class ColumnTracker(Tracker):
             watermark=column_watermark_text(state),
             value=state.text(),
             updated=state.updated,
-            partitions={name: "null" if value is None else value for name, value in shown_values(state.values).items()},
+            partitions={name: "null" if value is None else value for name, value in value_texts(state.values).items()},
         )
 
     def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
@@ -158,8 +158,8 @@ class ColumnTracker(Tracker):
             source_uri=read.uri,
             load_type=pipeline.sink.load.type.value,
             position=opened.version,
-            stored=shown_values(plan.stored),
-            effective=shown_values(plan.effective),
+            stored=value_texts(plan.stored),
+            effective=value_texts(plan.effective),
             predicate=explain(read, plan.reads),
             full=plan.full,
             cap=_cap(source),
@@ -223,7 +223,7 @@ class ColumnTracker(Tracker):
     def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
         """Texts by watermark columns, as those are spelled."""
         known = self.source.watermark_columns
-        texts = {spelled(name, known): text for name, text in values.items()}
+        texts = {spell(name, known): text for name, text in values.items()}
         unknown = [name for name in texts if name not in known]
         if unknown:
             raise TidegateError(
@@ -350,7 +350,7 @@ class ColumnWalk:
         if reader.fixed_first or source.safety_lag is not None:
             plan, seen = self._ask_greatest(plan, reader)
             self._look_at_nulls(seen)
-            bounds = fixed(plan, self._run.state, seen.values)
+            bounds = fix_bounds(plan, self._run.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(position)
             return self._write(position, plan, self._read(reader, bounds.rows), bounds)
@@ -369,11 +369,11 @@ class ColumnWalk:
     def _ask_greatest(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
         seen = reader.greatest(plan.reads)
-        caps = ahead(plan, seen.values)
+        caps = caps_ahead(plan, seen.values)
         if not caps:
             return plan, seen
-        self._tell_later(plan, self._engine.count(reader.read(waiting(plan, caps))), tuple(caps))
-        due = up_to(plan, caps)
+        self._tell_later(plan, self._engine.count(reader.read(rows_ahead(plan, caps))), tuple(caps))
+        due = cap_plan(plan, caps)
         return due, reader.greatest(due.reads)
 
     def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
@@ -528,7 +528,7 @@ class ColumnWalk:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._source.source.watermark_columns)
-        return fixed(plan, self._run.state, written.greatest)
+        return fix_bounds(plan, self._run.state, written.greatest)
 
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:

@@ -19,7 +19,7 @@ from itertools import islice
 from tidegate.core.files.codec import decode
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.discovery import accepts
-from tidegate.core.files.discovery import opened as with_cold_start
+from tidegate.core.files.discovery import seal_cold_start as with_cold_start
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import PathState

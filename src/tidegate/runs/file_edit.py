@@ -14,7 +14,7 @@ from datetime import datetime
 
 from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.discovery import accepts
-from tidegate.core.files.edit import Consequences, Found, blank, consequences, moved_to, without
+from tidegate.core.files.edit import Consequences, Found, blank_state, consequences, forget_partition, move_watermark
 from tidegate.core.files.paths import SourceFile, join, split
 from tidegate.core.files.state import PathState
 from tidegate.errors import TidegateError
@@ -46,10 +46,10 @@ class EditTarget:
     def state(self, source: PathSource, before: PathState, now: datetime) -> PathState:
         """The state after the move."""
         if self.partition is None:
-            return blank(now)
+            return blank_state(now)
         if self.name is None:
-            return without(source, before, self.partition, now)
-        return moved_to(source, before, self.partition, self.name, now)
+            return forget_partition(source, before, self.partition, now)
+        return move_watermark(source, before, self.partition, self.name, now)
 
 
 def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:

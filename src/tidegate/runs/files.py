@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, advance_set, covered, idle
+from tidegate.core.files.advance import Advance, advance, advance_set, apply_commits, idle
 from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.edit import Sorted, sorted_by_state
+from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
@@ -34,7 +34,7 @@ from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
-from tidegate.schema.names import reading_library
+from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of
 from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
@@ -140,7 +140,7 @@ class FileTrackerBase(FileTracker):
             more = "" if backlog.complete else " or more"
             yield Check(name, "ok", f"{self.source.location.uri} answers; {backlog.files}{more} new files")
             if self.source.format is Format.AVRO:
-                reading_library()
+                avro_library()
             yield self._names_check(name, state, names_sort_in_time(sample(self.store, scope=scope_of(self.source))))
 
         return collect_checks(name, look)
@@ -234,7 +234,7 @@ class PathTracker(FileTrackerBase):
         )
 
     def sort_files(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
-        return sorted_by_state(self.source, state, files, now)
+        return sort_by_state(self.source, state, files, now)
 
     def watermarks(self, state: PathState) -> PathState:
         return state
@@ -263,7 +263,7 @@ class PathTracker(FileTrackerBase):
             for coverage in commits
         ]
         try:
-            return covered(self.source, state, ranges, listing.files, now)
+            return apply_commits(self.source, state, ranges, listing.files, now)
         except StateError:
             return None
 

@@ -21,7 +21,7 @@ from tidegate.core.files.advance import Advance
 from tidegate.core.files.comparison import Finding
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.planner import grouped
+from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
@@ -87,7 +87,7 @@ class LateWalk(FileWalk):
             *self.names,
             version=position.version,
             now=now,
-            units=grouped(slices, sizing_of(self.source)),
+            units=group_files(slices, sizing_of(self.source)),
             complete=len(slices) < FILES_PER_PLAN,
         )
         if plan.units:
