@@ -167,9 +167,9 @@ class _Search:
             return None, f"shows attempt {shown.attempt}, and the note names {evidence.noted}"
         if not (shown.state and self._usable(shown.state)):
             return None, f"shows position {version}; its state cannot be understood"
-        return self._mirrored(shown, evidence), f"shows position {version}: its whole state, which no hash protects"
+        return self._from_mirror(shown, evidence), f"shows position {version}: its whole state, which no hash protects"
 
-    def _mirrored(self, shown: Mirror, evidence: WinnerEvidence) -> Winner:
+    def _from_mirror(self, shown: Mirror, evidence: WinnerEvidence) -> Winner:
         note = evidence.notes.get(shown.attempt)
         return Winner(
             parent=Parent(shown.version, shown.attempt, "" if note is None else note.sha256),
