@@ -30,7 +30,7 @@ from tidegate.failpoints import failpoint
 from tidegate.formats.files import Fetcher
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
 from tidegate.formats.json_decoder import Decoded, Rejected
-from tidegate.schema.literals import written
+from tidegate.schema.literals import escape_halves
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterWriter
 from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin
@@ -199,7 +199,7 @@ class GroupWalk:
 
     def unknown_fields(self) -> dict[str, int]:
         """Fields that the schema does not have, with how often they had a value."""
-        return {written(name): count for name, count in self._format.unknown.items() if count}
+        return {escape_halves(name): count for name, count in self._format.unknown.items() if count}
 
     def bad_kinds(self) -> dict[str, int]:
         """How many lines became letters, by kind."""
@@ -320,7 +320,7 @@ class GroupWalk:
                 reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
             case _:
                 reason = str(error).removeprefix(f"{each.path}: ")
-        return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))
+        return Refused(each.path, each.size, each.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
 
 
 class _FileWalk:

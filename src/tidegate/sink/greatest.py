@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.specs.columns import Value, WatermarkMode
 
 
@@ -96,7 +96,7 @@ _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 def check_time_column(columns: pa.Schema, name: str) -> str:
     """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
-    name = spelled(name, columns.names)
+    name = spell(name, columns.names)
     if name not in columns.names:
         raise SourceError(
             f"time_column: the rows have no column {name!r}; they have {', '.join(columns.names) or 'none'}",
@@ -117,7 +117,7 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
     A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
     the first where they show it twice.
     """
-    moments = rows.column(spelled(column, rows.schema.names))
+    moments = rows.column(spell(column, rows.schema.names))
     if pa.types.is_date(moments.type):
         moments = moments.cast(pa.timestamp("s"))
     if moments.type.tz is None:

@@ -22,7 +22,7 @@ from tidegate.formats.port import FormatReader
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
-from tidegate.schema.names import reading_library
+from tidegate.schema.names import avro_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile
@@ -92,7 +92,7 @@ def read_task(
 ) -> ReadTask:
     """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
     if source.format is Format.AVRO:
-        reading_library()
+        avro_library()
     sink, schema = pipeline.sink, pipeline.schema
     declared = arrow_schema(fields)
     metadata = [pa.field(name, METADATA_COLUMNS[name]) for name in sink.metadata_columns]

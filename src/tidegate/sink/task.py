@@ -29,8 +29,8 @@ from tidegate.formats.json import BLOCK_BYTES
 from tidegate.formats.port import FormatReader
 from tidegate.formats.samples import Sampler, spread
 from tidegate.schema.dead_letter import Letter
-from tidegate.schema.inference import agreeing
-from tidegate.schema.literals import written
+from tidegate.schema.inference import check_agreement
+from tidegate.schema.literals import escape_halves
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.file_walk import GroupWalk, TableWriter
 from tidegate.sink.parquet_file import FinishedFile, keep_memory
@@ -66,7 +66,7 @@ def inferred(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec
     """The columns that the first records of some files have."""
     sampler = Sampler(open_store(source.location), source)
     found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
-    return agreeing(found).fields
+    return check_agreement(found).fields
 
 
 class FileScan:
@@ -203,7 +203,7 @@ def _results(task: ReadTask, unit: FileGroup) -> Iterator[GroupResult]:
         yield from read_units(task, [FileGroup(unit.number, (each,)) for each in unit.slices])
     else:
         (each,) = unit.slices
-        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, written(problem)),))
+        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
 
 
 def _breakdown(error: BaseException) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidegate.errors import SchemaMismatch, SourceError, StorageError
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.json_decoder import Decoded
-from tidegate.schema.literals import written
+from tidegate.schema.literals import escape_halves
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.greatest import check_time_column, within
 from tidegate.sink.row_task import RowTask, row_task, write_batches
@@ -153,7 +153,7 @@ class _Rows:
                     yield decoded.batch
         except (SourceError, LineTooLong) as error:
             raise told_of(error, file) from error
-        self.unknown.update({written(name): count for name, count in format.unknown.items() if count})
+        self.unknown.update({escape_halves(name): count for name, count in format.unknown.items() if count})
 
 
 def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:

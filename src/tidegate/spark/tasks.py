@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
-from tidegate.specs.masking import Mask, shortened
+from tidegate.specs.masking import Mask, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def cause(error: Exception, mask: Mask | None = None) -> str:
         return "a Python worker died (out of memory, or killed)"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
-    return shortened((telling or lines or [type(error).__name__])[-1])
+    return shorten((telling or lines or [type(error).__name__])[-1])
 
 
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
@@ -98,7 +98,7 @@ def telling_line(error: Exception, mask: Mask | None = None) -> str:
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
     chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
+    return shorten(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
 
 
 def _listed_after(chosen: str, lines: list[str]) -> str:

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate, quoted
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate, quote
 from tidegate.errors import RunStopped, SourceError, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, forget, own_columns, same_columns, write, write_kept
@@ -306,12 +306,12 @@ class _UnitJob:
     def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
         """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
         source, unit = self.wave.source, self.wave.works[number].unit
-        known = {name: quoted(name, SqlDialect.SPARK) for name in segment.rows.columns}
+        known = {name: quote(name, SqlDialect.SPARK) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
             known[source.unit_column] = literal(unit, SqlDialect.SPARK)
             known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
         rows = self._with_nulls(segment.rows, [name for name in task.names if name not in known])
-        columns = [f"{known.get(name, quoted(name, SqlDialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
+        columns = [f"{known.get(name, quote(name, SqlDialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
         return rows.selectExpr(str(number), wanted, *columns)
 

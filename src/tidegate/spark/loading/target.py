@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import jump_around
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, renamed
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, rename_columns
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.session import check_text, quoted
 from tidegate.specs.columns import Value, WatermarkMode
@@ -231,7 +231,7 @@ class TableWindow:
         """The window in SQL over a table with these ``columns``; ``SchemaMismatch`` where one is missing."""
         import pyarrow.types as kinds
 
-        rows = renamed(replace(self.rows, extra=None), self.names)
+        rows = rename_columns(replace(self.rows, extra=None), self.names)
         for name in rows.columns:
             if name not in columns.names:
                 raise SchemaMismatch(

@@ -13,7 +13,7 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileSlice
 from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
 from tidegate.formats.samples import SAMPLED_LINES, spread
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.task import FileScan, files_of, inferred, listed
 from tidegate.sources.reader import GreatestValues
@@ -78,8 +78,8 @@ class FilesReader:
             return inferred(self._files, slices, self._schema)
         sheet, zone = self._read.sheet, self._source.source_timezone
         samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
-        found = look(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
-        return agreeing(found).fields
+        found = infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
+        return check_agreement(found).fields
 
 
 def dealt(slices: Sequence[FileSlice], at_most: int) -> Slots:

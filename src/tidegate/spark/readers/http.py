@@ -140,7 +140,7 @@ class HttpReader:
 
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
-        from tidegate.schema.inference import agreeing, look
+        from tidegate.schema.inference import check_agreement, infer_json
 
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
@@ -150,12 +150,12 @@ class HttpReader:
             ) from error
         fields: tuple[FieldSpec, ...] = ()
         if telling:
-            found = look(
+            found = infer_json(
                 [[bytes(row["line"]) for row in telling]],
                 coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8,
                 rescued=self._schema.rescued is not None,
             )
-            fields = agreeing(found).fields
+            fields = check_agreement(found).fields
             self.told.inferred = tuple(f"{each.path}: {each.type}" for each in found.report)
         known = {each.name for each in fields}
         missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, quoted
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, quote
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
@@ -63,7 +63,7 @@ class JdbcConnection:
         options = self._options()
         if types:
             options["customSchema"] = ", ".join(
-                f"{quoted(name, SqlDialect.SPARK)} {kind}" for name, kind in types.items()
+                f"{quote(name, SqlDialect.SPARK)} {kind}" for name, kind in types.items()
             )
         try:
             if len(conditions) > 1:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, quoted
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, quote
 from tidegate.core.files.discovery import Reason
 from tidegate.errors import SourceError
 from tidegate.sources.file_discovery import refuse_left_out
@@ -95,6 +95,6 @@ class TableReader:
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
-        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path, SqlDialect.SPARK)} LIMIT 1")
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path, SqlDialect.SPARK)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)
