@@ -298,7 +298,7 @@ def test_care_that_fails_never_fails_a_run(tmp_path: Path, monkeypatch: pytest.M
     def fails(*arguments: object) -> Rewrite:
         raise StorageUnavailable("no answer", "try again")
 
-    monkeypatch.setattr(maintenance, "merged", fails)
+    monkeypatch.setattr(maintenance, "merge_files", fails)
     filled(lake, 1)
     lake.arrive("date=2026-01-28/9999.ndjson")
     assert lake.run().ok
