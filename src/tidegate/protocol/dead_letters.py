@@ -126,7 +126,7 @@ class DeadLetterTable:
         yield from map(letter_of, self.delta.rows(sql))
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
-        """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
+        """One commit, unless a fresh snapshot shows that we, or another process, made it already."""
         snapshot = self.delta.snapshot()
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return

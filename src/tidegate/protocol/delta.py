@@ -41,7 +41,7 @@ _PROTOCOL_SEARCH = 100
 _AHEAD = 4
 _LOOK_EVERY_SECS = 0.1
 _STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
-"""How the library tells of a store that failed, inside any of its errors."""
+"""How any error of the library shows that the store failed."""
 
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 """Colours and native stack traces in the library's messages."""

@@ -407,7 +407,7 @@ def user_metadata(tags: Sequence[CommitTag]) -> str:
 
 
 def parse_tags(text: object) -> tuple[CommitTag, ...]:
-    """The tags in a commit's ``userMetadata``; none when somebody else wrote it."""
+    """The tags in a commit's ``userMetadata``; none when another program wrote it."""
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CLEAN_LOG = "clean_log"
 KEPT = timedelta(hours=24)
-"""How long a work area is left alone that somebody may still be using."""
+"""How long a work area stays, since a process may still be using it."""
 
 
 def pay(site: TableContext, opened: Position, *, note: bool = True) -> None:

@@ -302,7 +302,7 @@ def _properties(store: ObjectStore, checkpoint: str) -> dict[str, str]:
 
 
 def _first_needed(store: ObjectStore, checkpoint: str) -> int | None:
-    """The first version that some position still needs; None where a position has no document that tells."""
+    """The first version that some position still needs; None where a position has no readable document."""
     first: list[int] = []
     for txn in checkpoint_actions(store, checkpoint, "txn", ("appId", "version")):
         key = key_of(str(txn["appId"]))

@@ -179,7 +179,7 @@ class WinnerEvidence:
 
 
 def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
-    """The winner of position ``version`` in a table at ``table_version``; stops when nothing tells."""
+    """The winner of position ``version`` in a table at ``table_version``; stops when it cannot be known."""
     evidence = gather_evidence(site, version)
     winner = weigh(site, version, evidence, _winning_entry(site, version, table_version, evidence))
     if winner is None:
@@ -188,7 +188,7 @@ def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
 
 
 def weigh(site: TableContext, version: int, evidence: WinnerEvidence, entry: LogEntry | None) -> Winner | None:
-    """The winner by its log entry where that is known, else by its note; None when neither tells."""
+    """The winner by its log entry where that is known, else by its note; None when there is neither."""
     tag = None if entry is None else entry.tag_of(site.key)
     if entry is not None and tag is not None:
         return _from_tag(site, entry, tag, evidence)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tidegate.protocol.store import PositionStore
 
 MOST_TRIES = 1000
-"""How often an unconditional save begins again because somebody else saved meanwhile."""
+"""How often an unconditional save begins again because another process saved meanwhile."""
 
 KIND = "provider"
 """The kind of the debt that pays for the copy."""
@@ -149,7 +149,7 @@ def _following(last: Saved | None, text: str, job_id: str | None, dataflow_run_i
 
 
 def _insist(dataflow_id: str, save: Callable[[], None]) -> None:
-    """Save, again and again while somebody else is first."""
+    """Save, again and again while another process is first."""
     for _ in range(MOST_TRIES):
         try:
             return save()
@@ -417,7 +417,7 @@ def _current_path(dataflow_id: str) -> str:
 
 
 def _encode(dataflow_id: str, saved: Saved, token: str) -> bytes:
-    """The bytes of one save; ``token`` tells our own save from somebody else's when an answer was lost."""
+    """The bytes of one save; ``token`` shows whether a save is our own when its answer was lost."""
     about = {"schema_version": SCHEMA_VERSION, **saved.facts(dataflow_id), "token": token}
     return (json.dumps(about, indent=2, ensure_ascii=False, default=datetime.isoformat) + "\n").encode()
 

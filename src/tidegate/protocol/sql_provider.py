@@ -142,7 +142,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             return self._create()
 
     def _create(self) -> None:
-        """Make the missing tables, all or none; SQLite has to be told that this is one transaction."""
+        """Make the missing tables, all or none; SQLite needs an explicit transaction."""
         with self._engine.begin() as connection:
             if self._engine.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -285,7 +285,7 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
 
 
 def costs_rows(error: ReplacesTable) -> ReplacesTable:
-    """The same where the table has rows, which would go with its columns: somebody has to agree to that."""
+    """The same where the table has rows, which would go with its columns: a person has to agree."""
     return ReplacesTable(
         f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
         "`tidegate schema replace` says how many and does it; or " + error.remedy,

@@ -63,7 +63,7 @@ def etag_of(found: os.stat_result) -> str:
 class LocalInput(io.RawIOBase):
     """The bytes of one version of a file; ``ObjectChanged`` as soon as the file is no longer that version.
 
-    A file replaced by renaming keeps its old content for whoever has it open, so such a read stays whole.
+    A file replaced by renaming keeps its old content for readers that have it open, so such a read stays whole.
     """
 
     def __init__(self, path: str, uri: str, etag: str | None, size: int | None) -> None:
@@ -305,7 +305,7 @@ class LocalStore:
             return contextlib.nullcontext(())
 
     def _object_at(self, path: str, scope: Scope | None) -> ObjectInfo | None:
-        """What is at a path whose name was read: nothing if it is gone by now, or no regular file."""
+        """The object at a listed name: None if it is gone meanwhile, or no regular file."""
         with self._mapped(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
@@ -419,7 +419,7 @@ LOCK = "_tidegate/commit.lock"
 
 
 def announce(location: Location) -> None:
-    """Spark is going to write the table at ``location``: whoever commits from now on takes the lock."""
+    """Spark is going to write the table at ``location``: from now on every commit takes the lock."""
     descriptor = _open_lock(location, always=True)
     if descriptor is not None:
         os.close(descriptor)

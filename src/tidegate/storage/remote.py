@@ -1,7 +1,7 @@
 """Buckets as a store: S3, Google Cloud Storage and Azure, through one client.
 
-One such key (with a line break or another control character, an empty part, ``.`` or ``..``) makes the first client
-fail the whole page that holds it. S3 only: the other client has to speak the protocol.
+A key with a line break or another control character, an empty part, ``.`` or ``..`` makes obstore fail the whole page
+that holds it. On S3 such a listing is made again with pyarrow's client, and these keys are left out.
 
 Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
 outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
@@ -204,7 +204,7 @@ class RemoteStore:
         return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
 
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
-        """What is at ``keys``, asked one by one, page by page; what is gone by now is left out."""
+        """The objects at ``keys``, asked one by one, page by page; missing ones are left out."""
         wanted = (key for key in keys if not (known and known(key)))
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
             while page := list(islice(wanted, PAGE)):
