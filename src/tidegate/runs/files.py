@@ -51,7 +51,7 @@ class FileTrackerBase(FileTracker):
 
     reads: ClassVar[str] = "reads files"
     offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
-    replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
+    replay_hint: ClassVar[str] = "a range is for column sources"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
     not_compared: ClassVar[str | None] = None
@@ -403,7 +403,7 @@ def _with_pending(
         there = with_memory_of_pending(bound)
         return there, fold_units(there, state, units), known
     except (StateError, ObjectMissing) as error:
-        return bound, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
+        return bound, state, replace(known, notes=(f"backlog without the staged units: {error.problem}",))
 
 
 def _units_above(bound: FileSource, version: int) -> tuple[Signal, ...]:

@@ -103,7 +103,7 @@ class Tracker(StateKind, Protocol):
     source: Any
     """The source, as it was configured."""
     reads: ClassVar[str]
-    """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+    """What a pipeline with such a source does, for messages: ``follows columns``."""
     offers: ClassVar[frozenset[Offer]] = frozenset()
     """What commands can do with such a source that they cannot do with every kind."""
     replay_hint: ClassVar[str]
@@ -148,7 +148,7 @@ class Tracker(StateKind, Protocol):
         return self.decode(None)
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
-        """What waits above ``state``, as far as that is told without a run."""
+        """What waits above ``state``, as far as it is known without a run."""
 
     def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark if ``confirm`` agrees to what that means; no row is touched."""
