@@ -330,7 +330,7 @@ class SetTracker(FileTrackerBase):
 
     def write_state(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
-            return self.remembered.including(step.state, step.finished)
+            return self.remembered.extend(step.state, step.finished)
         self.pending.update((file.path, file) for file in step.finished)
         return step.state
 
@@ -345,7 +345,7 @@ class SetTracker(FileTrackerBase):
                 f" {state.remembered:,}; nothing was written",
                 "put the missing segments back from a backup, or write into a new table_uri to read everything anew",
             )
-        return self.remembered.including(replace(state, segments=()), files.values())
+        return self.remembered.extend(replace(state, segments=()), files.values())
 
     def keep_pending(self) -> SetTracker:
         """Segments are written by the committer: until then finished paths are kept here."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from tidegate.core.files.paths import SourceFile
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.documents import Recorded
+from tidegate.protocol.documents import Mirror
 from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove
@@ -139,7 +139,7 @@ class Tracker(StateKind, Protocol):
     def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
         """What the next pass would do, by the same steps, with nothing written."""
 
-    def known_state(self, source: Any, recorded: Recorded | None) -> Any:
+    def known_state(self, source: Any, recorded: Mirror | None) -> Any:
         """The state to show: the recorded one, or what is known without one."""
         return self.decode(None if recorded is None else recorded.state)
 
