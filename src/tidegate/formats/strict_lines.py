@@ -61,7 +61,7 @@ class RecordRules:
 
     @property
     def known(self) -> tuple[FieldSpec, ...]:
-        """The fields that records have themselves."""
+        """The declared fields without the rescued one."""
         return tuple(each for each in self.fields if each.name != self.rescued)
 
     @property
