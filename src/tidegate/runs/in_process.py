@@ -25,7 +25,7 @@ from tidegate.sink.greatest import Greatest
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_units
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
@@ -164,7 +164,7 @@ class HttpArrowReader:
         fields = self.schema.fields or self._inferred(found)
         if self.schema.rescued is not None:
             fields = (*fields, FieldSpec(self.schema.rescued, "string"))
-        decoder = RecordBlocks(RecordColumns(fields, self.schema, fetch.parts, self.source.uri))
+        decoder = RecordBlocks(fields, self.schema, fetch.parts, self.source.uri)
         table = pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
         return _matching(self.source, table, rows)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate import errors
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
 from tidegate.errors import TidegateError
@@ -180,40 +178,6 @@ class GroupResult:
     def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:
         """A unit that could not be read or written: none of its files is reached."""
         return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
-
-    def to_json(self) -> str:
-        """One line of JSON; :meth:`from_json` gives an equal value."""
-        return json.dumps(
-            {
-                "number": self.number,
-                "outcomes": [outcome_to_json(each) for each in self.outcomes],
-                "data_files": [asdict(each) for each in self.data_files],
-                "rows": self.rows,
-                "letter_files": [asdict(each) for each in self.letter_files],
-                "unknown_fields": dict(self.unknown_fields),
-                "seconds": self.seconds,
-                "bad_kinds": dict(self.bad_kinds),
-                "uploads": asdict(self.uploads),
-                "failure": None if self.failure is None else errors.to_json(self.failure),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> GroupResult:
-        """The result that :meth:`to_json` wrote."""
-        data = json.loads(text)
-        return cls(
-            number=data["number"],
-            outcomes=tuple(outcome_from_json(each) for each in data["outcomes"]),
-            data_files=tuple(FinishedFile.of_json(each) for each in data["data_files"]),
-            rows=data["rows"],
-            letter_files=tuple(FinishedFile.of_json(each) for each in data["letter_files"]),
-            unknown_fields=data["unknown_fields"],
-            seconds=data["seconds"],
-            bad_kinds=data["bad_kinds"],
-            uploads=UploadCounts(**data["uploads"]),
-            failure=None if data["failure"] is None else errors.from_json(data["failure"]),
-        )
 
 
 def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class RowTask:
     """Everything a task needs besides its rows; picklable.
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
-    files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
+    files. With ``divided`` each partition value has files of its own and its keys are not in them; without
     it, keys are columns like others. ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``:
     rows without a watermark are counted and not written; so are rows with a time later than ``until`` in a watermark
     column, of a cursor in the first. Times without a zone are those of ``timezone``. ``mask`` is for what a task that
@@ -152,8 +152,8 @@ class RowTask:
     """
 
     place: Location
-    columns: bytes
-    files: bytes
+    columns: pa.Schema
+    files: pa.Schema
     partition_by: PartitionBy | None = None
     divided: bool = True
     writer: WriterSettings = field(default_factory=WriterSettings)
@@ -168,12 +168,12 @@ class RowTask:
     @property
     def names(self) -> list[str]:
         """The columns of the rows as they come, in their order."""
-        return list(_schema(self.columns).names)
+        return list(self.columns.names)
 
     @property
     def partitioning(self) -> Partitioning:
         """How the rows fall into partitions of the table."""
-        return Partitioning(self.partition_by, _schema(self.columns))
+        return Partitioning(self.partition_by, self.columns)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -183,8 +183,8 @@ class RowTask:
     @property
     def written(self) -> pa.Schema:
         """All columns as they are written, partition columns included."""
-        files = {each.name: each for each in _schema(self.files)}
-        whole = with_keys(_schema(self.columns), self.partitioning.keys)
+        files = {each.name: each for each in self.files}
+        whole = with_keys(self.columns, self.partitioning.keys)
         return pa.schema([files.get(each.name, each) for each in whole])
 
 
@@ -233,8 +233,8 @@ def row_task(
         )
     return RowTask(
         place=work or pipeline.sink.table,
-        columns=rows.serialize().to_pybytes(),
-        files=files.serialize().to_pybytes(),
+        columns=rows,
+        files=files,
         partition_by=by,
         divided=work is None,
         writer=writer_settings(pipeline.sink),
@@ -257,13 +257,13 @@ def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
 def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
     """Write the rows of one task. What it returns is complete and durable; an error means that nothing counts."""
     keep_memory()
-    columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
-    divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
+    keys = task.partitioning
+    divide = partial((keys if task.divided else Partitioning(None, task.files)).split, path="", schema=task.files)
     seen = Greatest(task.followed, task.mode)
     later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
-            fitted = _fitted_row_task(batch, columns)
+            fitted = _fitted_row_task(batch, task.columns)
             rows = _due(fitted, task)
             later += fitted.num_rows - rows.num_rows
             known = seen.see(rows)
@@ -325,7 +325,3 @@ def _fitted_row_task(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatc
 
 def _data_file(file: FinishedFile) -> DataFile:
     return DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats)
-
-
-def _schema(content: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(content))

@@ -7,25 +7,22 @@ Works the same on classic sessions and on Spark Connect; no RDD code.
 from __future__ import annotations
 
 import contextlib
-import json
-import pickle
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import errors
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import WorkRows
+from tidegate.sink.task import read_units
 from tidegate.sources.reader import Reader
-from tidegate.spark.tasks import WorkerEnded, cause, worker_ended
+from tidegate.spark.tasks import WorkerEnded, cause, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec, SparkSpec
 
@@ -148,11 +145,9 @@ class SparkEngine:
     def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[GroupResult, ...]:
         """One job; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in a task."""
         session = self.session()
-        payload = zlib.compress(pickle.dumps((task, [list(slot) for slot in slots])), level=1)
-        frame = session.range(0, len(slots), 1, len(slots)).mapInArrow(_Reader(payload), "result string")
         try:
             with self._watching(session, progress):
-                rows = frame.collect()
+                results = run_tasks(slot_frame(session, len(slots)), _read_slots, task, [list(slot) for slot in slots])
         except Exception as error:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
@@ -163,7 +158,10 @@ class SparkEngine:
                 f"Spark gave up on a task: {cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
             ) from error
-        return tuple(_received(row["result"]) for row in rows)
+        for each in results:
+            if isinstance(each, TidegateError):
+                raise each
+        return tuple(results)
 
     def frame(self, rows: WorkRows) -> SparkFrame:
         """Decoded rows, to be written by Spark."""
@@ -254,20 +252,15 @@ class SparkEngine:
                     _cancel(session)
 
 
-class _Reader:
-    """The function that runs in the task: slot numbers in, one JSON result per unit out."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        task, slots = pickle.loads(zlib.decompress(self._payload))
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                for result in _results(task, slots[slot]):
-                    yield pa.record_batch({"result": [result]})
+def _read_slots(
+    batches: Iterator[pa.RecordBatch], task: ReadTask, slots: _Slots
+) -> Iterator[GroupResult | TidegateError]:
+    """What runs in the task; an error of ours travels as a value, so that the driver knows it by its class."""
+    try:
+        for slot in slot_numbers(batches):
+            yield from read_units(task, slots[slot])
+    except TidegateError as error:
+        yield error
 
 
 def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
@@ -311,24 +304,6 @@ def _lasting(task: ReadTask) -> Callable[[], ReadTask]:
 
 def _ignore(done: int) -> None:
     """Nobody follows the progress of a job that only finds something out."""
-
-
-def _results(task: ReadTask, units: Sequence[FileGroup]) -> Iterator[str]:
-    """One JSON text per unit; an error of ours travels as a value, so that the driver knows it by its class."""
-    from tidegate.sink.task import read_units
-
-    try:
-        for result in read_units(task, units):
-            yield result.to_json()
-    except TidegateError as error:
-        yield json.dumps(errors.to_json(error))
-
-
-def _received(text: str) -> GroupResult:
-    """A result; raises the error that a task sent instead of one."""
-    if text.startswith('{"error"'):
-        raise errors.from_json(json.loads(text))
-    return GroupResult.from_json(text)
 
 
 def _is_connect(session: Any) -> bool:

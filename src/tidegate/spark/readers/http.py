@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
 from tidegate.sources.reader import GreatestValues
@@ -107,10 +107,10 @@ class HttpReader:
 
         if self._schema.rescued is not None:
             fields = (*fields, FieldSpec(self._schema.rescued, "string"))
-        columns = RecordColumns(fields, self._schema, fetch.parts, self._source.uri)
+        decoder = (fields, self._schema, fetch.parts, self._source.uri)
         row = pa.struct(list(arrow_schema(fields)))
         wanted = from_arrow_schema(pa.schema([("told", pa.string()), ("row", row)]))
-        kept = self._kept(frame.mapInArrow(Packed(_decode, origin, columns), wanted))
+        kept = self._kept(frame.mapInArrow(Packed(_decode, origin, *decoder), wanted))
         return kept.where("told is null").select("row.*")
 
     def _kept(self, frame: DataFrame) -> DataFrame:
@@ -203,12 +203,12 @@ def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks) ->
 
 
 def _decode(
-    batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks, columns: RecordColumns
+    batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks, *columns: Any
 ) -> Iterator[pa.RecordBatch]:
     """Records as rows; the last row tells what was done, or the error."""
     import pyarrow as pa
 
-    decoder, counts = RecordBlocks(columns), Counts()
+    decoder, counts = RecordBlocks(*columns), Counts()
     schema = pa.schema([("told", pa.string()), ("row", pa.struct(list(decoder.schema)))])
     try:
         for block in origin(batches, counts):
