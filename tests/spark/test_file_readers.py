@@ -15,8 +15,8 @@ from openpyxl import Workbook
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
+from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import greatest_of
-from tidegate.spark.readers.reader import open_reader
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.project import FieldSpec, SchemaSpec

@@ -30,9 +30,8 @@ from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, load_function
 from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.spark.rows import load_function
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead, Value
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask

@@ -1,7 +1,4 @@
-"""Tasks over files: read a group into the table, read dead letters again, scan whole files.
-
-A record that is none of the schema ends the read: what is followed by column values has no place for single lines that
-failed.
+"""Tasks over files: read a group into the table, read dead letters again.
 
 No Spark in here: a task is the same in a Spark worker, in a test and in a benchmark.
 """
@@ -9,116 +6,27 @@ No Spark in here: a task is the same in a Spark worker, in a test and in a bench
 from __future__ import annotations
 
 import contextlib
-import pickle
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
-import pyarrow as pa
 
-from tidegate.core.files.discovery import accepts
-from tidegate.core.files.plan import FileGroup, FileSlice
+from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import NotReached, Refused
-from tidegate.errors import SourceError, StorageError
+from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
-from tidegate.formats.files import Fetcher
 from tidegate.formats.json import BLOCK_BYTES
 from tidegate.formats.port import FormatReader
-from tidegate.formats.samples import Sampler, spread
 from tidegate.schema.dead_letter import Letter
-from tidegate.schema.inference import agreeing
 from tidegate.schema.literals import written
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.file_walk import GroupWalk, TableWriter
 from tidegate.sink.parquet_file import FinishedFile, keep_memory
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import GroupResult, ReadTask, open_format
-from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
-from tidegate.specs.columns import TableFormat, TableRead
-from tidegate.specs.project import FieldSpec, Format, PathSource, SchemaSpec
 from tidegate.storage.stores import open_store
-
-
-def files_of(name: str, read: TableRead) -> PathSource:
-    """The files of a scan as a source of files."""
-    lines = Format.NDJSON if read.lines else Format.JSON
-    format_ = Format.CSV if read.format is TableFormat.CSV else lines
-    return PathSource(
-        name, read.location, pattern=read.pattern, format=format_, csv=read.csv, follow_links=read.follow_links
-    )
-
-
-def listed(source: PathSource) -> tuple[FileSlice, ...]:
-    """The files that are there now, the large ones first."""
-    store = open_store(source.location)
-    check_location(store, source)
-    scope = scope_of(source)
-    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
-    refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
-    ordered = sorted(found, key=lambda each: (-each.size, each.path))
-    return tuple(FileSlice(each.path, each.size, each.etag) for each in ordered)
-
-
-def inferred(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
-    """The columns that the first records of some files have."""
-    sampler = Sampler(open_store(source.location), source)
-    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
-    return agreeing(found).fields
-
-
-class FileScan:
-    """The function that runs in a task: numbers of slots in, the records of their files out."""
-
-    def __init__(
-        self,
-        source: PathSource,
-        fields: tuple[FieldSpec, ...],
-        schema: SchemaSpec,
-        slots: Sequence[Sequence[FileSlice]],
-    ) -> None:
-        task = ReadTask(
-            source.location,
-            source.location,
-            fields,
-            arrow_schema(fields).serialize().to_pybytes(),
-            compression=source.compression,
-            format=source.format,
-            csv=source.csv,
-            numbers=schema.numbers,
-            coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
-        )
-        self._payload = pickle.dumps((task, [tuple(slot) for slot in slots]))
-        """As bytes: no plan of Spark's shows what the location's options hold."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task, slots = pickle.loads(self._payload)
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                yield from records(task, slots[slot])
-
-
-def records(task: ReadTask, slices: Sequence[FileSlice]) -> Iterator[pa.RecordBatch]:
-    """The records of these files; raises :class:`SourceError` at the first that is none."""
-    files = open_format(task, Partitioning(None, arrow_schema(task.fields)))
-    fetcher = Fetcher(open_store(task.source))
-    try:
-        for each in slices:
-            before = 0
-            with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
-                for decoded in files.decoded(raw, each):
-                    if decoded.rejected:
-                        first = decoded.rejected[0]
-                        raise SourceError(
-                            f"{each.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
-                            "correct the file, or declare schema.fields that it fits",
-                        )
-                    before += decoded.lines
-                    yield decoded.batch
-    finally:
-        fetcher.close()
 
 
 @dataclass(slots=True)

@@ -20,10 +20,15 @@ from tidegate.core.files.state import Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import WorkRows
-from tidegate.sink.task import read_units
 from tidegate.sources.reader import Reader
-from tidegate.spark.tasks import WorkerEnded, cause, run_tasks, slot_frame, slot_numbers, worker_ended
-from tidegate.specs.columns import ColumnSource
+from tidegate.spark.readers.files import FilesReader
+from tidegate.spark.readers.http import HttpReader
+from tidegate.spark.readers.iceberg import IcebergReader
+from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.readers.reader import FunctionReader
+from tidegate.spark.readers.tables import TableReader
+from tidegate.spark.tasks import WorkerEnded, cause, read_slots, run_tasks, slot_frame, worker_ended
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec, SparkSpec
 
 if TYPE_CHECKING:
@@ -147,7 +152,7 @@ class SparkEngine:
         session = self.session()
         try:
             with self._watching(session, progress):
-                results = run_tasks(slot_frame(session, len(slots)), _read_slots, task, [list(slot) for slot in slots])
+                results = run_tasks(slot_frame(session, len(slots)), read_slots, task, [list(slot) for slot in slots])
         except Exception as error:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
@@ -171,8 +176,6 @@ class SparkEngine:
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads a column source."""
-        from tidegate.spark.readers.reader import open_reader
-
         return open_reader(self.session(), source, schema, now)
 
     def count(self, frame: DataFrame) -> int:
@@ -252,17 +255,6 @@ class SparkEngine:
                     _cancel(session)
 
 
-def _read_slots(
-    batches: Iterator[pa.RecordBatch], task: ReadTask, slots: _Slots
-) -> Iterator[GroupResult | TidegateError]:
-    """What runs in the task; an error of ours travels as a value, so that the driver knows it by its class."""
-    try:
-        for slot in slot_numbers(batches):
-            yield from read_units(task, slots[slot])
-    except TidegateError as error:
-        yield error
-
-
 def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
     """The units without the files that have failed before, and these, each by itself."""
     fresh = [[unit for unit in map(_fresh, slot) if unit.slices] for slot in slots]
@@ -304,6 +296,23 @@ def _lasting(task: ReadTask) -> Callable[[], ReadTask]:
 
 def _ignore(done: int) -> None:
     """Nobody follows the progress of a job that only finds something out."""
+
+
+def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+    """The reader of ``source``; asks nothing of it yet."""
+    match source.read:
+        case JdbcRead() as read:
+            return JdbcReader(session, source, read, schema)
+        case TableRead(format=TableFormat.DELTA | TableFormat.PARQUET) as read:
+            return TableReader(session, source, read, schema)
+        case TableRead(format=TableFormat.ICEBERG) as read:
+            return IcebergReader(session, source, read, schema)
+        case TableRead() as read:
+            return FilesReader(session, source, read, schema)
+        case HttpRead():
+            return HttpReader(session, source, schema, now)
+        case FunctionRead() as read:
+            return FunctionReader(session, source, read, schema, now)
 
 
 def _is_connect(session: Any) -> bool:

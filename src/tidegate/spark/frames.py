@@ -30,8 +30,9 @@ from tidegate.schema.names import MOST_LEVELS, spelled
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.jdbc import is_of_database
+from tidegate.sources.reader import load_function
+from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
-from tidegate.spark.rows import load_function
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quoted, replaced_name
 from tidegate.spark.tasks import cause, run_tasks, telling_line
@@ -49,9 +50,7 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
 
     Raises :class:`TidegateError` when Spark gave up; then nothing counts.
     """
-    from pyspark.sql.functions import col
-
-    numbered = frame.select(*(col(quoted(name)).alias(f"c{n}") for n, name in enumerate(task.names)))
+    numbered = frame.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
     try:
         put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
         received = run_tasks(numbered, _write_partition, task)
@@ -273,7 +272,6 @@ def check_there(rows: WorkRows) -> None:
 
 def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     """``frame`` with the table's types where those are wider; nested columns are Delta's own business."""
-    from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import AtomicType
 
@@ -281,7 +279,7 @@ def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     columns = []
     for field in frame.schema:
         kind = wanted.get(field.name, field.dataType)
-        column = col(quoted(field.name))
+        column = named(field.name)
         differs = kind != field.dataType and isinstance(kind, AtomicType)
         columns.append(column.cast(kind).alias(field.name) if differs else column)
     return frame.select(*columns)

@@ -5,16 +5,27 @@ from __future__ import annotations
 import pickle
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate.core.files.plan import FileGroup
 from tidegate.errors import TidegateError
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.task import read_units
 from tidegate.specs.masking import Mask, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+
+
+def deal(items: Sequence[Item], shares: int) -> list[list[Item]]:
+    """``items`` in turn to so many shares, none of them empty; without an item there is one empty share."""
+    count = max(1, min(shares, len(items)))
+    return [list(items[first::count]) for first in range(count)]
 
 
 def slot_frame(session: SparkSession, count: int) -> DataFrame:
@@ -41,6 +52,17 @@ def _pickle_results(
 
     for result in work(batches, *needs):
         yield pa.record_batch({"result": [pickle.dumps(result)]})
+
+
+def read_slots(
+    batches: Iterator[pa.RecordBatch], task: ReadTask, slots: Sequence[Sequence[FileGroup]]
+) -> Iterator[GroupResult | TidegateError]:
+    """Read the groups of each slot; an error of ours travels as a value, so that the driver knows it by its class."""
+    try:
+        for slot in slot_numbers(batches):
+            yield from read_units(task, slots[slot])
+    except TidegateError as error:
+        yield error
 
 
 class Packed:

@@ -18,8 +18,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate, quoted
-from tidegate.errors import RunStopped, SourceError, TidegateError
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate
+from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, own_columns, write, write_fetched, write_wave
 from tidegate.sources.http.sender import slot_count
@@ -41,11 +41,19 @@ from tidegate.sources.units.work import (
 )
 from tidegate.spark.filters import filtered, fitted
 from tidegate.spark.frames import columns_of
-from tidegate.spark.readers.jdbc import JdbcConnection
-from tidegate.spark.readers.jdbc_columns import JdbcColumns
-from tidegate.spark.rows import declared, given, load_function, parallelism, unreadable, utc_session, with_instants
-from tidegate.spark.session import COLUMNAR_INPUT, put
-from tidegate.spark.tasks import cause, run_tasks, slot_frame, slot_numbers, worker_ended
+from tidegate.spark.readers.jdbc import JdbcColumns, JdbcConnection
+from tidegate.spark.readers.reader import (
+    FUNCTION_REMEDY,
+    call_function,
+    declared,
+    given,
+    task_count,
+    unreadable,
+    utc_session,
+    with_instants,
+)
+from tidegate.spark.session import COLUMNAR_INPUT, put, quoted
+from tidegate.spark.tasks import cause, deal, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import FileRead, Replace, UnitSource
@@ -122,30 +130,12 @@ class FunctionUnits:
 
     def problem(self, error: Exception) -> TidegateError:
         """What went wrong while the rows were computed."""
-        return unreadable(self._said, error, "correct the function and run again", self._mask)
+        return unreadable(self._said, error, FUNCTION_REMEDY, self._mask)
 
     def _returned(self, work: UnitWork, low: int, high: int) -> DataFrame:
-        from pyspark.sql import DataFrame
-
-        function = load_function(self._read.function, self._said)
-        options = dict(self._read.options)
-        request = UnitRequest(
-            work.unit,
-            dict(work.variables),
-            moment_of(low),
-            moment_of(high),
-            self._wave.now,
-            options,
-            dict(work.secrets),
-        )
-        try:
-            returned = function(self._session, request)
-        except Exception as error:
-            raise self.problem(error) from self._mask.cause(error)
-        if not isinstance(returned, DataFrame):
-            told = f"{self._mask(repr(returned)):.80}"
-            raise SourceError(f"{self._said} returned {told} for {work.unit!r}", "return a DataFrame")
-        return returned
+        bounds, options = (moment_of(low), moment_of(high)), dict(self._read.options)
+        request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
+        return call_function(self._session, self._read, request, self._said, self._mask)
 
 
 def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
@@ -191,7 +181,7 @@ class Frames(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadyUnit:
+class _UnitFrames:
     """The frames of a work unit, and their columns; None where it has no frame."""
 
     segments: list[FrameSegment]
@@ -201,11 +191,11 @@ class _ReadyUnit:
 def carry_out_frames(wave: UnitWave, frames: Frames, stopped: Callable[[], bool]) -> WaveResult:
     """Read and write all work units of the wave."""
     job = _FrameJob(wave, frames, stopped)
-    ready: dict[int, _ReadyUnit | UnitFailure] = {}
+    ready: dict[int, _UnitFrames | UnitFailure] = {}
     columns: pa.Schema | None = None
     for number, work in enumerate(wave.works):
         each = ready[number] = job.prepare(work, columns)
-        if isinstance(each, _ReadyUnit):
+        if isinstance(each, _UnitFrames):
             columns = _unified(columns, each.columns)
     return write_wave(wave, ready, job.plan, job.write_all)
 
@@ -216,7 +206,7 @@ class _FrameJob:
     frames: Frames
     stopped: Callable[[], bool]
 
-    def prepare(self, work: UnitWork, others: pa.Schema | None) -> _ReadyUnit | UnitFailure:
+    def prepare(self, work: UnitWork, others: pa.Schema | None) -> _UnitFrames | UnitFailure:
         """The frames of one work unit; their columns must fit those of the table and of the ``others``."""
         import pyarrow as pa
 
@@ -238,9 +228,9 @@ class _FrameJob:
             return failure_of(error)
         except Exception as error:
             return self._failure(error)
-        return _ReadyUnit(segments, own)
+        return _UnitFrames(segments, own)
 
-    def plan(self, ready: Mapping[int, _ReadyUnit]) -> WriteTask:
+    def plan(self, ready: Mapping[int, _UnitFrames]) -> WriteTask:
         """How these are written; only their columns count."""
         wave = self.wave
         columns: pa.Schema | None = None
@@ -252,7 +242,7 @@ class _FrameJob:
             rows = row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
         return WriteTask(wave.source, wave.pipeline.schema, rows=rows)
 
-    def write_all(self, task: WriteTask, ready: Mapping[int, _ReadyUnit]) -> dict[int, UnitWritten | UnitFailure]:
+    def write_all(self, task: WriteTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """Write them by one job, where that is worth it and succeeds; else each by one of its own."""
         if task.rows is None:
             return dict.fromkeys(ready, UnitWritten())
@@ -265,7 +255,7 @@ class _FrameJob:
                 self._raise_if_stopped(error)
         return {number: self._write_alone(task.rows, number, each) for number, each in ready.items()}
 
-    def _write_alone(self, task: RowTask, number: int, unit: _ReadyUnit) -> UnitWritten | UnitFailure:
+    def _write_alone(self, task: RowTask, number: int, unit: _UnitFrames) -> UnitWritten | UnitFailure:
         try:
             return self._write(task, {number: unit})[number]
         except Exception as error:
@@ -279,7 +269,7 @@ class _FrameJob:
         if self.stopped():
             raise RunStopped("stopped while rows were read; they are read again next time") from error
 
-    def _write(self, task: RowTask, ready: Mapping[int, _ReadyUnit]) -> dict[int, UnitWritten | UnitFailure]:
+    def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
         frames = [self._numbered(task, number, each) for number, unit in ready.items() for each in unit.segments]
         found: dict[int, list[_Part]] = defaultdict(list)
@@ -293,12 +283,12 @@ class _FrameJob:
     def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
         """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
         source, unit = self.wave.source, self.wave.works[number].unit
-        known = {name: quoted(name, SqlDialect.SPARK) for name in segment.rows.columns}
+        known = {name: quoted(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
             known[source.unit_column] = literal(unit, SqlDialect.SPARK)
             known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
         rows = _with_nulls(segment.rows, task, [name for name in task.names if name not in known])
-        columns = [f"{known.get(name, quoted(name, SqlDialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
+        columns = [f"{known.get(name, quoted(name))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
         return rows.selectExpr(str(number), wanted, *columns)
 
@@ -401,7 +391,7 @@ Work = Callable[[Any, Sequence[Item]], Iterator[Item]]
 
 def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
     """Fetch all work units of the wave, then write those that came."""
-    cores = parallelism(session)
+    cores = task_count(session)
     slots = fetch_slots(wave.source, len(wave.works), cores)
     jobs = Jobs(session, stopped)
     fetched = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
@@ -422,11 +412,6 @@ def fetch_slots(source: UnitSource, works: int, cores: int) -> int:
     return slot_count(read.rate_limit, min(works, beside), read.parallelism)
 
 
-def dealt(items: Sequence[Item], shares: int) -> list[list[Item]]:
-    """Items in turn to so many shares, none of them empty."""
-    return [list(items[first::shares]) for first in range(min(shares, len(items)))]
-
-
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """Carries out items by Spark; where it gives up on a job, one by one, so that only those fail that it is about."""
@@ -437,7 +422,7 @@ class Jobs:
     def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
         """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
         try:
-            return self._job(work, needs, dealt(items, shares))
+            return self._job(work, needs, deal(items, shares))
         except Exception as error:
             self._raise_if_stopped(error)
             problem, ended = _given_up(error)

@@ -11,7 +11,7 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import SqlDialect, literal, quoted
+from tidegate.core.columns.predicates import SqlDialect, literal
 from tidegate.errors import SchemaMismatch
 from tidegate.schema.names import spelled
 from tidegate.sink.row_task import Batch
@@ -20,7 +20,7 @@ from tidegate.sources.units.work import moment_of
 from tidegate.spark.loading.strategies import Plain, Strategy, Upsert
 from tidegate.spark.loading.strategy import LoadFrame
 from tidegate.spark.loading.target import Keys, Target
-from tidegate.spark.session import put
+from tidegate.spark.session import put, quoted
 from tidegate.specs.units import Replace, UnitSource
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ReplaceUnits(Plain):
         Delta compares a list by its least and its greatest value with the statistics of a file: one per list.
         """
         size = -(-len(units) // _COMPARISONS)
-        column = quoted(self.source.unit_column, SqlDialect.SPARK)
+        column = quoted(self.source.unit_column)
         lists = [units[start : start + size] for start in range(0, len(units), size)]
         return " OR ".join(
             f"{column} IN ({', '.join(literal(each, SqlDialect.SPARK) for each in some)})" for some in lists
@@ -131,7 +131,7 @@ class ReplaceUnits(Plain):
         """The condition that the column lies in ``[low, high)``, by its type."""
         import pyarrow.types as kinds
 
-        column = quoted(self._ranged, SqlDialect.SPARK)
+        column = quoted(self._ranged)
         kind = columns.field(self._ranged).type
         if kinds.is_timestamp(kind) and kind.tz is not None:
             return _between(column, moment_of(low), moment_of(high))
