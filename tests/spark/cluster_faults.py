@@ -24,7 +24,7 @@ import psutil
 
 import tidegate
 from tidegate.spark import tasks
-from tidegate.spark.java import find_java
+from tidegate.spark.jars import find_java
 from tidegate.spark.session import open_session
 from tidegate.spark.tasks import Packed
 from tidegate.specs.locations import Options

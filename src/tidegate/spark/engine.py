@@ -208,7 +208,7 @@ class SparkEngine:
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-        from tidegate.spark.loading.strategy import load_frame
+        from tidegate.spark.loading.strategies import load_frame
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 

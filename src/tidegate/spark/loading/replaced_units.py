@@ -17,8 +17,7 @@ from tidegate.schema.names import spelled
 from tidegate.sink.row_task import Batch
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import moment_of
-from tidegate.spark.loading.strategies import Plain, Strategy, Upsert
-from tidegate.spark.loading.strategy import LoadFrame
+from tidegate.spark.loading.strategies import LoadFrame, Plain, Strategy, Upsert
 from tidegate.spark.loading.target import Keys, Target
 from tidegate.spark.session import put, quoted
 from tidegate.specs.units import Replace, UnitSource
