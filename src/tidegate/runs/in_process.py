@@ -21,9 +21,8 @@ from tidegate.protocol.table import arrow_schema
 from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import agreeing, look
-from tidegate.sink.greatest import Greatest
 from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows, write_batches
+from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_units
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_task import ReplacedUnit, carry_out_here

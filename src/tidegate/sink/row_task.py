@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
+from functools import partial, reduce
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -26,7 +27,6 @@ from tidegate.protocol.change import DataFile
 from tidegate.schema.evolution import as_required, write_schema
 from tidegate.schema.names import spelled
 from tidegate.schema.types import plain_schema
-from tidegate.sink.greatest import Greatest
 from tidegate.sink.parquet_file import FinishedFile, RowOrigin, keep_memory
 from tidegate.sink.partitions import Partitioning, with_keys
 from tidegate.sink.read_task import writer_settings
@@ -252,6 +252,82 @@ def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
     if by is None or by.column is not None:
         return by
     return replace(by, column=by.prefix_template.strip("/").split("/")[0].partition("=")[0])
+
+
+class Greatest:
+    """What was seen so far. ``nulls`` are rows with null in every column, in a cursor in any of them."""
+
+    def __init__(self, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> None:
+        self.nulls = 0
+        self._columns = tuple(columns)
+        self._as_tuple = mode is WatermarkMode.TUPLE
+        self._values: dict[str, Value | None] = dict.fromkeys(columns)
+
+    @property
+    def values(self) -> dict[str, Value | None]:
+        """By column; None where every value was null."""
+        return dict(self._values)
+
+    def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Look at the rows of a batch; those that have a watermark."""
+        if not self._columns:
+            return batch
+        empty = [pc.is_null(batch.column(name)) for name in self._columns]
+        missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
+        self.nulls += pc.sum(missing).as_py() or 0
+        known = batch.filter(pc.invert(missing))
+        self.include(self._cursor(known) if self._as_tuple else self._each(known))
+        return known
+
+    def include(self, seen: Mapping[str, Value | None]) -> None:
+        """Take in what was seen elsewhere."""
+        if self._as_tuple:
+            known = [values for values in (self._values, seen) if None not in values.values()]
+            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
+        else:
+            self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
+
+    def _place(self, values: Mapping[str, Value | None]) -> Any:
+        return [_rank(value) for name in self._columns if (value := values[name]) is not None]
+
+    def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        return {name: _python(_top(batch.column(name))) for name in self._columns}
+
+    def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        """The lexicographically greatest: of the rows that are greatest in one column, those that are in the next."""
+        found: dict[str, Value | None] = {}
+        for name in self._columns:
+            top = _top(batch.column(name))
+            found[name] = _python(top)
+            batch = batch.filter(_is_top(batch.column(name), top))
+        return found
+
+
+def _greater(values: Iterable[Value | None]) -> Value | None:
+    return max((value for value in values if value is not None), key=_rank, default=None)
+
+
+def _rank(value: Value) -> Any:
+    """Not-a-number lies above every number, as Spark and databases have it: not seen, its row would come again."""
+    is_nan = value != value
+    return is_nan, 0.0 if is_nan else value
+
+
+def _top(column: pa.Array) -> pa.Scalar:
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return pa.scalar(float("nan"), column.type)
+    return pc.max(column)
+
+
+def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
+    value = top.as_py()
+    return pc.equal(column, top) if value == value else pc.is_nan(column)
+
+
+def _python(scalar: pa.Scalar) -> Value | None:
+    """As Python has it; a moment is in UTC."""
+    value: Value | None = scalar.as_py()
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
 
 
 def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
