@@ -3,389 +3,278 @@
 >>> import tidegate
 >>> report = tidegate.run("pipelines.yml")      # doctest: +SKIP
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
+
+A name is imported from its module when somebody asks for it: ``import tidegate`` costs next to nothing, and a command
+loads what it needs and no more.
 """
 
-from tidegate.api import (
-    adopt,
-    adopt_files,
-    chaos,
-    checkpoint_table,
-    commit,
-    compact_ledger,
-    demo,
-    diff_schema,
-    discard_letters,
-    doctor,
-    export_ledger,
-    files,
-    import_properties,
-    infer_schema,
-    list_letters,
-    load,
-    optimize_table,
-    plan,
-    reconcile,
-    recover,
-    replace_schema,
-    replay,
-    replay_range,
-    reset_units,
-    reset_watermark,
-    retry_letters,
-    retry_units,
-    run,
-    serve,
-    set_watermark,
-    show_schema,
-    show_watermarks,
-    status,
-    unit,
-    units,
-    vacuum_table,
-    watermark_history,
-    widen_table,
-)
-from tidegate.compat import DataFlow, MergeOverwriteStrategy, run_replay
-from tidegate.core.columns.look_back import Connection
-from tidegate.core.columns.predicates import SourceRuntime
-from tidegate.core.columns.replay import ReplayConfig
-from tidegate.core.columns.values import WatermarkSerializer, is_watermark_empty
-from tidegate.errors import (
-    ConfigError,
-    TidegateError,
-)
-from tidegate.protocol.providers.base import BaseMetadataProvider, WatermarkManager
-from tidegate.protocol.providers.registry import metadata_provider
-from tidegate.reports.chaos import ChaosReport
-from tidegate.reports.correction import (
-    ChunkReport,
-    ColumnReplayReport,
-    FileSet,
-    FoundDataFile,
-    FoundDataFiles,
-    FoundFiles,
-    ReconcileReport,
-    ReplayReport,
-    SourceComparison,
-    TableComparison,
-    WatermarkMove,
-)
-from tidegate.reports.ledger import (
-    FileRange,
-    FilesReport,
-    FileTotals,
-    IngestedFile,
-    LedgerCompaction,
-    LedgerExport,
-    LedgerGap,
-    PositionView,
-    WatermarkHistory,
-)
-from tidegate.reports.run import (
-    Adoption,
-    Check,
-    ColumnSourcePlan,
-    DemoReport,
-    FailedFile,
-    FailedUnit,
-    LettersReport,
-    RunReport,
-    SourcePlan,
-    SourceReport,
-    SourceStatus,
-    TableCareReport,
-    WatermarkView,
-    WorkProgress,
-)
-from tidegate.reports.schema import (
-    ColumnSeen,
-    SchemaChange,
-    SchemaColumn,
-    SchemaDiff,
-    SchemaInference,
-    SchemaView,
-    TableRewrite,
-)
-from tidegate.reports.staging import (
-    AdoptedFile,
-    CommitReport,
-    FileAdoption,
-    PropertiesImport,
-    PropertyNote,
-    RejectedUnit,
-    StagedSource,
-    TableCommit,
-)
-from tidegate.reports.units import (
-    PartitionLine,
-    PlannedUnits,
-    SkippedWork,
-    UnitLine,
-    UnitList,
-    UnitsMove,
-    UnitSourcePlan,
-    UnitView,
-    WorkUnitLine,
-)
-from tidegate.sources.reader import UnitRequest
-from tidegate.spark.filters import (
-    apply_watermark_filter,
-    watermark_operator,
-)
-from tidegate.specs.columns import (
-    AuthKind,
-    ColumnSource,
-    CsvOptions,
-    FunctionRead,
-    HttpAuth,
-    HttpRead,
-    JdbcRead,
-    Load,
-    LoadType,
-    LookBack,
-    NullWatermark,
-    Pagination,
-    PaginationKind,
-    ParamFormat,
-    ProviderKind,
-    RateLimit,
-    Retries,
-    StateSpec,
-    TableFormat,
-    TableRead,
-    WatermarkMode,
-    WatermarkParams,
-)
-from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import (
-    Compression,
-    Delivery,
-    ErrorHandling,
-    Evolution,
-    FieldSpec,
-    Format,
-    LateFiles,
-    Lateness,
-    Maintenance,
-    Numbers,
-    OnBadRecord,
-    OnConflict,
-    ParquetCodec,
-    PartitionBy,
-    PartitionFilter,
-    PathSource,
-    PipelineSpec,
-    ProjectSpec,
-    SchemaSpec,
-    SinkSpec,
-    SparkSpec,
-    StagingSpec,
-    Tracking,
-    TransformSpec,
-)
-from tidegate.specs.units import (
-    Bounding,
-    FileFormat,
-    FileRead,
-    InputFormat,
-    NotFound,
-    PartialPartition,
-    PartitionKind,
-    RangeParam,
-    Replace,
-    Rounding,
-    SecondaryInput,
-    Span,
-    SubRange,
-    TimeRange,
-    TimeWatermark,
-    UnitSource,
-    UnitWatermark,
-    WorkUnits,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ConfigError as ConfigError
+from tidegate.errors import TidegateError as TidegateError
+
+if TYPE_CHECKING:
+    from tidegate.commands.adopt import adopt as adopt
+    from tidegate.commands.adopt import import_properties as import_properties
+    from tidegate.commands.chaos import chaos as chaos
+    from tidegate.commands.column_replay import replay_range as replay_range
+    from tidegate.commands.commit import adopt_files as adopt_files
+    from tidegate.commands.commit import commit as commit
+    from tidegate.commands.dead_letters import discard_letters as discard_letters
+    from tidegate.commands.dead_letters import list_letters as list_letters
+    from tidegate.commands.dead_letters import retry_letters as retry_letters
+    from tidegate.commands.demo import demo as demo
+    from tidegate.commands.doctor import doctor as doctor
+    from tidegate.commands.files import compact_ledger as compact_ledger
+    from tidegate.commands.files import export_ledger as export_ledger
+    from tidegate.commands.files import files as files
+    from tidegate.commands.reconcile import reconcile as reconcile
+    from tidegate.commands.recover import recover as recover
+    from tidegate.commands.replay import replay as replay
+    from tidegate.commands.run import run as run
+    from tidegate.commands.schema import diff_schema as diff_schema
+    from tidegate.commands.schema import infer_schema as infer_schema
+    from tidegate.commands.schema import replace_schema as replace_schema
+    from tidegate.commands.schema import show_schema as show_schema
+    from tidegate.commands.setup import load as load
+    from tidegate.commands.status import plan as plan
+    from tidegate.commands.status import serve as serve
+    from tidegate.commands.status import status as status
+    from tidegate.commands.table import checkpoint_table as checkpoint_table
+    from tidegate.commands.table import optimize_table as optimize_table
+    from tidegate.commands.table import vacuum_table as vacuum_table
+    from tidegate.commands.table import widen_table as widen_table
+    from tidegate.commands.units import reset_units as reset_units
+    from tidegate.commands.units import retry_units as retry_units
+    from tidegate.commands.units import unit as unit
+    from tidegate.commands.units import units as units
+    from tidegate.commands.watermark import reset_watermark as reset_watermark
+    from tidegate.commands.watermark import set_watermark as set_watermark
+    from tidegate.commands.watermark import show_watermarks as show_watermarks
+    from tidegate.commands.watermark import watermark_history as watermark_history
+    from tidegate.compat import DataFlow as DataFlow
+    from tidegate.compat import MergeOverwriteStrategy as MergeOverwriteStrategy
+    from tidegate.compat import run_replay as run_replay
+    from tidegate.core.columns.look_back import Connection as Connection
+    from tidegate.core.columns.predicates import SourceRuntime as SourceRuntime
+    from tidegate.core.columns.replay import ReplayConfig as ReplayConfig
+    from tidegate.core.columns.values import WatermarkSerializer as WatermarkSerializer
+    from tidegate.core.columns.values import is_watermark_empty as is_watermark_empty
+    from tidegate.protocol.providers.base import BaseMetadataProvider as BaseMetadataProvider
+    from tidegate.protocol.providers.base import WatermarkManager as WatermarkManager
+    from tidegate.protocol.providers.registry import metadata_provider as metadata_provider
+    from tidegate.reports.chaos import ChaosReport as ChaosReport
+    from tidegate.reports.correction import ChunkReport as ChunkReport
+    from tidegate.reports.correction import ColumnReplayReport as ColumnReplayReport
+    from tidegate.reports.correction import FileSet as FileSet
+    from tidegate.reports.correction import FoundDataFile as FoundDataFile
+    from tidegate.reports.correction import FoundDataFiles as FoundDataFiles
+    from tidegate.reports.correction import FoundFiles as FoundFiles
+    from tidegate.reports.correction import ReconcileReport as ReconcileReport
+    from tidegate.reports.correction import ReplayReport as ReplayReport
+    from tidegate.reports.correction import SourceComparison as SourceComparison
+    from tidegate.reports.correction import TableComparison as TableComparison
+    from tidegate.reports.correction import WatermarkMove as WatermarkMove
+    from tidegate.reports.ledger import FileRange as FileRange
+    from tidegate.reports.ledger import FilesReport as FilesReport
+    from tidegate.reports.ledger import FileTotals as FileTotals
+    from tidegate.reports.ledger import IngestedFile as IngestedFile
+    from tidegate.reports.ledger import LedgerCompaction as LedgerCompaction
+    from tidegate.reports.ledger import LedgerExport as LedgerExport
+    from tidegate.reports.ledger import LedgerGap as LedgerGap
+    from tidegate.reports.ledger import PositionView as PositionView
+    from tidegate.reports.ledger import WatermarkHistory as WatermarkHistory
+    from tidegate.reports.run import Adoption as Adoption
+    from tidegate.reports.run import Check as Check
+    from tidegate.reports.run import ColumnSourcePlan as ColumnSourcePlan
+    from tidegate.reports.run import DemoReport as DemoReport
+    from tidegate.reports.run import FailedFile as FailedFile
+    from tidegate.reports.run import FailedUnit as FailedUnit
+    from tidegate.reports.run import LettersReport as LettersReport
+    from tidegate.reports.run import RunReport as RunReport
+    from tidegate.reports.run import SourcePlan as SourcePlan
+    from tidegate.reports.run import SourceReport as SourceReport
+    from tidegate.reports.run import SourceStatus as SourceStatus
+    from tidegate.reports.run import TableCareReport as TableCareReport
+    from tidegate.reports.run import WatermarkView as WatermarkView
+    from tidegate.reports.run import WorkProgress as WorkProgress
+    from tidegate.reports.schema import ColumnSeen as ColumnSeen
+    from tidegate.reports.schema import SchemaChange as SchemaChange
+    from tidegate.reports.schema import SchemaColumn as SchemaColumn
+    from tidegate.reports.schema import SchemaDiff as SchemaDiff
+    from tidegate.reports.schema import SchemaInference as SchemaInference
+    from tidegate.reports.schema import SchemaView as SchemaView
+    from tidegate.reports.schema import TableRewrite as TableRewrite
+    from tidegate.reports.staging import AdoptedFile as AdoptedFile
+    from tidegate.reports.staging import CommitReport as CommitReport
+    from tidegate.reports.staging import FileAdoption as FileAdoption
+    from tidegate.reports.staging import PropertiesImport as PropertiesImport
+    from tidegate.reports.staging import PropertyNote as PropertyNote
+    from tidegate.reports.staging import RejectedUnit as RejectedUnit
+    from tidegate.reports.staging import StagedSource as StagedSource
+    from tidegate.reports.staging import TableCommit as TableCommit
+    from tidegate.reports.units import PartitionLine as PartitionLine
+    from tidegate.reports.units import PlannedUnits as PlannedUnits
+    from tidegate.reports.units import SkippedWork as SkippedWork
+    from tidegate.reports.units import UnitLine as UnitLine
+    from tidegate.reports.units import UnitList as UnitList
+    from tidegate.reports.units import UnitsMove as UnitsMove
+    from tidegate.reports.units import UnitSourcePlan as UnitSourcePlan
+    from tidegate.reports.units import UnitView as UnitView
+    from tidegate.reports.units import WorkUnitLine as WorkUnitLine
+    from tidegate.sources.reader import UnitRequest as UnitRequest
+    from tidegate.spark.filters import apply_watermark_filter as apply_watermark_filter
+    from tidegate.spark.filters import watermark_operator as watermark_operator
+    from tidegate.specs.columns import AuthKind as AuthKind
+    from tidegate.specs.columns import ColumnSource as ColumnSource
+    from tidegate.specs.columns import CsvOptions as CsvOptions
+    from tidegate.specs.columns import FunctionRead as FunctionRead
+    from tidegate.specs.columns import HttpAuth as HttpAuth
+    from tidegate.specs.columns import HttpRead as HttpRead
+    from tidegate.specs.columns import JdbcRead as JdbcRead
+    from tidegate.specs.columns import Load as Load
+    from tidegate.specs.columns import LoadType as LoadType
+    from tidegate.specs.columns import LookBack as LookBack
+    from tidegate.specs.columns import NullWatermark as NullWatermark
+    from tidegate.specs.columns import Pagination as Pagination
+    from tidegate.specs.columns import PaginationKind as PaginationKind
+    from tidegate.specs.columns import ParamFormat as ParamFormat
+    from tidegate.specs.columns import ProviderKind as ProviderKind
+    from tidegate.specs.columns import RateLimit as RateLimit
+    from tidegate.specs.columns import Retries as Retries
+    from tidegate.specs.columns import StateSpec as StateSpec
+    from tidegate.specs.columns import TableFormat as TableFormat
+    from tidegate.specs.columns import TableRead as TableRead
+    from tidegate.specs.columns import WatermarkMode as WatermarkMode
+    from tidegate.specs.columns import WatermarkParams as WatermarkParams
+    from tidegate.specs.locations import Location as Location
+    from tidegate.specs.locations import Options as Options
+    from tidegate.specs.locations import Secret as Secret
+    from tidegate.specs.project import Compression as Compression
+    from tidegate.specs.project import Delivery as Delivery
+    from tidegate.specs.project import ErrorHandling as ErrorHandling
+    from tidegate.specs.project import Evolution as Evolution
+    from tidegate.specs.project import FieldSpec as FieldSpec
+    from tidegate.specs.project import Format as Format
+    from tidegate.specs.project import LateFiles as LateFiles
+    from tidegate.specs.project import Lateness as Lateness
+    from tidegate.specs.project import Maintenance as Maintenance
+    from tidegate.specs.project import Numbers as Numbers
+    from tidegate.specs.project import OnBadRecord as OnBadRecord
+    from tidegate.specs.project import OnConflict as OnConflict
+    from tidegate.specs.project import ParquetCodec as ParquetCodec
+    from tidegate.specs.project import PartitionBy as PartitionBy
+    from tidegate.specs.project import PartitionFilter as PartitionFilter
+    from tidegate.specs.project import PathSource as PathSource
+    from tidegate.specs.project import PipelineSpec as PipelineSpec
+    from tidegate.specs.project import ProjectSpec as ProjectSpec
+    from tidegate.specs.project import SchemaSpec as SchemaSpec
+    from tidegate.specs.project import SinkSpec as SinkSpec
+    from tidegate.specs.project import SparkSpec as SparkSpec
+    from tidegate.specs.project import StagingSpec as StagingSpec
+    from tidegate.specs.project import Tracking as Tracking
+    from tidegate.specs.project import TransformSpec as TransformSpec
+    from tidegate.specs.units import Bounding as Bounding
+    from tidegate.specs.units import FileFormat as FileFormat
+    from tidegate.specs.units import FileRead as FileRead
+    from tidegate.specs.units import InputFormat as InputFormat
+    from tidegate.specs.units import NotFound as NotFound
+    from tidegate.specs.units import PartialPartition as PartialPartition
+    from tidegate.specs.units import PartitionKind as PartitionKind
+    from tidegate.specs.units import RangeParam as RangeParam
+    from tidegate.specs.units import Replace as Replace
+    from tidegate.specs.units import Rounding as Rounding
+    from tidegate.specs.units import SecondaryInput as SecondaryInput
+    from tidegate.specs.units import Span as Span
+    from tidegate.specs.units import SubRange as SubRange
+    from tidegate.specs.units import TimeRange as TimeRange
+    from tidegate.specs.units import TimeWatermark as TimeWatermark
+    from tidegate.specs.units import UnitSource as UnitSource
+    from tidegate.specs.units import UnitWatermark as UnitWatermark
+    from tidegate.specs.units import WorkUnits as WorkUnits
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AdoptedFile",
-    "Adoption",
-    "AuthKind",
-    "BaseMetadataProvider",
-    "Bounding",
-    "ChaosReport",
-    "Check",
-    "ChunkReport",
-    "ColumnReplayReport",
-    "ColumnSeen",
-    "ColumnSource",
-    "ColumnSourcePlan",
-    "CommitReport",
-    "Compression",
-    "ConfigError",
-    "Connection",
-    "CsvOptions",
-    "DataFlow",
-    "Delivery",
-    "DemoReport",
-    "ErrorHandling",
-    "Evolution",
-    "FailedFile",
-    "FailedUnit",
-    "FieldSpec",
-    "FileAdoption",
-    "FileFormat",
-    "FileRange",
-    "FileRead",
-    "FileSet",
-    "FileTotals",
-    "FilesReport",
-    "Format",
-    "FoundDataFile",
-    "FoundDataFiles",
-    "FoundFiles",
-    "FunctionRead",
-    "HttpAuth",
-    "HttpRead",
-    "IngestedFile",
-    "InputFormat",
-    "JdbcRead",
-    "LateFiles",
-    "Lateness",
-    "LedgerCompaction",
-    "LedgerExport",
-    "LedgerGap",
-    "LettersReport",
-    "Load",
-    "LoadType",
-    "Location",
-    "LookBack",
-    "Maintenance",
-    "MergeOverwriteStrategy",
-    "NotFound",
-    "NullWatermark",
-    "Numbers",
-    "OnBadRecord",
-    "OnConflict",
-    "Options",
-    "Pagination",
-    "PaginationKind",
-    "ParamFormat",
-    "ParquetCodec",
-    "PartialPartition",
-    "PartitionBy",
-    "PartitionFilter",
-    "PartitionKind",
-    "PartitionLine",
-    "PathSource",
-    "PipelineSpec",
-    "PlannedUnits",
-    "PositionView",
-    "ProjectSpec",
-    "PropertiesImport",
-    "PropertyNote",
-    "ProviderKind",
-    "RangeParam",
-    "RateLimit",
-    "ReconcileReport",
-    "RejectedUnit",
-    "Replace",
-    "ReplayConfig",
-    "ReplayReport",
-    "Retries",
-    "Rounding",
-    "RunReport",
-    "SchemaChange",
-    "SchemaColumn",
-    "SchemaDiff",
-    "SchemaInference",
-    "SchemaSpec",
-    "SchemaView",
-    "SecondaryInput",
-    "Secret",
-    "SinkSpec",
-    "SkippedWork",
-    "SourceComparison",
-    "SourcePlan",
-    "SourceReport",
-    "SourceRuntime",
-    "SourceStatus",
-    "Span",
-    "SparkSpec",
-    "StagedSource",
-    "StagingSpec",
-    "StateSpec",
-    "SubRange",
-    "TableCareReport",
-    "TableCommit",
-    "TableComparison",
-    "TableFormat",
-    "TableRead",
-    "TableRewrite",
-    "TidegateError",
-    "TimeRange",
-    "TimeWatermark",
-    "Tracking",
-    "TransformSpec",
-    "UnitLine",
-    "UnitList",
-    "UnitRequest",
-    "UnitSource",
-    "UnitSourcePlan",
-    "UnitView",
-    "UnitWatermark",
-    "UnitsMove",
-    "WatermarkHistory",
-    "WatermarkManager",
-    "WatermarkMode",
-    "WatermarkMove",
-    "WatermarkParams",
-    "WatermarkSerializer",
-    "WatermarkView",
-    "WorkProgress",
-    "WorkUnitLine",
-    "WorkUnits",
-    "__version__",
-    "adopt",
-    "adopt_files",
-    "apply_watermark_filter",
-    "chaos",
-    "checkpoint_table",
-    "commit",
-    "compact_ledger",
-    "demo",
-    "diff_schema",
-    "discard_letters",
-    "doctor",
-    "export_ledger",
-    "files",
-    "import_properties",
-    "infer_schema",
-    "is_watermark_empty",
-    "list_letters",
-    "load",
-    "metadata_provider",
-    "optimize_table",
-    "plan",
-    "reconcile",
-    "recover",
-    "replace_schema",
-    "replay",
-    "replay_range",
-    "reset_units",
-    "reset_watermark",
-    "retry_letters",
-    "retry_units",
-    "run",
-    "run_replay",
-    "serve",
-    "set_watermark",
-    "show_schema",
-    "show_watermarks",
-    "status",
-    "unit",
-    "units",
-    "vacuum_table",
-    "watermark_history",
-    "watermark_operator",
-    "widen_table",
-]
+_NAMES = {
+    "commands.adopt": "adopt import_properties",
+    "commands.chaos": "chaos",
+    "commands.column_replay": "replay_range",
+    "commands.commit": "adopt_files commit",
+    "commands.dead_letters": "discard_letters list_letters retry_letters",
+    "commands.demo": "demo",
+    "commands.doctor": "doctor",
+    "commands.files": "compact_ledger export_ledger files",
+    "commands.reconcile": "reconcile",
+    "commands.recover": "recover",
+    "commands.replay": "replay",
+    "commands.run": "run",
+    "commands.schema": "diff_schema infer_schema replace_schema show_schema",
+    "commands.setup": "load",
+    "commands.status": "plan serve status",
+    "commands.table": "checkpoint_table optimize_table vacuum_table widen_table",
+    "commands.units": "reset_units retry_units unit units",
+    "commands.watermark": "reset_watermark set_watermark show_watermarks watermark_history",
+    "compat": "DataFlow MergeOverwriteStrategy run_replay",
+    "core.columns.look_back": "Connection",
+    "core.columns.predicates": "SourceRuntime",
+    "core.columns.replay": "ReplayConfig",
+    "core.columns.values": "WatermarkSerializer is_watermark_empty",
+    "protocol.providers.base": "BaseMetadataProvider WatermarkManager",
+    "protocol.providers.registry": "metadata_provider",
+    "reports.chaos": "ChaosReport",
+    "reports.correction": (
+        "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "
+        "ReplayReport SourceComparison TableComparison WatermarkMove"
+    ),
+    "reports.ledger": (
+        "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap PositionView "
+        "WatermarkHistory"
+    ),
+    "reports.run": (
+        "Adoption Check ColumnSourcePlan DemoReport FailedFile FailedUnit LettersReport RunReport SourcePlan "
+        "SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
+    ),
+    "reports.schema": "ColumnSeen SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView TableRewrite",
+    "reports.staging": (
+        "AdoptedFile CommitReport FileAdoption PropertiesImport PropertyNote RejectedUnit StagedSource TableCommit"
+    ),
+    "reports.units": (
+        "PartitionLine PlannedUnits SkippedWork UnitLine UnitList UnitSourcePlan UnitView UnitsMove WorkUnitLine"
+    ),
+    "sources.reader": "UnitRequest",
+    "spark.filters": "apply_watermark_filter watermark_operator",
+    "specs.columns": (
+        "AuthKind ColumnSource CsvOptions FunctionRead HttpAuth HttpRead JdbcRead Load LoadType LookBack "
+        "NullWatermark Pagination PaginationKind ParamFormat ProviderKind RateLimit Retries StateSpec "
+        "TableFormat TableRead WatermarkMode WatermarkParams"
+    ),
+    "specs.locations": "Location Options Secret",
+    "specs.project": (
+        "Compression Delivery ErrorHandling Evolution FieldSpec Format LateFiles Lateness Maintenance Numbers "
+        "OnBadRecord OnConflict ParquetCodec PartitionBy PartitionFilter PathSource PipelineSpec ProjectSpec "
+        "SchemaSpec SinkSpec SparkSpec StagingSpec Tracking TransformSpec"
+    ),
+    "specs.units": (
+        "Bounding FileFormat FileRead InputFormat NotFound PartialPartition PartitionKind RangeParam Replace "
+        "Rounding SecondaryInput Span SubRange TimeRange TimeWatermark UnitSource UnitWatermark WorkUnits"
+    ),
+}
+"""The public names by the module that has them; type checkers read the imports above, which a test compares."""
+
+_HOMES = {name: f"tidegate.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(["ConfigError", "TidegateError", "__version__", *_HOMES])
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.api.opening import Config, agreed, load, pipelines_of
-from tidegate.api.replaying import replay_range
+from tidegate.commands.column_replay import replay_range
+from tidegate.commands.setup import Config, agreed, load, pipelines_of
 from tidegate.core.columns.predicates import SourceRuntime, window_of
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import ConfigError

@@ -78,7 +78,7 @@ def kill(failpoint: str, *arguments: str | Path) -> None:
     It is forked from one that has imported everything and done nothing.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "support.unit_lake", "tidegate.api", "pyarrow.dataset", "deltalake"])
+    context.set_forkserver_preload([__name__, "support.unit_lake", "tidegate.commands.run", "deltalake"])
     process = context.Process(target=_until_killed, args=(failpoint, tuple(map(str, arguments)), dict(os.environ)))
     process.start()
     process.join()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import pickle
 import re
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 import tidegate
 from support.all_cases import for_all
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.failpoints import PLACES
 from tidegate.observe import events
 from tidegate.observe.logs import Level
@@ -81,14 +86,27 @@ def test_nothing_is_documented_that_is_not_exported() -> None:
     assert documented == set(tidegate.__all__)
 
 
-def test_all_is_what_the_package_makes_public() -> None:
-    text = (SOURCE / "__init__.py").read_text(encoding="utf-8")
-    public = {
-        name for name, value in vars(tidegate).items() if not name.startswith("_") and not inspect.ismodule(value)
+def test_type_checkers_see_each_public_name_where_the_package_finds_it() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    seen = {
+        alias.asname: getattr(import_module(node.module or ""), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
     }
-    assert set(tidegate.__all__) == {*public, "__version__"}
-    assert list(tidegate.__all__) == sorted(tidegate.__all__)
-    assert "import *" not in text
+    assert list(tidegate.__all__) == sorted({*seen, "__version__"})
+    assert [name for name, value in seen.items() if getattr(tidegate, name) is not value] == []
+
+
+def test_public_names_are_listed_imported_and_pickled_and_others_are_refused() -> None:
+    assert set(tidegate.__all__) <= set(dir(tidegate))
+    everything: dict[str, object] = {}
+    exec("from tidegate import *", everything)
+    assert set(tidegate.__all__) <= set(everything)
+    assert pickle.loads(pickle.dumps(tidegate.status)) is tidegate.status
+    with pytest.raises(AttributeError, match="no attribute 'statsu'"):
+        tidegate.statsu  # noqa: B018
 
 
 def test_the_list_of_failpoints_holds_every_place_in_the_code_and_no_other() -> None:

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnEngine
-from tidegate.api.opening import sources_of
 from tidegate.commands.column_replay import ColumnReplay
+from tidegate.commands.setup import sources_of
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+import tidegate
 from support.lake import FIELDS, Lake
-from tidegate import api
-from tidegate.api.opening import sources_of
 from tidegate.commands.dead_letters import retry
+from tidegate.commands.setup import sources_of
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import Failed, Refused, progress_after
 from tidegate.errors import AccessDenied
@@ -42,7 +42,7 @@ def handling(lake: Lake, **settings: Any) -> None:
 
 
 def letters(lake: Lake) -> tuple[Letter, ...]:
-    return api.list_letters(lake.config, "events")
+    return tidegate.list_letters(lake.config, "events")
 
 
 def record(lake: Lake, **changes: Any) -> str:
@@ -109,7 +109,7 @@ def test_a_line_that_is_not_utf8_is_kept_byte_by_byte(lake: Lake) -> None:
 def test_status_and_the_run_say_how_many_letters_are_open(lake: Lake) -> None:
     mixed(lake, f"{DAY}/1.ndjson")
     lake.run()
-    (status,) = api.status(lake.config)
+    (status,) = tidegate.status(lake.config)
     assert status.open_letters == 2
 
 
@@ -137,7 +137,7 @@ def test_a_repaired_schema_makes_old_letters_good_exactly_once(lake: Lake) -> No
     assert letters(lake) == ()
     assert retried(lake).letters == 0
     assert lake.ids() == [0, 0]
-    (status,) = api.status(lake.config)
+    (status,) = tidegate.status(lake.config)
     assert status.open_letters == 0
 
 
@@ -155,10 +155,10 @@ def test_letters_are_chosen_by_id_file_and_reason(lake: Lake) -> None:
     mixed(lake, "date=2026-01-29/1.ndjson")
     lake.run()
     first = letters(lake)[0]
-    assert api.list_letters(lake.config, "events", ids=[first.id[:8]]) == (first,)
-    assert len(api.list_letters(lake.config, "events", file="date=2026-01-29/*")) == 2
-    assert len(api.list_letters(lake.config, "events", limit=3)) == 3
-    (report,) = api.discard_letters(lake.config, "events", file="date=2026-01-29/*")
+    assert tidegate.list_letters(lake.config, "events", ids=[first.id[:8]]) == (first,)
+    assert len(tidegate.list_letters(lake.config, "events", file="date=2026-01-29/*")) == 2
+    assert len(tidegate.list_letters(lake.config, "events", limit=3)) == 3
+    (report,) = tidegate.discard_letters(lake.config, "events", file="date=2026-01-29/*")
     assert (report.letters, report.answered) == (2, 2)
     assert {letter.file for letter in letters(lake)} == {f"{DAY}/1.ndjson"}
     assert len(dead_rows(lake)) == 6
@@ -297,7 +297,7 @@ def test_a_file_that_is_given_up_again_after_a_move_has_one_letter(lake: Lake) -
     bad = lake.write(f"{DAY}/2.ndjson.gz", "")
     bad.write_bytes(b"no gzip")
     lake.run()
-    api.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
+    tidegate.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
     lake.run()
     assert [letter.kind for letter in letters(lake)] == ["file"]
     lake.arrive(f"{DAY}/2.ndjson.gz")
@@ -411,7 +411,7 @@ def test_recover_pays_the_letters_that_a_killed_run_still_owed(lake: Lake) -> No
         (lake.root / f"lake/events/_delta_log/{number:020d}.json").unlink()
     (lake.root / "lake/events/_tidegate/events_default_checkpoint.json").unlink()
     assert "cannot be read" in (lake.run().sources[0].error or "")
-    assert api.recover(lake.config, "events", accept=["previous"])[0].verdict == "ok"
+    assert tidegate.recover(lake.config, "events", accept=["previous"])[0].verdict == "ok"
     assert lake.run().ok
     lake.assert_exactly_once()
     assert [letter.line for letter in letters(lake)] == [4, 7]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import tidegate
 from support.column_lake import ColumnLake
-from tidegate import Check, api
+from tidegate import Check
 from tidegate.protocol.providers.registry import metadata_provider
 from tidegate.sources.reader import jdbc_address
 
@@ -19,7 +20,7 @@ WINDOW = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_wate
 
 def told(config: Path, *names: str) -> list[Check]:
     wanted = names or ("source orders/default", "table of orders/default", "state of orders/default")
-    return [each for each in api.doctor(config) if each.name in wanted]
+    return [each for each in tidegate.doctor(config) if each.name in wanted]
 
 
 def database(root: Path, connection: dict[str, Any], **sink: Any) -> Path:
@@ -40,7 +41,7 @@ def test_a_folder_and_its_table_are_looked_at(tmp_path: Path) -> None:
     found = told(lake.config)
     assert {each.verdict for each in found} == {"ok"}
     assert any("this source is at position 1 (id=2)" in each.detail for each in found)
-    (counted,) = [each for each in api.doctor(lake.config) if each.name == "configuration"]
+    (counted,) = [each for each in tidegate.doctor(lake.config) if each.name == "configuration"]
     assert counted.detail.endswith("1 source")
 
 
@@ -60,7 +61,7 @@ def test_who_listens_is_found_without_credentials_and_who_does_not_fails(tmp_pat
     assert (warned.verdict, "'updated_at' looks like the time of an update" in warned.detail) == ("warn", True)
     (refused, *_) = told(config, "source orders/default")
     assert (refused.verdict, "nobody answers" in refused.detail) == ("fail", True)
-    assert not any("hidden" in f"{each}" for each in api.doctor(config))
+    assert not any("hidden" in f"{each}" for each in tidegate.doctor(config))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from support.lake import FIELDS, Lake
-from tidegate import Check, api
+from tidegate import Check
 
 NAME = "table of events/default"
 
@@ -22,7 +23,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def told(lake: Lake, *fields: dict[str, object]) -> list[Check]:
     lake.schema = {"fields": list(fields)}
-    return [each for each in api.doctor(lake.config) if each.name == NAME]
+    return [each for each in tidegate.doctor(lake.config) if each.name == NAME]
 
 
 def test_the_same_columns_are_fine(lake: Lake) -> None:

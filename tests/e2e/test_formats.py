@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tidegate
 from support.format_files import ENDINGS, written
 from support.lake import Lake
 from support.reconciling import compare, ingest
-from tidegate import api
-from tidegate.api.opening import sources_of
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.doctor import examine_project
 from tidegate.commands.replay import Replay, other_locations
+from tidegate.commands.setup import sources_of
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport
@@ -68,7 +68,7 @@ def test_every_record_is_in_the_table_once(tmp_path: Path, format: str, use_wate
     assert lake.run().sources[0].files == 1
     assert lake.run().sources[0].files == 0
     lake.assert_exactly_once()
-    told = api.files(lake.config, "events").files
+    told = tidegate.files(lake.config, "events").files
     assert sorted(each.file for each in told) == [f"{DAY}/{name}{ENDINGS[format]}" for name in "1235"]
     (source,) = compare(lake.project).sources
     assert (source.ingested, source.late.count, source.changed.count, source.gone.count) == (4, 0, 0, 0)
@@ -98,14 +98,14 @@ def test_bad_records_are_kept_and_read_again(tmp_path: Path, format: str) -> Non
     report = lake.run()
     assert report.ok
     assert report.sources[0].bad_records == 2
-    letters = api.list_letters(lake.config, "events")
+    letters = tidegate.list_letters(lake.config, "events")
     assert [letter.line for letter in letters] == [4, 8]
     assert {letter.reason for letter in letters} == {"'share': 0.5 has a fraction, the column is int64"}
     assert retried(lake).answered == 0
-    assert api.list_letters(lake.config, "events") == letters
+    assert tidegate.list_letters(lake.config, "events") == letters
     lake.schema = {**whole, "numbers": "lenient"}
     assert retried(lake).answered == 2
-    assert api.list_letters(lake.config, "events") == ()
+    assert tidegate.list_letters(lake.config, "events") == ()
     assert lake.ids() == list(range(10))
 
 
@@ -118,7 +118,7 @@ def test_a_damaged_file_is_a_letter_and_the_others_are_read(tmp_path: Path, form
     lake.run()
     lake.run()
     lake.assert_exactly_once()
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     assert (letter.kind, letter.file) == ("file", f"{DAY}/2{ENDINGS[format]}")
 
 
@@ -192,5 +192,5 @@ def test_doctor_and_plan_know_the_files(tmp_path: Path, format: str) -> None:
     arrive(lake, format, "1769600000")
     (place,) = sources_of(lake.project, "events")
     assert all(check.verdict == "ok" for check in examine_project(lake.project, [place]))
-    (planned,) = api.plan(lake.config)
+    (planned,) = tidegate.plan(lake.config)
     assert [each.path for unit in planned.plan.units for each in unit.slices] == [f"{DAY}/1769600000{ENDINGS[format]}"]

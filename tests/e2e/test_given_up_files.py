@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from support.lake import Lake
-from tidegate import api
-from tidegate.api.opening import sources_of
 from tidegate.cli.files import render_files
 from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import retry
+from tidegate.commands.setup import sources_of
 from tidegate.reports.correction import SourceComparison
 from tidegate.reports.ledger import IngestedFile
 from tidegate.runs.dead_letters import DeadLetterSelection
@@ -34,11 +34,11 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
 
 
 def by_name(lake: Lake) -> dict[str, IngestedFile]:
-    return {each.file: each for each in api.files(lake.config, "events").files}
+    return {each.file: each for each in tidegate.files(lake.config, "events").files}
 
 
 def compared(lake: Lake) -> SourceComparison:
-    return api.reconcile(lake.config).sources[0]
+    return tidegate.reconcile(lake.config).sources[0]
 
 
 def test_files_marks_it(lake: Lake) -> None:
@@ -50,12 +50,12 @@ def test_files_marks_it(lake: Lake) -> None:
     ]
     assert (found[BAD].rows, found[BAD].bad, found[BAD].records) == (0, 1, 0)
     assert found[BAD].to_json()["given_up"] is True
-    (table,) = [block for block in render_files(api.files(lake.config, "events")) if isinstance(block, Table)]
+    (table,) = [block for block in render_files(tidegate.files(lake.config, "events")) if isinstance(block, Table)]
     assert [cell.text for row in table.rows for cell in row if isinstance(cell, Cell)].count("given up") == 1
 
 
 def test_reconcile_counts_it_apart_and_is_content(lake: Lake) -> None:
-    report = api.reconcile(lake.config)
+    report = tidegate.reconcile(lake.config)
     (source,) = report.sources
     assert (source.given_up.names, source.repaired.count, source.ingested) == ((BAD,), 0, 2)
     assert report.ok
@@ -71,5 +71,5 @@ def test_a_repaired_one_is_named_until_it_was_read(lake: Lake) -> None:
     lake.assert_exactly_once()
     source = compared(lake)
     assert (source.repaired.count, source.given_up.count, source.ingested) == (0, 0, 3)
-    newest = api.files(lake.config, "events").files[0]
+    newest = tidegate.files(lake.config, "events").files[0]
     assert (newest.file, newest.given_up, newest.finished, newest.rows) == (BAD, False, True, 10)

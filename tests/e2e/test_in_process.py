@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidegate.protocol.table_rows import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
+from tidegate.specs.project import FieldSpec
 
 NUMBERS: list[int] = []
 """What the function gives."""
@@ -108,9 +110,52 @@ def test_a_delta_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("type_", "first", "second"),
+    [
+        ("csv", "id,name\n1,a\n2,\n", "id,name\n2,\n3,c\n"),
+        ("json", '{"id": 1, "name": "a"}\n{"id": 2}\n', '{"id": 2}\n{"id": 3, "name": "c"}\n'),
+    ],
+)
+@pytest.mark.parametrize("declared", [False, True])
+def test_files_that_are_scanned(tmp_path: Path, type_: str, first: str, second: str, declared: bool) -> None:
+    made = project(tmp_path, {"type": type_, "source_uri": "in", "watermark_columns": ["id"], "pattern": "*.txt"})
+    if declared:
+        fields = (FieldSpec("id", "int64"), FieldSpec("name", "string"))
+        (pipeline,) = made.pipelines
+        made = replace(made, pipelines=(replace(pipeline, schema=replace(pipeline.schema, fields=fields)),))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text(first)
+    (tmp_path / "in" / "left.out").write_text("no such records")
+    assert run(made).ok
+    (tmp_path / "in" / "b.txt").write_text(second)
+    report = run(made)
+    assert (report.ok, report.sources[0].rows) == (True, 1)
+    rows = query(made.pipelines[0].sink.table, "select id, name from t order by id")
+    assert [(row["id"], row["name"]) for row in rows] == [(1, "a"), (2, None), (3, "c")]
+
+
+def test_a_record_that_does_not_fit_stops_the_pass(tmp_path: Path) -> None:
+    made = project(tmp_path, {"type": "json", "source_uri": "in", "watermark_columns": ["id"]})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id": 1}\n{"id": \n')
+    (report,) = run(made).sources
+    assert "a.json" in (report.error or "")
+    assert report.commits == 0
+
+
+def test_rows_without_a_watermark_are_seen_where_a_lag_has_the_source_asked_first(tmp_path: Path) -> None:
+    keys = {"safety_lag": "PT1H", "null_watermark": "error"}
+    made = project(tmp_path, {"type": "csv", "source_uri": "in", "watermark_columns": ["at"], **keys})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id,at\n1,2026-01-01T00:00:00Z\n2,\n")
+    (report,) = run(made).sources
+    assert "1 row have null in every watermark column (at)" in (report.error or "")
+
+
+@pytest.mark.parametrize(
     ("source", "sink", "problem"),
     [
-        ({"type": "csv", "source_uri": "in"}, {}, "are read by Spark"),
+        ({"type": "excel", "source_uri": "in"}, {}, "are read by Spark"),
         (
             {"type": "python", "function": f"{__name__}:numbers"},
             {"load_type": "merge_upsert", "merge_keys": ["id"]},

@@ -16,7 +16,7 @@ from tidegate.errors import UnsupportedTable
 from tidegate.protocol.work_areas import clean_old, new_work_area
 from tidegate.runs.bind import bind
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.frames import any_frames, as_read, frame_packages
+from tidegate.runs.lanes import any_frames, as_read, frame_packages
 from tidegate.spark.jars import S3
 
 

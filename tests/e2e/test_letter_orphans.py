@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
-from tidegate import api
 from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
 from tidegate.protocol.change import Change
@@ -53,7 +53,7 @@ def test_an_orphan_among_letters_is_found_and_removed_when_asked(lake: Lake) -> 
     cleaned = of_letters(clean(lake.project).tables)
     assert (cleaned.removed.count, cleaned.fenced) == (1, ("events/default",))
     assert not left.exists()
-    assert len(api.list_letters(lake.config, "events")) == 1
+    assert len(tidegate.list_letters(lake.config, "events")) == 1
     assert compare(lake.project).ok
 
 
@@ -73,13 +73,13 @@ def test_letters_that_are_owed_are_paid_and_not_removed(lake: Lake) -> None:
         arm("")
     age(letters(lake))
     assert of_letters(clean(lake.project).tables).removed.count == 0
-    assert [letter.text for letter in api.list_letters(lake.config, "events")] == ["bad", "also bad"]
+    assert [letter.text for letter in tidegate.list_letters(lake.config, "events")] == ["bad", "also bad"]
 
 
 def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -> None:
     (place,) = places_of(lake.project)
     opened = place.positions.open()
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     state = dict(opened.state or {})
     sleeping = answered(place, [letter], DISCARDED, uuid7())
     change = Change(state, place.tracker.embedded(state), debts=sleeping.debts(place, opened), letters=-1)
@@ -87,7 +87,7 @@ def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -
     assert of_letters(clean(lake.project).tables).removed.count == 1
     with pytest.raises(CommitLost):
         place.positions.commit(opened, change)
-    assert [each.id for each in api.list_letters(lake.config, "events")] == [letter.id]
+    assert [each.id for each in tidegate.list_letters(lake.config, "events")] == [letter.id]
 
 
 def test_letters_of_a_source_that_the_configuration_lacks_stop_the_removal(lake: Lake) -> None:

@@ -20,10 +20,9 @@ from servers.s3 import BUCKET, Server
 from support.lake import FIELDS, Lake
 from tidegate import load, plan, reconcile
 from tidegate.cli.main import cli
-from tidegate.core.files.path_set import SetState
+from tidegate.core.files.discovery import Reason
 from tidegate.core.files.planner import plan_paths, plan_set
-from tidegate.core.files.state import Active, PathState, RecordsRead
-from tidegate.core.reasons import Reason
+from tidegate.core.files.state import Active, PathState, RecordsRead, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
 from tidegate.protocol.path_segments import Known

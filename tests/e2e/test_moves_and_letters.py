@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from support.lake import Lake
-from tidegate import api
 from tidegate.failpoints import arm
 from tidegate.protocol.table_rows import query
 from tidegate.reports.correction import WatermarkMove
@@ -34,11 +34,11 @@ def letters(lake: Lake) -> list[tuple[str | None, str | None]]:
 
 
 def found(lake: Lake) -> tuple[Letter, ...]:
-    return api.list_letters(lake.config, "events")
+    return tidegate.list_letters(lake.config, "events")
 
 
 def down(lake: Lake, confirm: Callable[[WatermarkMove], bool] = lambda move: True) -> WatermarkMove:
-    return api.set_watermark(lake.config, "events", to=f"{DAY}/0.ndjson", confirm=confirm)
+    return tidegate.set_watermark(lake.config, "events", to=f"{DAY}/0.ndjson", confirm=confirm)
 
 
 ALL = [(f"{DAY}/{number}.ndjson", f"bad {number}") for number in range(3)]
@@ -50,11 +50,11 @@ def test_the_move_answers_them_and_the_run_finds_the_lines_anew_once(lake: Lake)
     assert (move.applied, move.letters) == (True, 2)
     assert "2 dead letters of these files are answered: the run reads them anew" in move.notes
     assert letters(lake) == ALL[:1]
-    assert api.status(lake.config)[0].open_letters == 1
+    assert tidegate.status(lake.config)[0].open_letters == 1
     assert lake.run().ok
     assert letters(lake) == ALL
     assert len(before & {letter.id for letter in found(lake)}) == 1
-    assert api.status(lake.config)[0].open_letters == 3
+    assert tidegate.status(lake.config)[0].open_letters == 3
     answers = query(
         Location(absolute("lake/events_dead_letters", lake.root)), "select reason from t where kind = 'resolution'"
     )
@@ -68,7 +68,7 @@ def test_what_is_only_shown_answers_nothing(lake: Lake) -> None:
 
 
 def test_a_reset_answers_all_of_them(lake: Lake) -> None:
-    assert api.reset_watermark(lake.config, "events", confirm=lambda move: True).letters == 3
+    assert tidegate.reset_watermark(lake.config, "events", confirm=lambda move: True).letters == 3
     assert lake.run().ok
     assert letters(lake) == ALL
 
@@ -81,7 +81,7 @@ def test_the_letter_of_a_file_that_is_gone_stays_open(lake: Lake) -> None:
 
 def test_a_watermark_that_goes_up_answers_nothing(lake: Lake) -> None:
     lake.arrive(f"{DAY}/3.ndjson")
-    assert api.set_watermark(lake.config, "events", to=f"{DAY}/3.ndjson", confirm=lambda move: True).letters == 0
+    assert tidegate.set_watermark(lake.config, "events", to=f"{DAY}/3.ndjson", confirm=lambda move: True).letters == 0
     assert letters(lake) == ALL
 
 

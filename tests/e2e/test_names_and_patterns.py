@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import tidegate
 from support.lake import Lake
-from tidegate import ConfigError, api
+from tidegate import ConfigError
 from tidegate.cli.pages import plain
 from tidegate.cli.run import render_run
 from tidegate.commands.files import FilesQuery
@@ -28,16 +29,16 @@ def lake(tmp_path: Path) -> Lake:
 
 
 BY_SOURCE: dict[str, Callable[..., Any]] = {
-    "show_watermarks": api.show_watermarks,
-    "watermark_history": api.watermark_history,
-    "files": api.files,
-    "list_letters": api.list_letters,
-    "discard_letters": api.discard_letters,
-    "recover": api.recover,
-    "reconcile": api.reconcile,
-    "adopt": api.adopt,
-    "set_watermark": lambda *names: api.set_watermark(*names, to="a/b"),
-    "reset_watermark": api.reset_watermark,
+    "show_watermarks": tidegate.show_watermarks,
+    "watermark_history": tidegate.watermark_history,
+    "files": tidegate.files,
+    "list_letters": tidegate.list_letters,
+    "discard_letters": tidegate.discard_letters,
+    "recover": tidegate.recover,
+    "reconcile": tidegate.reconcile,
+    "adopt": tidegate.adopt,
+    "set_watermark": lambda *names: tidegate.set_watermark(*names, to="a/b"),
+    "reset_watermark": tidegate.reset_watermark,
 }
 
 
@@ -53,13 +54,13 @@ def test_an_unknown_source_is_wrong_usage_with_a_suggestion(lake: Lake, function
 @pytest.mark.parametrize("function", [*BY_SOURCE, "plan", "status"])
 def test_an_unknown_pipeline_is_wrong_usage_with_a_suggestion(lake: Lake, function: str) -> None:
     with pytest.raises(ConfigError, match="no pipeline 'evnts'; allowed: events; did you mean 'events'"):
-        (BY_SOURCE.get(function) or getattr(api, function))(lake.config, "evnts")
+        (BY_SOURCE.get(function) or getattr(tidegate, function))(lake.config, "evnts")
 
 
 def test_chaos_in_a_place_that_is_not_empty_is_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("keep me")
     with pytest.raises(ConfigError, match="is not empty: it holds mine"):
-        api.chaos(str(tmp_path), failures=1, kills=0)
+        tidegate.chaos(str(tmp_path), failures=1, kills=0)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,6 @@ def test_fields_that_no_column_takes_are_in_the_report(lake: Lake) -> None:
 def test_times_of_letters_are_in_utc_with_a_z(lake: Lake) -> None:
     lake.write(f"{DAY}/3.ndjson", "bad\n")
     report = lake.run()
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     assert str(json.loads(json.dumps(letter.to_json()))["at"]).endswith("Z")
     assert "tidegate dlq list here.yml -p events" in "\n".join(plain(render_run(report, "here.yml")))

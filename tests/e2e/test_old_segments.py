@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import tidegate
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, places_of
-from tidegate import api
 from tidegate.core.files.paths import SourceFile
 from tidegate.errors import CommitLost
 from tidegate.protocol.change import Change
@@ -73,7 +73,7 @@ def test_parts_that_nothing_refers_to_are_removed_and_the_set_is_whole(lake: Lak
     assert parts(lake) == needed(lake)
     assert lake.run().ok
     lake.assert_exactly_once()
-    assert api.recover(lake.config, "events")[0].verdict == "ok"
+    assert tidegate.recover(lake.config, "events")[0].verdict == "ok"
 
 
 def test_a_damaged_document_keeps_them_all(lake: Lake) -> None:

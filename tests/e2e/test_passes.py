@@ -14,7 +14,7 @@ from tidegate import plan, show_watermarks, status
 from tidegate.core.files.plan import FileGroup
 from tidegate.observe.events import FileChanged, FileFiltered, PartitionAdvanced, WatermarkStateChanged
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import deal
+from tidegate.runs.file_walk import deal
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass

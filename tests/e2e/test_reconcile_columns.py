@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+import tidegate
 from support.column_lake import ColumnLake, InProcessColumnEngine
-from tidegate import api, show_watermarks
+from tidegate import show_watermarks
 from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
@@ -49,19 +50,19 @@ def place_of(lake: ColumnLake) -> ColumnBound:
 
 
 def test_the_table_is_compared_and_the_rows_are_said_not_to_be(lake: ColumnLake) -> None:
-    report = api.reconcile(lake.config)
+    report = tidegate.reconcile(lake.config)
     (source,), (table,) = report.sources, report.tables
     assert (report.ok, source.compared, source.version, source.listed.count) == (True, False, 1, 0)
     assert "its rows are not compared" in source.notes[0]
     assert (table.data_files, table.orphans.count) == (1, 0)
     orphan(lake)
-    found = api.reconcile(lake.config)
+    found = tidegate.reconcile(lake.config)
     assert (found.ok, found.tables[0].orphans.count) == (False, 1)
 
 
 def test_orphans_go_behind_a_fence_and_the_watermark_stays(lake: ColumnLake) -> None:
     left = orphan(lake)
-    (table,) = api.reconcile(lake.config, clean=True).tables
+    (table,) = tidegate.reconcile(lake.config, clean=True).tables
     assert (table.error, table.removed.count, table.fenced, left.exists()) == (None, 1, ("orders/default",), False)
     assert show_watermarks(lake.config, "orders")[0].value == '{"id": 2}'
     lake.arrive({"id": 3})
@@ -90,7 +91,7 @@ def test_who_slept_with_rows_reads_them_again_behind_the_fence(lake: ColumnLake)
     carried.run()
     assert (carried.totals.rows, carried.position and carried.position.version) == (1, 3)
     lake.assert_exactly_once()
-    assert api.reconcile(lake.config).tables[0].young.count == 1
+    assert tidegate.reconcile(lake.config).tables[0].young.count == 1
 
 
 def test_files_of_a_sleeper_that_were_removed_are_never_committed(lake: ColumnLake) -> None:
@@ -98,7 +99,7 @@ def test_files_of_a_sleeper_that_were_removed_are_never_committed(lake: ColumnLa
     removed = []
 
     def clean() -> None:
-        (table,) = api.reconcile(lake.config, clean=True, older_than=timedelta(0), force=True).tables
+        (table,) = tidegate.reconcile(lake.config, clean=True, older_than=timedelta(0), force=True).tables
         removed.append(table.removed.count)
 
     with pytest.raises(TidegateError):
@@ -131,7 +132,7 @@ def test_replays_have_a_fence_of_their_own(lake: ColumnLake) -> None:
     sleeping = positions.open()
     positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
     orphan(lake)
-    (table,) = api.reconcile(lake.config, clean=True).tables
+    (table,) = tidegate.reconcile(lake.config, clean=True).tables
     assert (table.error, table.fenced) == (None, ("orders/default", "orders/default~replay"))
     with pytest.raises(CommitLost):
         positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
@@ -152,7 +153,7 @@ def test_the_fence_of_a_replay_that_committed_nothing_leaves_a_finished_record(l
 def test_a_source_that_the_configuration_does_not_have_stops_the_cleaning(lake: ColumnLake) -> None:
     orphan(lake)
     (lake.root / "lake" / "orders" / "_tidegate" / "orders" / "gone").mkdir()
-    (table,) = api.reconcile(lake.config, clean=True).tables
+    (table,) = tidegate.reconcile(lake.config, clean=True).tables
     assert "is also written by orders/gone" in (table.error or "")
 
 
@@ -172,9 +173,11 @@ def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {
-    "followed by columns; allowed here: a pipeline whose source is files": lambda config: api.files(config, "orders"),
-    "runs over sources that are no files commit": api.commit,
-    "has no partitions": lambda config: api.reset_watermark(config, "orders", partition="a"),
+    "followed by columns; allowed here: a pipeline whose source is files": lambda config: tidegate.files(
+        config, "orders"
+    ),
+    "runs over sources that are no files commit": tidegate.commit,
+    "has no partitions": lambda config: tidegate.reset_watermark(config, "orders", partition="a"),
 }
 
 
@@ -187,12 +190,12 @@ def test_what_is_about_files_says_so(lake: ColumnLake, words: str) -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda config: api.replay(config, "orders", files="*"),
-        lambda config: api.list_letters(config, "orders"),
-        lambda config: api.infer_schema(config, "orders"),
-        lambda config: api.show_schema(config, "orders"),
-        lambda config: api.diff_schema(config, "orders"),
-        lambda config: api.adopt(config, "orders"),
+        lambda config: tidegate.replay(config, "orders", files="*"),
+        lambda config: tidegate.list_letters(config, "orders"),
+        lambda config: tidegate.infer_schema(config, "orders"),
+        lambda config: tidegate.show_schema(config, "orders"),
+        lambda config: tidegate.diff_schema(config, "orders"),
+        lambda config: tidegate.adopt(config, "orders"),
     ],
 )
 def test_commands_about_files_stop_with_one_sentence(lake: ColumnLake, act: Callable[[Path], object]) -> None:
@@ -203,7 +206,7 @@ def test_commands_about_files_stop_with_one_sentence(lake: ColumnLake, act: Call
 def test_tables_are_cared_for_and_folders_are_not(lake: ColumnLake, tmp_path: Path) -> None:
     lake.arrive({"id": 3})
     lake.run()
-    assert api.optimize_table(lake.config, "orders").files_before == 2
+    assert tidegate.optimize_table(lake.config, "orders").files_before == 2
     lake.assert_exactly_once()
     with pytest.raises(TidegateError, match="not each of its values is one of string"):
-        api.widen_table(lake.config, "orders", column="id", to="string")
+        tidegate.widen_table(lake.config, "orders", column="id", to="string")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+import tidegate
 from support.lake import Lake
-from tidegate import api
-from tidegate.api.opening import sources_of
 from tidegate.commands.dead_letters import retry
+from tidegate.commands.setup import sources_of
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage
@@ -63,12 +63,12 @@ def test_it_is_one_letter_and_nothing_waits_for_it(lake: Lake) -> None:
     (lake.root / "data" / HALF).unlink()
     report = lake.run()
     assert (report.ok, report.sources[0].dead_files, report.sources[0].files) == (False, 1, 0)
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     assert (letter.kind, letter.file, letter.line, letter.stage) == ("file", HALF, READ + 1, "removed")
     assert letter.reason == f"removed at the source after {READ} of its lines were committed"
     again = lake.run()
     assert (again.sources[0].commits, again.sources[0].state) == (0, "Idle")
-    assert len(api.list_letters(lake.config, "events")) == 1
+    assert len(tidegate.list_letters(lake.config, "events")) == 1
 
 
 def test_it_holds_until_a_listing_succeeds(lake: Lake) -> None:
@@ -78,7 +78,7 @@ def test_it_holds_until_a_listing_succeeds(lake: Lake) -> None:
     config = lake.config
     data.rmdir()
     with pytest.raises(SourceError, match="does not exist"):
-        api.plan(config)
+        tidegate.plan(config)
     (lake.root / "away").rename(data)
     assert lake.run().sources[0].dead_files == 0
     lake.assert_exactly_once()
@@ -106,5 +106,5 @@ def test_it_comes_back_with_another_content_and_is_not_mixed(lake: Lake) -> None
     report = retried(lake)
     assert (report.answered, report.rows) == (0, 0)
     assert "tidegate replay" in report.still_bad[0][2]
-    (found,) = api.reconcile(lake.config).sources
+    (found,) = tidegate.reconcile(lake.config).sources
     assert found.repaired.names == (HALF,)

@@ -12,9 +12,10 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
+import tidegate
 from servers.s3 import Server
 from support.lake import FIELDS, Lake, assert_same
-from tidegate import ReplayReport, TidegateError, api, load, plan, set_watermark, show_watermarks
+from tidegate import ReplayReport, TidegateError, load, plan, set_watermark, show_watermarks
 from tidegate.commands.replay import Replay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.plan import FileGroup
@@ -157,14 +158,14 @@ def test_bad_lines_become_letters_and_those_from_before_are_answered(lake: Lake)
     path = f"{DAY}/hour=11/1.ndjson.gz"
     lake.write(path, '{"id": 1}\n{"id": "x"}\n')
     replay(lake, partition=f"{DAY}/hour=11")
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     assert (letter.file, letter.line) == (path, 2)
     lake.write(path, '{"id": 1}\n{"id": 2}\n{"id": "y"}\n')
     replay(lake, partition=f"{DAY}/hour=11")
-    (letter,) = api.list_letters(lake.config, "events")
+    (letter,) = tidegate.list_letters(lake.config, "events")
     assert letter.line == 3
     assert_same(lake.ids(), [*range(10), 1, 2, *range(20, 60)])
-    (status,) = api.status(lake.config)
+    (status,) = tidegate.status(lake.config)
     assert status.open_letters == 1
 
 

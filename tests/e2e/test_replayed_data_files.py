@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+import tidegate
 from e2e.test_replay import replay
 from support.lake import Lake
-from tidegate import api
-from tidegate.api.opening import sources_of
+from tidegate.commands.setup import sources_of
 from tidegate.failpoints import arm
 from tidegate.protocol.follow_ups import write_won
 from tidegate.protocol.ledger import entries
@@ -46,7 +46,7 @@ def test_the_files_of_a_replay_are_in_the_ledger_under_their_own_names(lake: Lak
     found = data_files(lake)
     assert len(found) == 1
     assert all((lake.root / "lake/events" / name).is_file() for name in found)
-    history = api.watermark_history(lake.config, "events")[0].positions[0]
+    history = tidegate.watermark_history(lake.config, "events")[0].positions[0]
     assert (history.action, history.data_files) == ("replay", 1)
 
 
@@ -72,7 +72,7 @@ def test_they_stay_known_when_the_note_is_renewed_after_the_log_was_cleaned_up(l
 
 
 def test_a_commit_without_rows_has_none(lake: Lake) -> None:
-    api.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
+    tidegate.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
     (place,) = sources_of(lake.project, "events")
     *_, last = entries(place.table_store, place.key, newest=place.positions.open(read_only=True).parent)
     assert (last.action, last.data_files) == ("watermark set", ())

@@ -10,7 +10,7 @@ import pytest
 
 from support.lake import Lake
 from tidegate import doctor, list_letters, plan, recover, show_watermarks, status
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.errors import StateError
 from tidegate.observe.events import LateFilesFound, WatermarkStateChanged
 from tidegate.runs import file_source

@@ -24,8 +24,8 @@ from tidegate import (
 )
 from tidegate.cli.status import render_status
 from tidegate.commands.replay import Replay
+from tidegate.core.files.discovery import Reason
 from tidegate.core.files.edit import Selection
-from tidegate.core.reasons import Reason
 from tidegate.errors import StateError, StorageUnavailable
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe.events import CommitContested

@@ -11,7 +11,7 @@ from servers import postgres as postgres_server
 from support.unit_examples import SERVER, DatabaseLane, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
 from tidegate import plan, status
-from tidegate.api.units import units
+from tidegate.commands.units import units
 from tidegate.observe.events import Notice
 from tidegate.reports.units import UnitSourcePlan
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+import tidegate
 from support.lake import FIELDS, Lake
-from tidegate import api
 from tidegate.observe import events
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -164,7 +164,7 @@ def test_status_tells_state_watermark_and_backlog(lake: Lake) -> None:
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()
     lake.arrive(f"{DAY}/2.ndjson")
-    (status,) = api.status(lake.config)
+    (status,) = tidegate.status(lake.config)
     assert (status.state, status.watermark, status.backlog_files) == ("Active", f"{DAY}/1.ndjson", 1)
     assert (status.version, status.shown_from, status.error) == (1, "mirror", None)
 
@@ -173,7 +173,7 @@ def test_at_most_interval_files_are_read_by_one_unit(lake: Lake) -> None:
     lake.source_settings = {"checkpoint": {"interval_files": 2}}
     for number in range(5):
         lake.arrive(f"{DAY}/{number}.ndjson", records=1)
-    (planned,) = api.plan(lake.config)
+    (planned,) = tidegate.plan(lake.config)
     assert [unit.files for unit in planned.plan.units] == [2, 2, 1]
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from tidegate.core.files.discovery import Directories, Reason, Skipped
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.files.sealing import Directories
 from tidegate.core.files.state import (
     Active,
     Failed,
@@ -22,7 +22,6 @@ from tidegate.core.files.state import (
     Seal,
     WatermarkState,
 )
-from tidegate.core.reasons import Reason, Skipped
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 """A directory or file name out of anything that UTF-8 can hold."""

@@ -25,10 +25,10 @@ from tidegate.core.columns.replay import (
     Chunk,
     ChunkInterval,
     ReplayConfig,
+    ReplayState,
     check_handover,
     chunk_columns,
     chunks,
-    contiguous_end,
     handed_over,
 )
 from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
@@ -416,7 +416,8 @@ def test_chunks_cover_everything_once(grid: tuple[Value, Value, ChunkInterval], 
     assert all(one.high == other.low for one, other in pairwise(found))
     assert not any(is_above(length(each), LONGEST[interval.unit] * int(interval.size)) for each in found)
     finished = data.draw(st.sets(st.sampled_from(found)))
-    reached = contiguous_end(found, finished)
+    numbers = frozenset(number for number, each in enumerate(found) if each in finished)
+    reached = ReplayState("column", start, end, interval, numbers).reached
     covered = [each for each in found if reached is not None and not is_above(each.high, reached)]
     assert set(covered) <= finished
     assert len(covered) == len(found) or found[len(covered)] not in finished

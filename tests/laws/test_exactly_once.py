@@ -18,13 +18,11 @@ from laws.strategies import (
     world_names,
     world_paths,
 )
-from laws.world import NOW, World, source
+from laws.world import NOW, World, is_partition_open, source
 from support.long_runs import examples
-from tidegate.core.files.discovery import is_partition_open
-from tidegate.core.files.file_status import file_statuses
 from tidegate.core.files.paths import join, sort_key, split
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import PathState, greater
+from tidegate.core.files.state import PathState, file_statuses, greater
 from tidegate.specs.project import LateFiles, Lateness
 
 CROWDED = st.builds(join, few_partitions, world_names)

@@ -14,6 +14,7 @@ from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.formats.json import blocks, element_lines
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
@@ -119,7 +120,7 @@ def test_the_reference_agrees_with_another_one() -> None:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(chosen=st.lists(lines(), min_size=1, max_size=6))
 def test_a_line_is_a_row_or_a_bad_record(way: str, chosen: list[bytes]) -> None:
-    decoded = Decoder(**WAYS[way]).decode(b"\n".join(chosen) + b"\n")
+    decoded = Decoder(RecordRules(**WAYS[way])).decode(b"\n".join(chosen) + b"\n")
     bad = {each.offset for each in decoded.rejected}
     blank = {number for number, line in enumerate(chosen) if not line.strip(b" \t\r")}
     assert decoded.batch.num_rows == len(chosen) - len(bad) - len(blank)
@@ -128,7 +129,7 @@ def test_a_line_is_a_row_or_a_bad_record(way: str, chosen: list[bytes]) -> None:
             assert number in bad, line
     for each in decoded.rejected:
         assert not (is_object(chosen[each.offset]) and each.reason.startswith("not "))
-        alone = Decoder(**WAYS[way]).decode(chosen[each.offset] + b"\n")
+        alone = Decoder(RecordRules(**WAYS[way])).decode(chosen[each.offset] + b"\n")
         assert [other.reason for other in alone.rejected] == [each.reason]
 
 
@@ -142,7 +143,7 @@ def test_an_array_is_refused_or_read_like_its_lines(chosen: list[bytes]) -> None
         except SourceError:
             assert elements is chosen
             continue
-        decoder = Decoder(FIELDS)
+        decoder = Decoder(RecordRules(FIELDS))
         rows = sum(decoder.decode(block).batch.num_rows for block in found)
         if elements is kept and kept:
-            assert rows == Decoder(FIELDS).decode(b"\n".join(kept) + b"\n").batch.num_rows
+            assert rows == Decoder(RecordRules(FIELDS)).decode(b"\n".join(kept) + b"\n").batch.num_rows

@@ -10,20 +10,13 @@ from hypothesis import strategies as st
 from laws.strategies import counts, etags, fates, paths, progress, sizes, watermarks
 from laws.world import NOW, SIZING, source
 from support.long_runs import examples
+from tidegate.core.files.advance import advance_set, segments_to_merge, with_segment
+from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import (
-    Segment,
-    SetState,
-    advance_set,
-    decode_set,
-    encode_set,
-    segments_to_merge,
-    with_segment,
-)
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.planner import plan_set
-from tidegate.core.files.state import Changed, Covered, FileOutcome, Finished, NotReached, Refused
+from tidegate.core.files.state import Changed, Covered, FileOutcome, Finished, NotReached, Refused, Segment, SetState
 
 OF = source(max_attempts=1_000)
 LINES = 6

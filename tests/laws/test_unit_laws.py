@@ -17,7 +17,6 @@ from laws.unit_world import BEGIN, UnitWorld
 from support.long_runs import examples
 from support.work_units import time_source
 from tidegate.core.calendar import milliseconds, shifted, zone_named
-from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import UnitPlan
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import (
@@ -30,6 +29,7 @@ from tidegate.core.units.state import (
     joined,
     without,
 )
+from tidegate.core.units.time_range import cut
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartialPartition, PartitionKind, Replace, Span, UnitSource
 

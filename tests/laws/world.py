@@ -16,19 +16,21 @@ from tidegate.core.files.advance import Advance, advance
 from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.discovery import (
     PathListing,
+    Reason,
+    ReasonCounts,
     accepts,
     cold_prefixes,
+    is_directory_sealed,
     is_new,
-    is_open,
-    is_partition_open,
+    is_sealed,
     list_after,
+    opened,
     survey,
 )
-from tidegate.core.files.paths import SourceFile, sort_key, split
+from tidegate.core.files.paths import Layout, SourceFile, sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.core.files.planner import Sizing, plan_paths
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, PathState, Refused
-from tidegate.core.reasons import Reason, ReasonCounts
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
 
@@ -50,6 +52,16 @@ def files(*paths: str) -> tuple[SourceFile, ...]:
 def read(*paths: str) -> tuple[Covered, ...]:
     """Outcomes of files that were read whole."""
     return tuple(Covered(path, 100, None, 0, 10, eof=True) for path in paths)
+
+
+def is_open(of: PathSource, state: PathState, directory: str, now: datetime = NOW) -> bool:
+    """Whether ``directory`` or anything below it may hold files to read."""
+    return not is_directory_sealed(Layout.of(of), opened(of, state, now), directory)
+
+
+def is_partition_open(of: PathSource, state: PathState, partition: str, now: datetime = NOW) -> bool:
+    """Whether the files that lie directly in ``partition`` are looked at."""
+    return not is_sealed(Layout.of(of), opened(of, state, now), partition)
 
 
 def listing(
@@ -104,6 +116,11 @@ def _up_to(limit: int | None, found: list[SourceFile], is_new: Callable[[str], b
         yield file
 
 
+def is_empty(plan: Plan) -> bool:
+    """Whether there is nothing to read and nothing to commit."""
+    return not plan.units and plan.opens is None and not plan.given_up
+
+
 def planned(of: PathSource, state: PathState, *paths: str, now: datetime = NOW) -> Plan:
     """The plan over a source with exactly these files."""
     return plan_paths("events", of, state, 1, listing(of, state, files(*paths), now), now, sizing=SIZING)
@@ -120,7 +137,7 @@ def advanced(
     listed: Sequence[str],
     outcomes: Sequence[FileOutcome],
     now: datetime = NOW,
-) -> Advance:
+) -> Advance[PathState]:
     """One step over a complete listing of these files."""
     return advance(of, state, files(*listed), outcomes, now, complete=True)
 
@@ -209,7 +226,7 @@ class World:
         for _ in range(polls):
             plan = self.plan()
             self.open(plan)
-            if plan.is_empty:
+            if is_empty(plan):
                 return
             if plan.given_up:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import importlib
 import json
@@ -14,12 +15,15 @@ from openpyxl import Workbook
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.runs.in_process import open_arrow_reader
+from tidegate.sink.row_task import row_task
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import greatest_of
+from tidegate.spark.frames import columns_of
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +65,68 @@ def test_json_files_are_lines_or_one_array(spark: SparkSession, tmp_path: Path) 
     for lines, pattern in ((False, "*.json"), (True, "*.ndjson")):
         read = TableRead(TableFormat.JSON, Location(tmp_path.as_uri()), lines=lines, pattern=pattern)
         assert sorted(opened(spark, read, schema).read(ABOVE_ONE).collect()) == [(2, ("n2",)), (3, ("n3",))]
+
+
+TYPES = (
+    FieldSpec("id", "int64"),
+    FieldSpec("small", "int32"),
+    FieldSpec("part", "float32"),
+    FieldSpec("whole", "float64"),
+    FieldSpec("price", "decimal(12,3)"),
+    FieldSpec("yes", "boolean"),
+    FieldSpec("at", "timestamp"),
+    FieldSpec("day", "date"),
+    FieldSpec("raw", "binary"),
+    FieldSpec("more", "json"),
+    FieldSpec("who", "struct", fields=(FieldSpec("name", "string"), FieldSpec("seen", "timestamp"))),
+    FieldSpec("tags", "list", items=FieldSpec("item", "string")),
+)
+RECORDS = [
+    {
+        "id": 2,
+        "small": -7,
+        "part": 0.1,
+        "whole": 1e300,
+        "price": 12.345,
+        "yes": True,
+        "at": "2026-03-01T00:00:00.123456+02:00",
+        "day": "1582-10-15",
+        "raw": "AP8=",
+        "more": {"b": [1, 2.50], "a": None},
+        "who": {"name": "n", "seen": "0001-01-01T00:00:00Z"},
+        "tags": ["x", None],
+    },
+    {"id": 3, "who": {}, "tags": []},
+    {"id": 1},
+]
+
+
+@pytest.mark.parametrize("infer", [False, True])
+@pytest.mark.parametrize("format_", [TableFormat.JSON, TableFormat.CSV])
+def test_the_engine_of_this_process_reads_the_same(
+    spark: SparkSession, tmp_path: Path, format_: TableFormat, infer: bool
+) -> None:
+    if format_ is TableFormat.JSON:
+        (tmp_path / "a.ndjson").write_text("".join(f"{json.dumps(each)}\n" for each in RECORDS))
+    else:
+        names = [each.name for each in TYPES]
+        rows = [[each.get(name) for name in names] for each in RECORDS]
+        cells = [[json.dumps(cell) if isinstance(cell, dict | list | bool) else cell for cell in row] for row in rows]
+        with (tmp_path / "a.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([names, *cells])
+    read = TableRead(format_, Location(tmp_path.as_uri()))
+    source = ColumnSource("orders", read, ("id",))
+    schema = SchemaSpec(infer=True) if infer else SchemaSpec(TYPES)
+    there, here = open_reader(spark, source, schema, NOW), open_arrow_reader(source, schema, NOW)
+    frame, table = there.read(ABOVE_ONE), here.read(ABOVE_ONE)
+    assert frame.orderBy("id").toArrow().to_pylist() == table.sort_by("id").to_pylist()
+    assert table.num_rows == 2
+    assert here.greatest(ABOVE_ONE) == there.greatest(ABOVE_ONE)
+    pipeline = PipelineSpec("p", (source,), schema, SinkSpec(Location((tmp_path / "t").as_uri())))
+    written = [
+        row_task(pipeline, source, columns).written for columns in (columns_of(frame, "the source"), table.schema)
+    ]
+    assert written[0].remove_metadata() == written[1].remove_metadata()
 
 
 def test_excel_workbooks_are_scanned_and_filtered(spark: SparkSession, tmp_path: Path) -> None:

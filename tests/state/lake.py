@@ -24,8 +24,7 @@ from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.schema.dead_letter import Letter
-from tidegate.schema.dead_letter_rows import batch
+from tidegate.schema.dead_letter import Letter, letter_rows
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.port import ObjectStore
@@ -85,7 +84,7 @@ class Lake:
         """One letter, written and owed."""
         letter = Letter("id", "record", "p", "s", datetime(2026, 1, 28, tzinfo=UTC), "run", file="f", line=1, text=text)
         sink = io.BytesIO()
-        pq.write_table(pa.Table.from_batches([batch([letter])]), sink)
+        pq.write_table(pa.Table.from_batches([letter_rows([letter])]), sink)
         path = f"{uuid4()}.parquet"
         table = self.letters()
         open_store(replace(self.location, uri=table.uri)).put(path, sink.getvalue())

@@ -19,8 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tidegate.api
-import tidegate.cli.main  # noqa: F401  # all of them for the programs
 from tidegate import failpoints
 from tidegate.experiments.workers import Workers
 from tidegate.storage import durability

@@ -19,8 +19,8 @@ LAYERS = (
     {"storage"},
     {"config"},
     {"protocol"},
-    {"sources"},
     {"formats"},
+    {"sources"},
     {"sink"},
     {"spark"},
     {"runs"},
@@ -28,7 +28,6 @@ LAYERS = (
     {"migrate"},
     {"experiments"},
     {"commands"},
-    {"api"},
     {"compat"},
     {"cli", "__init__", "__main__"},
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Command, confirm_options, target, with_json
 from tidegate.cli.pages import (
@@ -76,7 +76,9 @@ def adopt(
     confirm: Confirmation[Sequence[Adoption]] = Confirmation(
         invocation, "Take it over?", render_adoptions, dry_run, yes
     )
-    call = partial(api.adopt, config, pipeline, source, quiet_for=quiet_for, fresh=fresh, read_skipped=read_skipped)
+    call = partial(
+        tidegate.adopt, config, pipeline, source, quiet_for=quiet_for, fresh=fresh, read_skipped=read_skipped
+    )
     reports = call(dry_run=dry_run or not yes)
     if not (dry_run or yes):
         if _refused(reports):

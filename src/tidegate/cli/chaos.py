@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import (
@@ -73,7 +73,7 @@ def chaos(
     crashes and lost answers at every failpoint, rivals, foreign writers, killed processes. Then compares. Exits with 1
     if a row is missing or doubled. Takes the secrets of the storage from the environment.
     """
-    report = api.chaos(
+    report = tidegate.chaos(
         uri,
         failures=failures,
         kills=kills,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Command, confirm_options, mode_of, target, with_json
 from tidegate.cli.pages import (
@@ -71,14 +71,14 @@ def commit(
         if not {"", ".", ".."}.isdisjoint(adopt.strip("/").split("/")):
             raise click.UsageError(f"--adopt {adopt!r}: give a folder below the table, such as imported/2026")
         confirm = Confirmation(invocation, "Add these files to the table?", render_adoption, dry_run, yes)
-        adoption = api.adopt_files(config, pipeline, prefix=adopt, confirm=confirm)
+        adoption = tidegate.adopt_files(config, pipeline, prefix=adopt, confirm=confirm)
         invocation.give(adoption, render_adoption)
         return confirm.exit_code or int(any(file.refused for file in adoption.files))
     if dry_run:
         raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")
     stop = threading.Event()
     with invocation.emitter(result_follows=mode == "once") as emit:
-        report = api.commit(config, pipeline, mode=mode, emit=emit, stop=stop)
+        report = tidegate.commit(config, pipeline, mode=mode, emit=emit, stop=stop)
     invocation.give(report, render_commit)
     cut_short = stop.is_set() and mode == "once"
     codes = {table.exit_code for table in report.tables if table.exit_code}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Group, config_argument, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Style, Table, after_gap, columns, line, page
@@ -34,7 +34,7 @@ def config() -> None:
 @with_json
 def check(invocation: Invocation, config: Path) -> None:
     """Check a file and report all its problems."""
-    project = api.load(config)
+    project = tidegate.load(config)
     if invocation.as_json:
         return print_json(_summary(project))
     return invocation.show(render_project(project))
@@ -50,7 +50,7 @@ def show_config(invocation: Invocation, config: Path) -> None:
     """
     from tidegate.config import show as canonical
 
-    click.echo(canonical(api.load(config)).rstrip("\n"))
+    click.echo(canonical(tidegate.load(config)).rstrip("\n"))
 
 
 @config.command(examples=["tidegate config schema > tidegate.schema.json"])
@@ -82,7 +82,7 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
     Prints the configuration. Reports on standard error what was not converted, line by line. Does not copy secrets:
     they become environment variables.
     """
-    report = api.import_properties(file)
+    report = tidegate.import_properties(file)
     if out is not None:
         _write(out, report.yaml)
     if invocation.as_json:

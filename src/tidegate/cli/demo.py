@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Style, Table, cell, line, page
@@ -36,7 +36,7 @@ def demo(invocation: Invocation, folder: Path | None) -> int:
             invocation.show(render_demo_step(next(numbers), step))
 
     with invocation.emitter() as emit:
-        report = api.demo(folder, emit, show)
+        report = tidegate.demo(folder, emit, show)
     invocation.give(report, render_demo_end)
     return int(not report.ok)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation, print_json
 from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
@@ -77,7 +77,7 @@ def list_(
     invocation: Invocation, /, config: Path, pipeline: str, source: str | None, limit: int, **choice: Any
 ) -> None:
     """List open dead letters, oldest first."""
-    letters = api.list_letters(config, pipeline, source, limit=limit + 1, **choice)
+    letters = tidegate.list_letters(config, pipeline, source, limit=limit + 1, **choice)
     if invocation.as_json:
         return print_json({"letters": [each.to_json() for each in letters[:limit]], "more": len(letters) > limit})
     return invocation.show(render_letters(letters, limit))
@@ -89,7 +89,7 @@ def list_(
 @with_json
 def show(invocation: Invocation, /, config: Path, letter: str, pipeline: str) -> int:
     """Show one dead letter in full."""
-    letters = api.list_letters(config, pipeline, ids=(letter,))
+    letters = tidegate.list_letters(config, pipeline, ids=(letter,))
     invocation.give_each("letters", letters, lambda letters: render_letter(letter, letters))
     return int(not letters)
 
@@ -110,7 +110,7 @@ def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | 
     from where reading stopped. Exits with 1 if letters are still bad.
     """
     with invocation.emitter() as emit:
-        reports = api.retry_letters(config, pipeline, source, emit=emit, **choice)
+        reports = tidegate.retry_letters(config, pipeline, source, emit=emit, **choice)
     return _give(invocation, reports, "read again")
 
 
@@ -134,13 +134,13 @@ def discard(
     They stay in the dead-letter table, marked as closed, and `tidegate dlq list` no longer shows them.
     """
     confirm: Confirmation[Sequence[Letter]] = Confirmation(invocation, "", render_letters, dry_run, yes)
-    letters = api.list_letters(config, pipeline, source, **choice)
+    letters = tidegate.list_letters(config, pipeline, source, **choice)
     confirm.question = f"Discard {count(len(letters), 'dead letter')}?"
     if letters and not confirm(letters):
         if dry_run:
             invocation.give_each("letters", letters, render_letters)
         return confirm.exit_code
-    return _give(invocation, api.discard_letters(config, pipeline, source, **choice), "discarded")
+    return _give(invocation, tidegate.discard_letters(config, pipeline, source, **choice), "discarded")
 
 
 def _give(invocation: Invocation, reports: Sequence[LettersReport], verb: str) -> int:

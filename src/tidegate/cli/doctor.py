@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Line, Style, Table, columns, line, page
@@ -29,7 +29,7 @@ def doctor(invocation: Invocation, config: Path | None) -> int:
     With the YAML file CONFIG, also checks its sources and tables. Exits with 1 if a check fails. Warnings alone exit
     with 0.
     """
-    return _give(invocation, api.doctor(config))
+    return _give(invocation, tidegate.doctor(config))
 
 
 @click.command(
@@ -58,7 +58,7 @@ def recover(invocation: Invocation, config: Path, pipeline: str, source: str | N
     empty commit records the position anew: no row is read, written or removed. Exits with 1 if a source is still
     stopped.
     """
-    return _give(invocation, api.recover(config, pipeline, source, accept=accept))
+    return _give(invocation, tidegate.recover(config, pipeline, source, accept=accept))
 
 
 def _give(invocation: Invocation, checks: Sequence[Check]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, Moment, limit_option, target, with_json
 from tidegate.cli.pages import (
@@ -77,11 +77,11 @@ def files(
     if (target or compact) and (match is not None or since or position or ranges or (target and compact)):
         raise click.UsageError("--export and --compact are about the whole ledger: give neither with the others")
     if target is not None:
-        invocation.give(api.export_ledger(config, pipeline, source, to=target), _export)
+        invocation.give(tidegate.export_ledger(config, pipeline, source, to=target), _export)
     elif compact:
-        invocation.give_each("sources", api.compact_ledger(config, pipeline, source), _compaction)
+        invocation.give_each("sources", tidegate.compact_ledger(config, pipeline, source), _compaction)
     else:
-        report = api.files(config, pipeline, source, match=match, since=since, position=position, limit=limit)
+        report = tidegate.files(config, pipeline, source, match=match, since=since, position=position, limit=limit)
         invocation.give(report, lambda report: render_files(report, ranges=ranges))
 
 

@@ -21,7 +21,7 @@ from tidegate.cli.pages import Page, plain
 if TYPE_CHECKING:
     from tidegate.observe.events import Emit, Event
     from tidegate.observe.logs import Level
-    from tidegate.observe.progress import ProgressView
+    from tidegate.observe.progress import SilentProgress
 
 
 class Printable(Protocol):
@@ -47,7 +47,7 @@ class Invocation:
     debug: bool = False
     colour: bool = True
     quiet: bool = False
-    _view: ProgressView | None = None
+    _view: SilentProgress | None = None
 
     def give(self, report: AnyReport, render: Callable[[AnyReport], Page]) -> None:
         """Print a report: as JSON if ``--json`` was given, else as a page."""
@@ -114,7 +114,7 @@ class Invocation:
             return Level.ERROR
         return Level.INFO if self.log_format == "json" else Level.WARNING
 
-    def _progress(self) -> ProgressView:
+    def _progress(self) -> SilentProgress:
         from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress
 
         if self.quiet or self.log_format == "json":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation, width
 from tidegate.cli.options import Command, Moment, target, with_json
 from tidegate.cli.pages import (
@@ -95,7 +95,7 @@ def plan(
 
     Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
     """
-    plans = api.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
+    plans = tidegate.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
     invocation.give_each("plans", plans, lambda plans: render_plan(plans, width()))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Age, Command, target, with_json
 from tidegate.cli.pages import (
@@ -85,7 +85,7 @@ def reconcile(
         raise click.UsageError("--force is about --clean")
     stop = threading.Event()
     with invocation.emitter(result_follows=True) as emit:
-        report = api.reconcile(
+        report = tidegate.reconcile(
             config,
             pipeline,
             source,

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Command, Decorated, confirm_options, target, with_json
 from tidegate.cli.pages import (
@@ -111,7 +111,7 @@ def replay(
         span["max_workers"] = span.pop("workers")
         asked = Confirmation(invocation, "Read these chunks again?", render_range, dry_run, yes)
         with asked.progress() as (confirm, emit):
-            chunks = api.replay_range(
+            chunks = tidegate.replay_range(
                 config, pipeline, source, confirm=confirm, emit=emit, stop=threading.Event(), **span
             )
         return asked.give(chunks, render_range_end) or int(chunks.applied and not chunks.ok)
@@ -119,7 +119,7 @@ def replay(
         raise click.UsageError("give --files PATTERN or --partition DIR, or --start and --end")
     confirmation = Confirmation(invocation, "Replace these rows?", render_replay, dry_run, yes)
     with confirmation.progress() as (agrees, emit):
-        report = api.replay(
+        report = tidegate.replay(
             config,
             pipeline,
             source,

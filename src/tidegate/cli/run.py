@@ -10,7 +10,7 @@ from shlex import quote
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, mode_of, target, with_json
 from tidegate.cli.pages import (
@@ -73,7 +73,9 @@ def run(
     mode = mode_of(once, continuous)
     stop = threading.Event()
     with invocation.emitter(result_follows=mode == "once") as emit:
-        report = api.run(config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions)
+        report = tidegate.run(
+            config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions
+        )
     invocation.give(report, lambda report: render_run(report, quote(str(config))))
     codes = {source.exit_code or 1 for source in report.sources if source.error}
     codes |= {1 for source in report.sources if source.failed or source.failed_units}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
@@ -80,7 +80,7 @@ def infer(
     """
     question = "Add these fields to the remembered schema?"
     confirm = Confirmation(invocation, question, render_inference, dry_run or not update, yes)
-    report = api.infer_schema(config, pipeline, source, sample=sample, update=update, confirm=confirm)
+    report = tidegate.infer_schema(config, pipeline, source, sample=sample, update=update, confirm=confirm)
     code = confirm.give(report, lambda report: _inference_end(report) if update else ())
     if not (update or invocation.as_json):
         click.echo("\n" + report.yaml)
@@ -95,7 +95,7 @@ def show(invocation: Invocation, config: Path, pipeline: str) -> None:
 
     The declared columns, those remembered from an inference, and those of the table.
     """
-    invocation.give(api.show_schema(config, pipeline), render_schema)
+    invocation.give(tidegate.show_schema(config, pipeline), render_schema)
 
 
 @schema.command(examples=["tidegate schema diff pipelines.yml -p events"])
@@ -106,7 +106,7 @@ def diff(invocation: Invocation, config: Path, pipeline: str) -> int:
 
     Exits with 0 if the run would go on, with or without changes, and with 5 if it would stop.
     """
-    found = api.diff_schema(config, pipeline)
+    found = tidegate.diff_schema(config, pipeline)
     invocation.give(found, render_diff)
     return 0 if found.ok else STOPS
 
@@ -126,7 +126,7 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
     For schema_evolution: overwrite. Makes one commit. The position stays: no run reads finished files again.
     """
     confirm = Confirmation(invocation, "Remove these rows from the table?", render_rewrite, dry_run, yes)
-    return confirm.give(api.replace_schema(config, pipeline, confirm=confirm), render_rewrite_end)
+    return confirm.give(tidegate.replace_schema(config, pipeline, confirm=confirm), render_rewrite_end)
 
 
 @page

@@ -9,7 +9,7 @@ from shlex import quote
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import (
@@ -52,7 +52,7 @@ def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
 
     Reads the recorded state of the pipelines in the YAML file CONFIG and lists what is new. Does not start Spark.
     """
-    statuses = api.status(config, pipeline)
+    statuses = tidegate.status(config, pipeline)
     invocation.give_each("sources", statuses, lambda statuses: render_status(statuses, quote(str(config))))
     return int(any(each.error for each in statuses))
 
@@ -82,7 +82,7 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
         if not invocation.quiet:
             click.echo(f"serving http://{where}/metrics, /health and /ready", err=True)
 
-    api.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
+    tidegate.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
 
 
 def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG") -> Page:

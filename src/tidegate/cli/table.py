@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import Page, Style, line
@@ -45,7 +45,7 @@ def optimize(invocation: Invocation, config: Path, pipeline: str, target_mb: int
 
     No row changes, and runs may continue meanwhile. The small files stay on disk until a vacuum removes them.
     """
-    invocation.give(api.optimize_table(config, pipeline, target_mb=target_mb, dry_run=dry_run), render_care)
+    invocation.give(tidegate.optimize_table(config, pipeline, target_mb=target_mb, dry_run=dry_run), render_care)
 
 
 @table.command(
@@ -72,7 +72,7 @@ def vacuum(
     Older versions of the table that need these files can no longer be read or restored. Keeps files that runs have
     written but not yet committed, and everything that Tidegate stores.
     """
-    report = api.vacuum_table(config, pipeline, retention_hours=retention_hours, force=force, dry_run=dry_run)
+    report = tidegate.vacuum_table(config, pipeline, retention_hours=retention_hours, force=force, dry_run=dry_run)
     invocation.give(report, render_care)
 
 
@@ -85,7 +85,7 @@ def checkpoint(invocation: Invocation, config: Path, pipeline: str, dry_run: boo
 
     Runs write one every delta_checkpoint_interval commits.
     """
-    invocation.give(api.checkpoint_table(config, pipeline, dry_run=dry_run), render_care)
+    invocation.give(tidegate.checkpoint_table(config, pipeline, dry_run=dry_run), render_care)
 
 
 @table.command(
@@ -106,7 +106,9 @@ def widen(invocation: Invocation, config: Path, pipeline: str, column: str, to: 
     type. Does not start Spark.
     """
     confirm = Confirmation(invocation, "Rewrite the table?", render_rewrite, dry_run, yes)
-    return confirm.give(api.widen_table(config, pipeline, column=column, to=to, confirm=confirm), render_rewrite_end)
+    return confirm.give(
+        tidegate.widen_table(config, pipeline, column=column, to=to, confirm=confirm), render_rewrite_end
+    )
 
 
 def render_care(report: TableCareReport) -> Page:

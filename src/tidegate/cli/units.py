@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
 from tidegate.cli.pages import (
@@ -80,7 +80,7 @@ def list_units(
 
     Failed units come first. Reads the secondary inputs. Does not start Spark or ask the server.
     """
-    found = api.units(config, pipeline, source, names=names, partition=partition, failed=failed, limit=limit)
+    found = tidegate.units(config, pipeline, source, names=names, partition=partition, failed=failed, limit=limit)
     invocation.give_each("sources", found, render_units)
 
 
@@ -99,7 +99,7 @@ def show_unit(invocation: Invocation, config: Path, pipeline: str, source: str |
 
     What was read of it, what would run now and why, and why it failed.
     """
-    invocation.give(api.unit(config, pipeline, name, source), render_unit)
+    invocation.give(tidegate.unit(config, pipeline, name, source), render_unit)
 
 
 @units.command(
@@ -120,7 +120,7 @@ def retry_units(invocation: Invocation, /, **given: Any) -> int:
 
     The next run tries them again without waiting. Commits the new state. No row changes.
     """
-    return _move(invocation, api.retry_units, "Try them again?", "--failed", **given)
+    return _move(invocation, tidegate.retry_units, "Try them again?", "--failed", **given)
 
 
 @units.command(
@@ -142,7 +142,7 @@ def reset_units(invocation: Invocation, /, **given: Any) -> int:
 
     The next run reads it again and replaces the rows; until then they stay. Commits the new state. No row changes now.
     """
-    return _move(invocation, api.reset_units, "Read them again?", "--all", **given)
+    return _move(invocation, tidegate.reset_units, "Read them again?", "--all", **given)
 
 
 def _move(

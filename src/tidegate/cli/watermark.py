@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidegate import api
+import tidegate
 from tidegate.cli.files import action_cell
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
@@ -67,7 +67,7 @@ def show(invocation: Invocation, config: Path, pipeline: str, source: str | None
 
     The watermark, the open partitions, and the files that are not finished.
     """
-    invocation.give_each("watermarks", api.show_watermarks(config, pipeline, source), render_watermarks)
+    invocation.give_each("watermarks", tidegate.show_watermarks(config, pipeline, source), render_watermarks)
 
 
 @watermark.command(
@@ -84,7 +84,7 @@ def history(invocation: Invocation, config: Path, pipeline: str, source: str | N
 
     Newest first, with what made the commit, its files and its rows.
     """
-    invocation.give_each("sources", api.watermark_history(config, pipeline, source, limit=limit), render_history)
+    invocation.give_each("sources", tidegate.watermark_history(config, pipeline, source, limit=limit), render_history)
 
 
 @watermark.command(
@@ -129,7 +129,7 @@ def set_watermark(
     """
     path = None if values else _path(to, partition, name)
     confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
-    move = api.set_watermark(
+    move = tidegate.set_watermark(
         config, pipeline, source, to=path, values=_values(values), inclusive=inclusive, confirm=confirm
     )
     return confirm.give(move, render_move_end)
@@ -182,7 +182,7 @@ def reset_watermark(
     if everything == (partition is not None):
         raise click.UsageError("give --partition DIR or --all")
     confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
-    move = api.reset_watermark(config, pipeline, source, partition=partition, confirm=confirm)
+    move = tidegate.reset_watermark(config, pipeline, source, partition=partition, confirm=confirm)
     return confirm.give(move, render_move_end)
 
 

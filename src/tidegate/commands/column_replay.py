@@ -10,18 +10,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from datetime import time as midnight
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.replay import (
     Chunk,
+    ChunkInterval,
     ReplayConfig,
     check_handover,
     check_past,
@@ -33,7 +37,7 @@ from tidegate.core.columns.replay import (
     is_number,
 )
 from tidegate.core.columns.state import ColumnState, text_of
-from tidegate.core.columns.values import are_comparable, described, is_above
+from tidegate.core.columns.values import are_comparable, described, is_above, value_of
 from tidegate.errors import (
     ConfigError,
     RowsRefused,
@@ -54,11 +58,13 @@ from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, rem
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.bound_source import Clock, ColumnBound
 from tidegate.runs.engine import Engine
+from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.sources.reader import Reader, Typed, explained
-from tidegate.specs.columns import LoadType, Watermark
+from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec
+from tidegate.storage.options import absolute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +72,69 @@ if TYPE_CHECKING:
     from tidegate.protocol.table import CommitNote
     from tidegate.runs.engine import WaitingFrame
     from tidegate.sink.row_task import Batch, RowsWritten
+
+
+def replay_range(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    start: Value,
+    end: Value,
+    chunk: Mapping[str, object] | ChunkInterval | None = None,
+    chunk_column: str | None = None,
+    save_watermark: bool = False,
+    skip_gap: bool = False,
+    allow_overlap: bool = False,
+    into: str | None = None,
+    max_workers: int = 1,
+    fresh: bool = False,
+    confirm: Callable[[ColumnReplayReport], bool] = agreed,
+    emit: events.Emit = events.ignore,
+    stop: threading.Event | None = None,
+) -> ColumnReplayReport:
+    """Read ``start <= value < end`` of a column source again and replace what its table has there.
+
+    Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one
+    commit; an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case.
+    With ``save_watermark`` production goes on at the end of the contiguous finished chunks. An append whose rows the
+    next run would append again is refused unless ``allow_overlap`` says that no run follows.
+    """
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    bound = replayed_source(project, pipeline, source, "replay_range")
+    bounds = [_value(bound, each, chunk_column) for each in (start, end)]
+    asked = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
+    own = bound.pipeline.sink.table
+    table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
+    written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
+    with spark_engine(project.spark, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
+        replay = ColumnReplay(
+            bound,
+            engine,
+            asked,
+            into=None if table.uri == own.uri else table,
+            skip_gap=skip_gap,
+            allow_overlap=allow_overlap,
+            fresh=fresh,
+            max_workers=max_workers,
+            emit=emit,
+            stop=flag,
+        )
+        return replay.run(confirm)
+
+
+def _value(bound: ColumnBound, given: Value, chunk_column: str | None) -> Value:
+    """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
+    if not isinstance(given, str):
+        return given
+    state = bound.state_of(bound.positions.open(read_only=True))
+    columns = chunk_columns(bound.source, chunk_column)
+    stored = None if state is None or not columns else state.values.get(columns[0])
+    plain = value_of(given)
+    if type(plain) is date and isinstance(stored, datetime) and stored.tzinfo is not None:
+        return datetime.combine(plain, midnight(), UTC)
+    return plain if stored is None else value_of(given, stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from tidegate.errors import CommitLost, ObjectChanged, StateError, TableError, TidegateError
+from tidegate.commands.setup import Config, Mode, agreed, bound_files, load, pipelines_of
+from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
@@ -24,11 +25,12 @@ from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
-from tidegate.runs.bind import bind
+from tidegate.runs.bind import bind, is_files
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
 from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
-from tidegate.runs.file_source import FileSource, is_files
+from tidegate.runs.file_source import FileSource
+from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.staged_units import ParquetFooter, TableColumns, check_path, examine
 from tidegate.sink.partitions import path_values
@@ -37,6 +39,58 @@ from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo
 
 Confirm = Callable[[FileAdoption], bool]
+
+
+def commit(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    mode: Mode = "once",
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> CommitReport:
+    """Commit what staged runs and foreign writers left below the tables; ``mode="continuous"`` until ``stop`` is set.
+
+    With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
+    """
+    flag = stop or threading.Event()
+    project = load(config)
+    chosen = _staged_pipelines(project, pipeline)
+    with stops_on_signals(flag):
+        if mode == "once":
+            return Committing(project, emit, flag).once(chosen)
+        from tidegate.web.pages import watched
+
+        with watched(project, chosen, emit, lambda each: poll_interval(project, each.sink.table.uri)) as told:
+            return Committing(project, told, flag).continuously(chosen)
+
+
+def adopt_files(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    prefix: str,
+    confirm: Confirm = agreed,
+    emit: Emit = ignore,
+) -> FileAdoption:
+    """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
+    project = load(config)
+    tables = {each.sink.table.uri for each in _staged_pipelines(project, pipeline)}
+    if len(tables) > 1:
+        raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
+    sources = tuple(each for each in bound_files(project, None, emit) if each.table_uri in tables)
+    return FileAdopting(sources, emit).run(prefix, confirm)
+
+
+def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
+    """The pipelines whose tables can have staged files: runs over other sources commit by themselves."""
+    chosen = pipelines_of(project, pipeline)
+    tables = {each.sink.table.uri for each in project.pipelines if each.of(PathSource)}
+    found = tuple(each for each in chosen if each.sink.table.uri in tables)
+    if not found:
+        named = ", ".join(each.name for each in chosen)
+        raise ConfigError((f"nothing can be staged by {named}: runs over sources that are no files commit",))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +111,16 @@ class FileAdopting:
 
     def run(self, prefix: str, confirm: Confirm) -> FileAdoption:
         """What is there and, if ``confirm`` agrees to exactly that, what was added; raises what stopped it."""
-        agreed: dict[str, tuple[int, str | None]] | None = None
+        accepted: dict[str, tuple[int, str | None]] | None = None
         for attempt in range(TRIES_AGAINST_OTHERS):
             opened = self._committer.open()
             columns = TableColumns(opened)
             found = self._look(prefix.strip("/"), columns, opened)
-            if agreed is None:
+            if accepted is None:
                 if not found.foreign.files or not confirm(found.told):
                     return found.told
-                agreed = _listed(found.told)
-            self._check_agreed(found.told, agreed)
+                accepted = _listed(found.told)
+            self._check_agreed(found.told, accepted)
             try:
                 return self._add(opened, columns, found)
             except CommitLost:
@@ -128,11 +182,11 @@ class FileAdopting:
         foreign.files.append((examined.file, schema))
         return replace(told, rows=examined.file.record_count)
 
-    def _check_agreed(self, told: FileAdoption, agreed: dict[str, tuple[int, str | None]]) -> None:
+    def _check_agreed(self, told: FileAdoption, accepted: dict[str, tuple[int, str | None]]) -> None:
         """Exactly what was agreed to: the same files with the same content."""
         now = _listed(told)
         heads = {path: self._store.head(path) for path in now}
-        different = now != agreed or any((heads[path].size, heads[path].etag) != now[path] for path in now)
+        different = now != accepted or any((heads[path].size, heads[path].etag) != now[path] for path in now)
         if different:
             raise ObjectChanged(
                 f"the files below {told.prefix!r} are not those that were shown any more", "look at them again"

@@ -6,10 +6,13 @@ answers to its letters as a debt. So two retries at once, or a retry beside a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
 
+from tidegate.commands.setup import Config, file_sources, load, spark_engine
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
@@ -19,11 +22,10 @@ from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
 from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
-from tidegate.runs.engine import Engine, deal, raise_failures
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_walk import coverage_of
-from tidegate.runs.frames import FrameCommit, as_read, frame_reasons
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
+from tidegate.runs.file_walk import coverage_of, deal, raise_failures
+from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -32,6 +34,60 @@ from tidegate.sink.task import Reread, reread
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9
 _MIXED = "so going on would mix two contents; `tidegate replay` replaces its rows, `tidegate dlq discard` leaves it"
+
+
+def list_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    limit: int | None = None,
+) -> tuple[Letter, ...]:
+    """The dead letters of a pipeline that nobody has answered, oldest first.
+
+    ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
+    """
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    sources = file_sources(config, pipeline, source)
+    return tuple(islice(chain.from_iterable(chosen(bound, choice) for bound in sources), limit))
+
+
+def retry_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+    emit: Emit = ignore,
+) -> tuple[LettersReport, ...]:
+    """Read dead letters again with today's schema; what is good now is committed to the table, exactly once.
+
+    Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
+    """
+    project = load(config, pipeline=pipeline)
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    sources = file_sources(project, pipeline, source)
+    with spark_engine(project.spark, emit, threading.Event(), lambda: sources) as engine:
+        return tuple(retry(bound, choice, lambda: engine, emit) for bound in sources)
+
+
+def discard_letters(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    ids: Collection[str] = (),
+    file: str | None = None,
+    reason: str | None = None,
+) -> tuple[LettersReport, ...]:
+    """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
+    choice = DeadLetterSelection(tuple(ids), file, reason)
+    return tuple(discard(bound, choice) for bound in file_sources(config, pipeline, source))
 
 
 def retry(

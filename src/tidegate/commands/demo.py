@@ -10,17 +10,37 @@ import gzip
 import json
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tidegate.commands.run import run_on
+from tidegate.commands.setup import load, spark_engine
+from tidegate.commands.status import status
 from tidegate.errors import TidegateError
+from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.table_rows import query
 from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
 from tidegate.specs.locations import Location
+from tidegate.specs.project import SparkSpec
 from tidegate.storage.options import absolute
+
+
+def demo(
+    folder: Path | None = None, emit: Emit = ignore, show: Callable[[DemoStep], None] = lambda step: None
+) -> DemoReport:
+    """A first run that needs nothing: makes data, ingests it twice, and shows table, watermarks and status."""
+    flag = threading.Event()
+    with spark_engine(SparkSpec(), emit, flag) as engine:
+
+        def run_again(config: Path) -> RunReport:
+            return run_on(load(config), None, "once", emit, flag, engine)
+
+        return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()
+
 
 EVENTS = ("view", "search", "basket", "purchase", "return")
 COUNTRIES = ("JP", "SG", "IN", "VN", "KR")

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.errors import TidegateError
+from tidegate.commands.setup import Config, load, sources_of
+from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.runs.checks import guarded, space, writable
@@ -19,9 +20,16 @@ from tidegate.specs.project import ProjectSpec
 PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "arro3-io", "pandas")
 
 
-def examine_machine() -> tuple[Check, ...]:
-    """Python, packages, Java, jars, space for temporary files."""
-    return (_python(), _packages(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
+def doctor(config: Config | None = None) -> tuple[Check, ...]:
+    """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
+    checks = (_python(), _packages(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
+    if config is None:
+        return checks
+    try:
+        project = load(config)
+    except ConfigError as error:
+        return (*checks, *(Check("configuration", "fail", problem) for problem in error.problems))
+    return (*checks, *examine_project(project, sources_of(project, None)))
 
 
 def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> tuple[Check, ...]:

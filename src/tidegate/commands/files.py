@@ -1,4 +1,4 @@
-"""Files, history and ledger: which files were ingested when, and by which commit."""
+"""Files and ledger: which files were ingested when, and by which commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.core.globs import matches_path
+from tidegate.commands.setup import Config, file_sources
+from tidegate.core.files.paths import matches_path
 from tidegate.errors import StateError, TableError, TidegateError
 from tidegate.protocol import ledger, ledger_blocks
 from tidegate.protocol.change import Coverage
@@ -25,15 +26,31 @@ from tidegate.reports.ledger import (
     LedgerCompaction,
     LedgerExport,
     LedgerGap,
-    PositionView,
-    WatermarkHistory,
 )
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.tracker import TrackedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.runs.bound_source import ColumnBound, UnitBound
+
+def files(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    match: str | None = None,
+    since: datetime | None = None,
+    position: int | None = None,
+    limit: int = 50,
+) -> FilesReport:
+    """Which files were ingested when and by which commit, newest first; ``limit`` 0: all."""
+    return files_of(file_sources(config, pipeline, source), FilesQuery(match, since, position), limit)
+
+
+def compact_ledger(config: Config, pipeline: str, source: str | None = None) -> tuple[LedgerCompaction, ...]:
+    """Gathers old documents of a pipeline's sources into blocks of the ledger; runs do the same bit by bit."""
+    return tuple(compact_source(bound) for bound in file_sources(config, pipeline, source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +191,7 @@ def _totals(lines: Sequence[IngestedFile]) -> FileTotals:
 def _files_of(
     bound: FileSource, wanted: FilesQuery, limit: int
 ) -> tuple[tuple[IngestedFile, ...], bool, tuple[LedgerGap, ...], tuple[str, ...]]:
-    newest, notes = _newest_position(bound)
+    newest, notes = newest_position(bound)
     lines = FileLines(bound.pipeline.name, bound.source.name, wanted, limit)
     gaps: list[LedgerGap] = []
     for entry in _looked_at(bound, wanted, newest):
@@ -185,7 +202,7 @@ def _files_of(
     return lines.shown(), lines.complete, tuple(gaps), notes
 
 
-def _newest_position(bound: FileSource | ColumnBound | UnitBound) -> tuple[Parent | None, tuple[str, ...]]:
+def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...]]:
     """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
     try:
         return bound.positions.open(read_only=True).parent, ()
@@ -219,59 +236,30 @@ def _add_gap(gaps: list[LedgerGap], bound: FileSource, entry: LedgerEntry) -> No
         gaps.append(LedgerGap(bound.pipeline.name, bound.source.name, entry.version, entry.version, reason))
 
 
-def history_of(bound: FileSource | ColumnBound | UnitBound, limit: int) -> WatermarkHistory:
-    """The positions of a source, newest first; ``limit`` 0 means all."""
-    newest, notes = _newest_position(bound)
-    views: list[PositionView] = []
-    complete = True
-    for entry in newest_first(bound.table_store, bound.key, newest):
-        if limit and len(views) == limit:
-            complete = False
-            break
-        views.append(_view(entry))
-    return WatermarkHistory(bound.pipeline.name, bound.source.name, tuple(views), complete, notes)
-
-
-def _view(entry: LedgerEntry) -> PositionView:
-    return PositionView(
-        position=entry.version,
-        committed_at=moment_of(entry),
-        action=entry.action,
-        files=len({item.file for item in entry.coverage}),
-        records=sum(item.end - item.start for item in entry.coverage),
-        rows=entry.rows,
-        bad=sum(item.bad for item in entry.coverage),
-        data_files=len(entry.data_files),
-        table_version=entry.table_version,
-        state=entry.watermark_state,
-        watermark=entry.watermark,
-        gap=entry.gap,
-    )
-
-
-def export(sources: Sequence[FileSource], target: Path) -> LedgerExport:
-    """The complete ledger of these sources as one Parquet file, which appears when it is whole."""
+def export_ledger(config: Config, pipeline: str, source: str | None = None, *, to: Path) -> LedgerExport:
+    """The complete ledger of a pipeline's sources as one local Parquet file, for SQL; it appears when it is whole."""
     import pyarrow as pa
 
+    sources = file_sources(config, pipeline, source)
     text = pa.string()
     columns = pa.schema([("pipeline", text), ("source", text), *ledger_blocks.schema()])
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as sink:
             rows = ledger_blocks.write(sink, (batch for bound in sources for batch in _named(bound, columns)), columns)
-        part.replace(target)
+        part.replace(to)
     except OSError as error:
-        raise TidegateError(f"{target} cannot be written ({error})", "name a file in a folder that exists") from error
+        raise TidegateError(f"{to} cannot be written ({error})", "name a file in a folder that exists") from error
     finally:
         part.unlink(missing_ok=True)
-    return LedgerExport(str(target), len(sources), rows)
+    return LedgerExport(str(to), len(sources), rows)
 
 
 def _named(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one source, with the names that blocks leave to their path."""
     import pyarrow as pa
 
-    newest, _ = _newest_position(bound)
+    newest, _ = newest_position(bound)
     for batch in record_batches(bound.table_store, bound.key, newest):
         names = [pa.repeat(pa.scalar(name), batch.num_rows) for name in (bound.key.pipeline, bound.key.source)]
         yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=columns)

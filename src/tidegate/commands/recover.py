@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tidegate.commands.setup import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Coverage
@@ -41,7 +42,19 @@ class Acceptance(StrEnum):
 ACCEPTED = tuple(choice.value for choice in Acceptance)
 
 
-def recover(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
+def recover(
+    config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
+) -> tuple[Check, ...]:
+    """What stops the sources of a pipeline, and what is left of a state that cannot be read.
+
+    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
+    position is recorded anew by an empty commit, which reads, writes and removes no rows.
+    """
+    sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return tuple(check for each in sources for check in recover_source(each, accept))
+
+
+def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     if not source.tracker.rebuilds:

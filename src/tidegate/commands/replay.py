@@ -19,14 +19,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tidegate.core.files.discovery import accepts, is_behind
+from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
+from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.planner import grouped
 from tidegate.core.files.state import Changed, FileOutcome, Refused
-from tidegate.core.reasons import EXAMPLES, Skipped
-from tidegate.errors import CommitLost, ObjectChanged, RunStopped, SourceError, StorageError, TidegateError
+from tidegate.errors import (
+    CommitLost,
+    ObjectChanged,
+    RunStopped,
+    SourceError,
+    StorageError,
+    TidegateError,
+    UnsupportedTable,
+)
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
@@ -38,12 +46,12 @@ from tidegate.reports.correction import FileSet, ReplayReport
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
 from tidegate.runs.dead_letters import WrittenLetters, answered, chosen
-from tidegate.runs.engine import Engine, deal, raise_failures
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
-from tidegate.runs.file_walk import coverage_of, left_of
-from tidegate.runs.frames import refuse_frames
+from tidegate.runs.file_walk import coverage_of, deal, left_of, raise_failures
+from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
+from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import against_others
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -56,6 +64,33 @@ from tidegate.storage.stores import open_store
 FILE_COLUMN = "_source_file"
 MOST_FILES = 10_000
 """The names go into the predicate, and that into the log: as many take less than a second and a megabyte."""
+
+
+def replay(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    files: str | None = None,
+    partition: str | None = None,
+    drop_missing: bool = False,
+    confirm: Callable[[ReplayReport], bool] = agreed,
+    emit: events.Emit = events.ignore,
+    stop: threading.Event | None = None,
+) -> ReplayReport:
+    """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
+
+    ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
+    ``sink.metadata_columns``. A file that cannot be read raises and nothing changes. With ``drop_missing`` the rows of
+    files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
+    """
+    selection = Selection(files, None if partition is None else partition.strip("/"))
+    flag = stop or threading.Event()
+    project = load(config)
+    bound = replayed_source(project, pipeline, source, "replay")
+    with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
+        carried = Replay(bound, engine, others=other_locations(project, bound), emit=emit, stop=flag)
+        return carried.run(selection, confirm, drop_missing=drop_missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +300,10 @@ class Replay:
 
     def _opened(self) -> Position:
         opened = self._bound.positions.open()
-        refuse_frames(self._bound, opened, "rows of it cannot be replaced by `tidegate replay`")
+        reasons = "; ".join(frame_reasons(self._bound, opened))
+        if reasons:
+            problem = f"table {self._bound.table_uri}: rows of it cannot be replaced by `tidegate replay`: {reasons}"
+            raise UnsupportedTable(problem, "replace them with Spark")
         check_rows_are_told_apart(self._bound, opened, self._others)
         return opened
 

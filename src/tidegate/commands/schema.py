@@ -1,7 +1,6 @@
-"""The columns of a pipeline: inferred, shown, compared, widened, replaced.
+"""The columns of a pipeline: inferred, shown, compared, replaced.
 
-Both are one Delta commit, and the positions of all sources stay. Widening keeps every row and needs no position of
-its own: done twice, it is done. Replacing takes rows away, so it goes by the commit protocol like a replay.
+Replacing takes rows away, so it goes by the commit protocol like a replay; the position stays.
 """
 
 from __future__ import annotations
@@ -9,13 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Protocol
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
+from tidegate.commands.setup import Config, agreed, file_sources
+from tidegate.commands.table import rewrite_report
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import (
     ConfigError,
@@ -23,7 +23,6 @@ from tidegate.errors import (
     SchemaMismatch,
     SourceError,
     StateError,
-    StorageUnavailable,
     TableError,
     TidegateError,
 )
@@ -31,10 +30,9 @@ from tidegate.formats.samples import spread
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Replacement
 from tidegate.protocol.notes import InferredSchema
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.table import CommitNote, Snapshot, no_rows
+from tidegate.protocol.table import Snapshot, no_rows
 from tidegate.protocol.table import arrow_schema as arrow_schema_table
-from tidegate.protocol.table_checks import check_partitioning, check_replaceable, check_table, costs_rows
+from tidegate.protocol.table_checks import check_partitioning, check_replaceable, costs_rows
 from tidegate.reports.schema import (
     ColumnSeen,
     SchemaChange,
@@ -45,22 +43,21 @@ from tidegate.reports.schema import (
     TableRewrite,
 )
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
-from tidegate.runs.table_columns import (
+from tidegate.runs.lanes import (
     fields_of_table,
     known_fields,
     read_remembered,
-    sample,
     whole_columns,
     with_rescued,
 )
-from tidegate.schema.evolution import Difference, Kind, differences, widened
+from tidegate.runs.lanes import (
+    sample as sample_files,
+)
+from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, agreeing
-from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of, field_to_json
-from tidegate.schema.types import arrow_schema, merged_fields, paths_of, scalar_type, type_name
-from tidegate.specs.project import Evolution, FieldSpec, PipelineSpec
-from tidegate.storage.durability import alone
-
-ConfirmInference = Callable[[SchemaInference], bool]
+from tidegate.schema.names import field_to_json
+from tidegate.schema.types import arrow_schema, merged_fields, paths_of
+from tidegate.specs.project import Evolution, FieldSpec
 
 EFFECTS = {
     Kind.NEW: "added to the table, null in the rows that are there",
@@ -72,13 +69,27 @@ EFFECTS = {
 _TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
 
 
-def inferred(bound: FileSource, now: datetime, lines: int) -> SchemaInference:
-    """What the first ``lines`` of each of some files say, old files and new ones alike."""
-    return _reported(bound, _looked(bound, now, lines), read_remembered(bound))
+def infer_schema(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    sample: int = 1000,
+    update: bool = False,
+    confirm: Callable[[SchemaInference], bool] = agreed,
+) -> SchemaInference:
+    """What the first ``sample`` lines of each of up to ten files say about the columns. Touches nothing.
+
+    With ``update``, fields that the remembered schema of the pipeline lacks are added to it if ``confirm`` agrees.
+    """
+    bound = file_sources(config, pipeline, source)[0]
+    if update:
+        return _updated(bound, sample, confirm)
+    return _reported(bound, _looked(bound, sample), read_remembered(bound))
 
 
-def updated(bound: FileSource, now: datetime, lines: int, confirm: ConfirmInference) -> SchemaInference:
-    """The same; fields that the remembered schema lacks are added to it, if ``confirm`` agrees.
+def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], bool]) -> SchemaInference:
+    """Add fields that the remembered schema lacks, if ``confirm`` agrees.
 
     Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
     """
@@ -88,7 +99,7 @@ def updated(bound: FileSource, now: datetime, lines: int, confirm: ConfirmInfere
             "change the declared fields in the configuration",
         )
     memory = InferredSchema(bound.table_store, bound.pipeline.name)
-    found, files = _looked(bound, now, lines)
+    found, files = _looked(bound, lines)
     before = _kept(bound, memory)
     report = _reported(bound, (found, files), before)
     if not report.new and before is not None:
@@ -118,13 +129,13 @@ def _kept(bound: FileSource, memory: InferredSchema) -> Inference | None:
     return Inference(fields_of_table(bound.pipeline, table), (), 0)
 
 
-def _looked(bound: FileSource, now: datetime, lines: int) -> tuple[Inference, int]:
-    listing = discover_files(bound, bound.tracker.decode(None), now, limit=FILES_PER_PLAN)
+def _looked(bound: FileSource, lines: int) -> tuple[Inference, int]:
+    listing = discover_files(bound, bound.tracker.decode(None), datetime.now(UTC), limit=FILES_PER_PLAN)
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
         raise SourceError(f"{bound.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
     chosen = spread(files)
-    return sample(bound, chosen, lines), len(chosen)
+    return sample_files(bound, chosen, lines), len(chosen)
 
 
 def _reported(bound: FileSource, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
@@ -209,26 +220,27 @@ def _flow(value: Any) -> str:
 _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def shown(bound: FileSource) -> SchemaView:
-    """The declared, the remembered and the table's columns, side by side."""
-    pipeline = bound.pipeline
+def show_schema(config: Config, pipeline: str) -> SchemaView:
+    """The declared, the remembered and the table's columns of a pipeline, side by side. Touches nothing."""
+    bound = file_sources(config, pipeline)[0]
+    spec = bound.pipeline
     remembered = read_remembered(bound)
     opened = bound.positions.site.delta.snapshot()
     table = bound.positions.table_schema()
     sides = [
         {} if fields is None else dict(paths_of(fields))
         for fields in (
-            arrow_schema(pipeline.schema.fields) if pipeline.schema.fields else None,
+            arrow_schema(spec.schema.fields) if spec.schema.fields else None,
             None if remembered is None else arrow_schema(remembered.fields),
             table,
         )
     ]
     paths = dict.fromkeys(path for side in reversed(sides) for path in side)
     return SchemaView(
-        pipeline=pipeline.name,
-        table_uri=pipeline.sink.table.uri,
+        pipeline=spec.name,
+        table_uri=spec.sink.table.uri,
         table_version=None if opened is None else opened.facts.version,
-        evolution=pipeline.schema.evolution.value,
+        evolution=spec.schema.evolution.value,
         columns=tuple(SchemaColumn(path, *(side.get(path) for side in sides)) for path in paths),
         notes=tuple(_notes(bound, remembered)),
     )
@@ -244,8 +256,13 @@ def _notes(bound: FileSource, remembered: Inference | None) -> Iterator[str]:
         yield "nothing is declared or remembered: the next run goes by the table, or by a sample of its files"
 
 
-def compared(bound: FileSource) -> SchemaDiff:
-    """What the next run would do about the columns of its table."""
+def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
+    """What the next run would do about the columns of its table. Touches nothing."""
+    return compare_columns(file_sources(config, pipeline)[0])
+
+
+def compare_columns(bound: FileSource) -> SchemaDiff:
+    """What the next run of a source would do about the columns of its table."""
     pipeline = bound.pipeline
     opened = bound.positions.open(read_only=True)
     if pipeline.transform is not None:
@@ -292,122 +309,16 @@ def change_of(bound: FileSource, each: Difference) -> SchemaChange:
     return SchemaChange(each.path, each.kind.value, each.table, each.file, effect, error)
 
 
-ConfirmRewrite = Callable[[TableRewrite], bool]
+def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agreed) -> TableRewrite:
+    """Give a table exactly the columns of its pipeline, without a row, if ``confirm`` agrees; the position stays.
 
-
-class RewrittenTable(Protocol):
-    """A source of any kind with its ports opened, as far as its table is concerned."""
-
-    @property
-    def pipeline(self) -> PipelineSpec:
-        """The pipeline that writes the table."""
-
-    @property
-    def positions(self) -> PositionStore:
-        """Where positions are kept: in the log of the table."""
-
-
-TRIES = 20
-
-_FEED = "every row is removed and added again: readers of a change data feed or of a stream over the table see that"
-_SLOW = "a commit of somebody else in between costs another attempt: stop the pipelines of a large table meanwhile"
-
-
-def widen(bound: RewrittenTable, column: str, type_name_: str, confirm: ConfirmRewrite) -> TableRewrite:
-    """Rewrite the table with the wider type of one column, if ``confirm`` agrees; what was done, or would have been."""
-    started = time.monotonic()
-    widening = _Widening(bound, column, _type(type_name_))
-    report = widening.report()
-    if not report.changes or not confirm(report):
-        return report
-    version = widening.carry_out()
-    return replace(report, table_version=version, applied=True, seconds=time.monotonic() - started)
-
-
-def _type(name: str) -> pa.DataType:
-    if name in CONTAINERS:
-        raise ConfigError((f"{name!r} cannot be widened to; name the field inside: --column user.age",))
-    if name not in SCALARS and decimal_of(name) is None:
-        raise ConfigError((f"{name!r} is not a type; allowed: {', '.join(SCALARS)}, decimal(p,s)",))
-    return scalar_type(name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Widening:
-    bound: RewrittenTable
-    column: str
-    kind: pa.DataType
-
-    @property
-    def _uri(self) -> str:
-        return self.bound.pipeline.sink.table.uri
-
-    def snapshot(self) -> Snapshot:
-        """The table as it is now, if it may be rewritten."""
-        found = self.bound.positions.site.delta.snapshot()
-        if found is None:
-            raise TableError(f"there is no table at {self._uri}", "run the pipeline first")
-        check_table(found.facts, self._uri)
-        check_replaceable(found.facts, self._uri)
-        if self.column in found.facts.partition_columns:
-            raise TableError(f"{self.column!r} is a partition column", "write into another table")
-        return found
-
-    def target(self, snapshot: Snapshot) -> pa.Schema:
-        """The columns that the table gets."""
-        return widened(arrow_schema_table(snapshot.facts.schema_json), self.column, self.kind)
-
-    def report(self) -> TableRewrite:
-        """What there is to do."""
-        snapshot = self.snapshot()
-        table = arrow_schema_table(snapshot.facts.schema_json)
-        effect = f"every row is written again with {type_name(self.kind)}"
-        changes = tuple(
-            SchemaChange(each.path, each.kind.value, each.table, each.file, effect)
-            for each in differences(table, self.target(snapshot), Evolution.MERGE)
-        )
-        notes = (_FEED, _SLOW) if changes else ("the column has this type already",)
-        return _report(self.bound, snapshot, "table widen", changes, notes)
-
-    def carry_out(self) -> int:
-        """Rewrite until the table has the type; the version that has it. An exception decides nothing."""
-        problem: TidegateError | None = None
-        for _ in range(TRIES):
-            snapshot = self.snapshot()
-            target = self.target(snapshot)
-            if target == arrow_schema_table(snapshot.facts.schema_json):
-                return snapshot.facts.version
-            try:
-                self._rewrite(snapshot, target)
-            except TidegateError as error:
-                problem = error
-        raise StorageUnavailable(
-            f"table {self._uri} could not be rewritten in {TRIES} attempts (last problem: {problem})",
-            "nothing was changed: stop whoever commits to it, and try again",
-        ) from problem
-
-    def _rewrite(self, snapshot: Snapshot, target: pa.Schema) -> None:
-        delta = self.bound.positions.site.delta
-        now = self.bound.positions.site.pace.now_ms()
-        note = CommitNote({}, now, f"tidegate: {self.column} widened to {type_name(self.kind)}")
-        with ExitStack() as stack:
-            stack.enter_context(alone(self.bound.pipeline.sink.table, always=False))
-            batches = stack.enter_context(delta.all_rows(snapshot))
-            rows = pa.RecordBatchReader.from_batches(target, _cast(batches, target))
-            delta.overwrite(snapshot, rows, note)
-
-
-def _cast(batches: Iterator[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        arrays = [batch.column(field.name).cast(field.type) for field in target]
-        yield pa.RecordBatch.from_arrays(arrays, schema=target)
-
-
-def replace_columns(bound: FileSource, confirm: ConfirmRewrite) -> TableRewrite:
-    """Give the table exactly the columns of the pipeline, without a row, if ``confirm`` agrees.
-
-    The position stays: what was read is not read again by itself.
+    For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` when another run was
+    first.
     """
+    return _replace_columns(file_sources(config, pipeline)[0], confirm)
+
+
+def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool]) -> TableRewrite:
     started = time.monotonic()
     pipeline = bound.pipeline
     if pipeline.schema.evolution is not Evolution.OVERWRITE:
@@ -454,21 +365,6 @@ def _replacement(bound: FileSource, snapshot: Snapshot, columns: pa.Schema, keys
         f"the rows stay readable as version {version} of the table until VACUUM removes their files",
         "files that were read are not read again by themselves: `tidegate watermark reset --all` does that",
     )
-    return _report(bound, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",))
-
-
-def _report(
-    bound: RewrittenTable, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
-) -> TableRewrite:
-    size = snapshot.size()
-    return TableRewrite(
-        pipeline=bound.pipeline.name,
-        table_uri=bound.pipeline.sink.table.uri,
-        action=action,
-        changes=changes,
-        rows=size.rows,
-        data_files=size.files,
-        bytes=size.bytes,
-        table_version=snapshot.facts.version,
-        notes=notes,
+    return rewrite_report(
+        bound, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",)
     )

@@ -1,16 +1,65 @@
-"""Plan, status and watermarks: what would be read, and where every source stands. Changes nothing, starts no Spark."""
+"""Plan, status and serve: what would be read, and where every source stands. Changes nothing, starts no Spark."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+from tidegate.commands.setup import Config, load, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.mirror import Recorded
-from tidegate.reports.run import SourceStatus, WatermarkView
+from tidegate.reports.run import SourceStatus
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
 from tidegate.specs.project import OnConflict
+
+
+def plan(
+    config: Config, pipeline: str | None = None, *, now: datetime | None = None, accept_new_partitions: bool = False
+) -> tuple[AnyPlan, ...]:
+    """What a run would read at ``now``, per source, and why everything else is skipped. Touches nothing.
+
+    ``accept_new_partitions`` plans work units although their partitions are others than those that were read.
+    """
+    moment = now or datetime.now(UTC)
+    sources = sources_of(load(config, pipeline=pipeline), pipeline)
+    return tuple(plan_of(each, moment, accept_new_partitions=accept_new_partitions) for each in sources)
+
+
+def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
+    """Where every source stands: state, watermark, lag and backlog; from mirror or documents, without Spark."""
+    now = datetime.now(UTC)
+    return tuple(status_of(each, now) for each in sources_of(load(config, pipeline=pipeline), pipeline))
+
+
+def serve(
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    address: str | None = None,
+    every: float = 15.0,
+    started: Callable[[str], None] = lambda address: None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
+
+    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
+    it is given; ``started`` hears it once it answers.
+    """
+    from tidegate.runs.loop import stops_on_signals
+    from tidegate.web.pages import standing
+
+    flag = stop or threading.Event()
+    project = load(config, pipeline=pipeline)
+    where, legacy = address or project.metrics.address, project.metrics.legacy_names
+    with (
+        stops_on_signals(flag),
+        standing(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+    ):
+        started(found)
+        flag.wait()
 
 
 def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
@@ -76,24 +125,3 @@ def _lag(recorded: Recorded | None, summary: Summary, backlog: Backlog, now: dat
     if backlog.behind is False:
         return None if recorded is None else 0.0
     return None if summary.updated is None else (now - summary.updated).total_seconds()
-
-
-def watermark_of(source: TrackedSource) -> WatermarkView:
-    """The recorded state of a source, in full."""
-    recorded = source.recorded()
-    summary: Summary = source.tracker.summary(source.tracker.known_state(source, recorded))
-    return WatermarkView(
-        *source.names,
-        version=0 if recorded is None else recorded.version,
-        state=summary.state or ("Initial" if recorded is None else "Active"),
-        value=summary.value,
-        partitions=dict(summary.partitions),
-        files=summary.files,
-        sealed=summary.sealed,
-        last_committed_file=summary.last_committed_file,
-        updated=summary.updated,
-        tracking=summary.tracking,
-        remembered=summary.remembered,
-        failed_units=summary.failed_units,
-        retired=summary.retired,
-    )

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+from tidegate.commands.setup import Config, agreed, unit_sources
 from tidegate.config.problems import nearest
-from tidegate.core.units.partitions import cut
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, high_of, within
+from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
-from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.unit_reports import OPEN_REASONS, UnitLook, look, spans, starting_at
-from tidegate.runs.unit_source import maybe_utc, utc
+from tidegate.runs.bound_source import UnitBound, source_named
+from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace
 
 
@@ -45,8 +45,28 @@ class _Numbers:
     eligible: list[int] = field(default_factory=list)
 
 
-def listed(bound: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
-    """The units of a source, those that need somebody first."""
+def units(
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    names: Collection[str] = (),
+    partition: str | None = None,
+    failed: bool = False,
+    limit: int = 50,
+    now: datetime | None = None,
+) -> tuple[UnitList, ...]:
+    """The units of a pipeline's sources: how many of their work units are done, open and failed. Touches nothing.
+
+    ``names`` are those that are asked for, ``partition`` is where the only partition begins that counts, ``failed``
+    leaves out units without trouble. At most ``limit`` per source, those with trouble first; 0: all.
+    """
+    sources = unit_sources(config, pipeline, source)
+    query = UnitsQuery(frozenset(names), partition, failed, limit)
+    return tuple(_listed(bound, now or datetime.now(UTC), query) for bound in sources)
+
+
+def _listed(bound: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
     looked = look(bound, now)
     plan, state = looked.plan, looked.state or UnitState()
     check_known(bound, looked, wanted.units)
@@ -151,6 +171,14 @@ def _read_up_to(entry: UnitEntry | None, one: TimePartition | None) -> str | Non
     return maybe_utc(entry.coverage[-1][1] if one is None else high_of(entry.coverage, one.start, one.nominal_end))
 
 
+def unit(
+    config: Config, pipeline: str, name: str, source: str | None = None, *, now: datetime | None = None
+) -> UnitView:
+    """One unit of a source, partition by partition: what was read of it and what would run. Touches nothing."""
+    bound = source_named(unit_sources(config, pipeline, source), source)
+    return viewed(bound, now or datetime.now(UTC), name)
+
+
 def viewed(bound: UnitBound, now: datetime, unit: str) -> UnitView:
     """One unit, partition by partition."""
     looked = look(bound, now)
@@ -217,11 +245,22 @@ class Chosen:
 
 
 def retry_units(
-    bound: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    names: Collection[str] = (),
+    partition: str | None = None,
+    confirm: Confirm = agreed,
 ) -> UnitsMove:
-    """Forget failures, so that no work unit waits, and that units are retired; without ``units`` of all."""
+    """Forget failures of work units, so that none of them waits, and that units are retired, if ``confirm`` agrees.
+
+    Without ``names``, of all units. The position is committed by the ordinary protocol and no row is touched.
+    ``CommitLost`` when another run was first.
+    """
+    bound = source_named(unit_sources(config, pipeline, source), source)
     opened, before = _opened(bound)
-    chosen = _chosen(bound, before, units, partition, now)
+    chosen = _chosen(bound, before, names, partition)
     if chosen.partition is None:
         after = before.retried(chosen.units)
     else:
@@ -232,11 +271,21 @@ def retry_units(
 
 
 def reset_units(
-    bound: UnitBound, units: Collection[str], partition: str | None, now: datetime, confirm: Confirm
+    config: Config,
+    pipeline: str,
+    source: str | None = None,
+    *,
+    names: Collection[str] = (),
+    partition: str | None = None,
+    confirm: Confirm = agreed,
 ) -> UnitsMove:
-    """Forget what was read, so that it is read again and takes the place of its rows; without ``units`` of all."""
+    """Forget what was read of units, in one partition or in all, so that the next run reads it again.
+
+    Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
+    """
+    bound = source_named(unit_sources(config, pipeline, source), source)
     opened, before = _opened(bound)
-    chosen = _chosen(bound, before, units, partition, now)
+    chosen = _chosen(bound, before, names, partition)
     one = chosen.partition
     low, high = (None, None) if one is None else (one.start, one.nominal_end)
     return _moved(bound, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
@@ -252,7 +301,7 @@ def _opened(bound: UnitBound) -> tuple[Position, UnitState]:
     return opened, state
 
 
-def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None, now: datetime) -> Chosen:
+def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None) -> Chosen:
     known = {*state.entries, *state.retired, *(unit for unit, _ in state.failures)}
     for unit in units:
         if unit not in known:
@@ -262,7 +311,7 @@ def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partitio
             )
     one = None
     if partition is not None:
-        one = starting_at(cut(bound.source, now).partitions, partition, bound.source.timezone)
+        one = starting_at(cut(bound.source, datetime.now(UTC)).partitions, partition, bound.source.timezone)
     return Chosen(frozenset(units) if units else None, one)
 
 

@@ -1,6 +1,6 @@
-"""Column sources, whose position is the greatest values of their columns: what all have, tables and functions.
+"""Column sources, whose position is the greatest values of their columns: what all have, tables, functions, databases.
 
-Databases and APIs are in ``database`` and ``http``.
+APIs are in ``http``.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator
 
 from tidegate.config import values as v
-from tidegate.config.document import Block, Loc, Scalar, Spot, find, problem
+from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Context, Model, dump, duration, entry, fill, section
+from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import TABLES
-from tidegate.config.problems import Notes, Problem, masked
-from tidegate.config.values import choice, one_of, refusal
+from tidegate.config.problems import Notes, Problem
+from tidegate.config.values import refusal, text, texts
 from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
+    JdbcRead,
     NullWatermark,
     Read,
     TableFormat,
     TableRead,
     WatermarkMode,
 )
-from tidegate.specs.locations import Location, Options
+from tidegate.specs.locations import Location, Options, holds_credentials, shown_address
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
@@ -66,10 +68,6 @@ def lag(value: object) -> timedelta | None:
 
 
 Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
-ParamLocation = Annotated[Literal["params", "body"], BeforeValidator(choice(("params", "body")))]
-TableType = Annotated[TableFormat, one_of(TableFormat)]
-Mode = Annotated[WatermarkMode, one_of(WatermarkMode)]
-Nulls = Annotated[NullWatermark, one_of(NullWatermark)]
 
 
 class BackwardModel(Model):
@@ -115,7 +113,7 @@ class WatermarkParamModel(Model):
     }
     watermark_param_mapping: v.Names = entry("Watermark column to the parameter that takes its lower bound.", dict)
     watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
-    watermark_param_location: ParamLocation = entry(
+    watermark_param_location: Literal["params", "body"] = entry(
         "Whether the bounds go into the address or into the body.", "params"
     )
     watermark_param_format: v.ParamFormatText = entry(
@@ -139,7 +137,7 @@ class ColumnSourceModel(LookBackModel):
     watermark_columns: v.Columns = entry(
         "The columns whose greatest values tell what is new; none: everything is read each time.", ()
     )
-    watermark_mode: Mode = entry(
+    watermark_mode: WatermarkMode = entry(
         "any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
         WatermarkMode.ANY,
     )
@@ -151,7 +149,7 @@ class ColumnSourceModel(LookBackModel):
         "Times further ahead than this wait until they have come; none: every time is taken as it is.",
         timedelta(days=1),
     )
-    null_watermark: Nulls = entry(
+    null_watermark: NullWatermark = entry(
         "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
     )
     source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
@@ -177,7 +175,7 @@ class ColumnSourceModel(LookBackModel):
         """What is read."""
 
     @classmethod
-    def shown_source(cls, source: ColumnSource, connection: str) -> dict[str, Any]:
+    def shown_source(cls, source: ColumnSource) -> dict[str, Any]:
         """The source with every key of its kind; those of watermarks only where there are some."""
         given = {
             "safety_lag": duration(source.safety_lag),
@@ -187,21 +185,26 @@ class ColumnSourceModel(LookBackModel):
         }
         always, with_columns = FOLLOWED
         keys = (*always, *with_columns) if source.watermark_columns else always
-        return {**cls.shown_read(source.read, connection), **dump(cls, source, keys, given)}
+        return {**cls.shown_read(source.read), **dump(cls, source, keys, given)}
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
 class TableSourceModel(ColumnSourceModel):
     """A Delta or Iceberg table, or files that are scanned as one table."""
 
-    at: ClassVar = {**ColumnSourceModel.at, "type": "format", "storage_options": "location.options"}
+    at: ClassVar = {
+        **ColumnSourceModel.at,
+        "type": "format",
+        "source_uri": "location",
+        "storage_options": "location.options",
+    }
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
-    type: TableType = entry("What the table or the files are.")
+    type: TableFormat = entry("What the table or the files are.")
     source_uri: v.Address = entry("Where the table or the files are.")
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
     sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
@@ -216,21 +219,24 @@ class TableSourceModel(ColumnSourceModel):
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
-    def shown_read(cls, read: TableRead, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: TableRead) -> dict[str, Any]:
         keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
-        fits = [key for key in keys if read.format.value in _OF_FORMATS.get(key, (read.format.value,))]
-        return dump(cls, read, fits, {"source_uri": masked(read.location.uri)})
+        return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
 
 
 class FunctionModel(Model):
-    """What becomes of a function that is named in the file."""
+    """A Python function that the file names."""
+
+    type: Literal["python"] = entry("The kind of source.")
+    function: v.Function = entry("module:function, called with the session and a request.")
+    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
     def read(self, context: Context) -> FunctionRead:
         return fill(FunctionRead, self)
 
     @classmethod
-    def shown_read(cls, read: FunctionRead, connection: str) -> dict[str, Any]:
-        return dump(cls, read, ("type", "function", "options"), {"type": "python"})
+    def shown_read(cls, read: FunctionRead) -> dict[str, Any]:
+        return dump(cls, read, ("type", "function", "options"))
 
 
 class PythonSourceModel(FunctionModel, ColumnSourceModel):
@@ -238,9 +244,6 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python source>"
-    type: v.PythonType = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
@@ -361,3 +364,109 @@ def note_short_forms(holder: Spot, notes: Notes) -> None:
     for key in holder.below("backward").block:
         if holder.has(f"backward_{key}"):
             notes.notices.append(f"{holder.path(f'backward_{key}')} means nothing beside backward.{key}")
+
+
+_COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
+
+
+def jdbc_url(value: object) -> str:
+    """The address of a database, without credentials in it."""
+    where = text(value).strip()
+    if not re.match(r"jdbc:[a-z0-9]+(?:[+_.-][a-z0-9]+)*:.", where) or not where.isprintable():
+        raise refusal("is not a JDBC address", "allowed: such as jdbc:postgresql://host:5432/database")
+    if "${" in where:
+        raise refusal(
+            "holds '${'", "allowed: an address; variables of the environment are filled in unless '$' is doubled"
+        )
+    if holds_credentials(where):
+        raise refusal("holds credentials", "put them into user, password and properties")
+    return where
+
+
+def packages(value: object) -> tuple[str, ...]:
+    """Maven coordinates."""
+    found = texts(value)
+    if not all(_COORDINATE.fullmatch(each) for each in found):
+        raise refusal("holds what is not a Maven coordinate", "allowed: group:artifact:version")
+    return found
+
+
+JdbcUrl = Annotated[str, BeforeValidator(jdbc_url)]
+Packages = Annotated[tuple[str, ...], BeforeValidator(packages), v.LIST]
+
+
+class JdbcConnectionModel(Model):
+    """A database."""
+
+    step: ClassVar[str] = "<jdbc connection>"
+    type: Literal["jdbc"] = entry("The kind of connection.")
+    url: JdbcUrl = entry("The JDBC address, without credentials.")
+    user: v.Text | None = entry("The user.", None)
+    password: v.SecretText | None = entry("The user's password; never shown.", None)
+    driver: v.Text | None = entry("The class of the driver; known by the address for the usual databases.", None)
+    packages: Packages = entry("Maven coordinates of the driver; known for the usual databases.", ())
+    jars: v.Texts = entry("Files of the driver, instead of packages.", ())
+    properties: v.SecretOptions = entry("Further properties of the connection; never shown.", Options)
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
+
+    @classmethod
+    def shown(cls, spec: JdbcRead) -> dict[str, Any]:
+        """The connection of a read; its look-back is shown with the sources."""
+        keys = [key for key in fields(cls) if key != "configure"]
+        return dump(cls, spec, keys, {"url": shown_address(spec.url)})
+
+
+class JdbcReadModel(Model):
+    """What is read of a database, and how."""
+
+    step: ClassVar[str] = "<jdbc source>"
+    connection: v.Name = entry("The name of a connection of type jdbc.")
+    table: v.Text | None = entry("The table, with its schema: public.orders.", None)
+    query: v.Query | None = entry("A query, instead of a table.", None)
+    fetch_size: v.Count = entry("Rows per round trip.", 10_000)
+
+    def read(self, context: Context) -> JdbcRead:
+        connection = context.connections[self.connection]
+        assert isinstance(connection, JdbcConnectionModel)
+        given = values_for(JdbcRead, connection) | values_for(JdbcRead, self)
+        given["url"] = with_path(connection.url, r"(jdbc:sqlite:)(?!:|/|file:)(.+)", context.absolute)
+        given["jars"] = tuple(context.absolute(jar) for jar in connection.jars)
+        return JdbcRead(**given)
+
+
+class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
+    """A table or a query of a database."""
+
+    reads: ClassVar = JdbcRead
+    step: ClassVar[str] = "<jdbc source>"
+    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
+    partition_column: v.Text | None = entry(
+        "The column that divides the read; the first watermark column when unset.", None
+    )
+    parallelism: v.Whole | None = entry(
+        "Connections at once; as many as Spark has tasks when unset.", None, ge=1, le=10_000
+    )
+    read = JdbcReadModel.read
+
+    @classmethod
+    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+        return dump(
+            cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
+        )
+
+
+def with_path(url: str, form: str, absolute: Absolute) -> str:
+    """``url`` with the relative path of a file in it made absolute; ``form`` has what is before it and the path."""
+    found = re.fullmatch(form, url)
+    return found[1] + _path(found[2], absolute) if found else url
+
+
+def _path(written: str, absolute: Absolute) -> str:
+    return unquote(absolute(written).removeprefix("file://"))
+
+
+def table_or_query_problems(source: Spot) -> Iterator[Problem]:
+    """Both or none of the two ways to say what is read of a database."""
+    yield from source.both("query", "table")
+    if not source.has("table") and not source.has("query"):
+        yield source.problem("neither 'table' nor 'query' is given")

@@ -18,8 +18,7 @@ import yaml
 from yaml import events as ev
 
 from tidegate.config.problems import Problem, masked, masked_address
-from tidegate.specs.jdbc_addresses import shown_address
-from tidegate.specs.masking import looks_secret
+from tidegate.specs.locations import looks_secret, shown_address
 
 Node: TypeAlias = "Scalar | Block | Items | None"
 Loc: TypeAlias = Sequence[str | int]
@@ -107,20 +106,14 @@ class Block(dict[str, Node]):
         made.written.update(self.written)
         return made
 
-    def blocks(self, key: str) -> Iterator[tuple[str, Block]]:
-        """The named blocks below ``key``; nothing where the shape is another one."""
-        below = self.get(key)
-        if isinstance(below, Block):
-            yield from below.named()
-
-    def named(self) -> Iterator[tuple[str, Block]]:
-        """The entries of this block that are blocks."""
-        return ((name, node) for name, node in self.items() if isinstance(node, Block))
-
     def block(self, key: str) -> Block:
         """The block at ``key``, or an empty one."""
         below = self.get(key)
         return below if isinstance(below, Block) else Block(self.line)
+
+    def blocks(self, key: str) -> Iterator[tuple[str, Block]]:
+        """The named blocks below ``key``; nothing where the shape is another one."""
+        return ((name, node) for name, node in self.block(key).items() if isinstance(node, Block))
 
     def text(self, key: str) -> Scalar | None:
         """The scalar at ``key``, if there is one and it is complete."""
@@ -147,12 +140,13 @@ def line_of(root: Block, loc: Loc) -> int:
     line = root.line
     for part in loc:
         match node, part:
-            case Block(), str() if part in node:
-                line, node = node.lines[part], node[part]
-            case Items(), int() if part < len(node):
-                line, node = node.lines[part], node[part]
+            case (Block(), str()) if part in node:
+                line = node.lines[part]
+            case (Items(), int()) if part < len(node):
+                line = node.lines[part]
             case _:
                 return line
+        node = find(node, (part,))
     return line
 
 
@@ -217,6 +211,11 @@ class Spot:
     def get(self, key: str) -> Node:
         """What stands at ``key``."""
         return self.block.get(key)
+
+    def both(self, key: str, other: str) -> Iterator[Problem]:
+        """``key`` where ``other`` is given too, of which one is allowed."""
+        if self.has(key) and self.has(other):
+            yield self.problem(f"given beside {other!r}; allowed: one of them", key)
 
     def has(self, key: str) -> bool:
         """Whether ``key`` has a value."""
@@ -294,33 +293,25 @@ def _hint(text: str, line: int) -> str:
 
 
 @dataclass(slots=True)
-class _Anchored:
-    node: Node
-    size: int
-
-
-@dataclass(slots=True)
 class _Builder:
     env: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
-    anchors: dict[str, _Anchored] = field(default_factory=dict)
+    anchors: dict[str, tuple[Node, int]] = field(default_factory=dict)
     nodes: int = 0
     path: list[str] = field(default_factory=list)
 
     def document(self, text: str) -> Node:
-        stream = _Events(text)
-        stream.next()
-        if isinstance(stream.peek(), ev.StreamEndEvent):
+        events = yaml.parse(text, Loader=_LOADER)
+        next(events)
+        if isinstance(next(events), ev.StreamEndEvent):
             return None
-        stream.next()
-        root = self._node(stream)
-        stream.next()
-        if not isinstance(more := stream.peek(), ev.StreamEndEvent):
+        root = self._node(next(events), events)
+        next(events)
+        if not isinstance(more := next(events), ev.StreamEndEvent):
             raise _Unusable(_line(more), "a second document ('---'); allowed: one document per file")
         return root
 
-    def _node(self, stream: _Events) -> Node:
-        event = stream.next()
+    def _node(self, event: ev.Event, events: Iterator[ev.Event]) -> Node:
         before = self.nodes
         self._count(1, event)
         if getattr(event, "tag", None) not in (None, "!", *_TAGS):
@@ -330,15 +321,15 @@ class _Builder:
             case ev.AliasEvent():
                 return self._alias(event)
             case ev.MappingStartEvent():
-                node = self._block(stream, _line(event))
+                node = self._block(events, _line(event))
             case ev.SequenceStartEvent():
-                node = self._items(stream, _line(event))
+                node = self._items(events, _line(event))
             case ev.ScalarEvent():
                 node = self._scalar(event)
             case _:
                 raise _Unusable(_line(event), "unreadable")
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(node, self.nodes - before)
+            self.anchors[event.anchor] = node, self.nodes - before
         return node
 
     def _count(self, size: int, event: ev.Event) -> None:
@@ -349,11 +340,11 @@ class _Builder:
             raise _Unusable(_line(event), f"nested deeper than {MAX_DEPTH} levels")
 
     def _alias(self, event: ev.AliasEvent) -> Node:
-        anchored = self.anchors.get(event.anchor or "")
-        if anchored is None:
+        if event.anchor not in self.anchors:
             raise _Unusable(_line(event), "an alias ('*…') without its anchor; quote a text that starts with '*'")
-        self._count(anchored.size, event)
-        return anchored.node
+        node, size = self.anchors[event.anchor]
+        self._count(size, event)
+        return node
 
     def _scalar(self, event: ev.ScalarEvent) -> Node:
         if not event.style and event.value in _NULLS and event.tag in (None, _STANDARD_TAG + "null"):
@@ -365,41 +356,34 @@ class _Builder:
         self.problems += [Problem(line, _joined(self.path), text) for text in wrong]
         return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style))
 
-    def _items(self, stream: _Events, line: int) -> Items:
+    def _items(self, events: Iterator[ev.Event], line: int) -> Items:
         items = Items(line)
-        while not isinstance(stream.peek(), ev.SequenceEndEvent):
+        while not isinstance(event := next(events), ev.SequenceEndEvent):
             self.path.append(f"[{len(items)}]")
-            at = _line(stream.peek())
-            items.add(self._node(stream), at)
+            items.add(self._node(event, events), _line(event))
             self.path.pop()
-        stream.next()
         return items
 
-    def _block(self, stream: _Events, line: int) -> Block:
+    def _block(self, events: Iterator[ev.Event], line: int) -> Block:
         block = Block(line)
         merged: list[Node] = []
-        while not isinstance(stream.peek(), ev.MappingEndEvent):
-            event = self._key(stream.next())
+        while not isinstance(event := next(events), ev.MappingEndEvent):
+            if not isinstance(event, ev.ScalarEvent):
+                raise _Unusable(_line(event), "a key that is not a plain name")
             key, at = str(event.value), _line(event)
             self.path.append(key)
             if key in block:
                 twice = f"given twice, first in line {block.lines[key]}; allowed: once"
                 self.problems.append(Problem(at, _joined(self.path), twice))
-            node = self._node(stream)
+            node = self._node(next(events), events)
             if key == "<<" and not event.style:
                 merged.append(node)
             else:
                 block.put(key, node, at)
             self.path.pop()
-        end = stream.next()
         for node in merged:
-            self._merge(block, node, end)
+            self._merge(block, node, event)
         return block
-
-    def _key(self, event: ev.Event) -> ev.ScalarEvent:
-        if not isinstance(event, ev.ScalarEvent):
-            raise _Unusable(_line(event), "a key that is not a plain name")
-        return event
 
     def _merge(self, block: Block, node: Node, end: ev.Event) -> None:
         """``<<: *defaults``: entries that the block does not have itself."""
@@ -409,24 +393,6 @@ class _Builder:
             for key in other:
                 if key not in block:
                     block.put(key, other[key], other.lines[key])
-
-
-class _Events:
-    """The parser's events, one ahead."""
-
-    __slots__ = ("_ahead", "_events")
-
-    def __init__(self, text: str) -> None:
-        self._events = yaml.parse(text, Loader=_LOADER)
-        self._ahead: ev.Event = next(self._events)
-
-    def peek(self) -> ev.Event:
-        return self._ahead
-
-    def next(self) -> ev.Event:
-        event = self._ahead
-        self._ahead = next(self._events, event)
-        return event
 
 
 def _encodable(text: str) -> bool:

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Items, Scalar, Spot
 from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Notes, Problem, masked
-from tidegate.config.values import choice, glob, one_of, refusal, text, texts
+from tidegate.config.problems import Notes, Problem
+from tidegate.config.values import glob, refusal, text, texts
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.project import Compression, Format, LateFiles, Lateness, PartitionFilter, PathSource, Tracking
@@ -111,18 +111,10 @@ def template(value: object) -> str:
 Cells = Annotated[tuple[str, ...], BeforeValidator(cells)]
 Character = Annotated[str, BeforeValidator(character)]
 CharacterOrNone = Annotated[str, BeforeValidator(character_or_none)]
-Globs = Annotated[
-    tuple[str, ...],
-    BeforeValidator(globs),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+Globs = Annotated[tuple[str, ...], BeforeValidator(globs), v.LIST]
 Template = Annotated[str, BeforeValidator(template)]
 LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
-EveryText = Annotated[Lateness, BeforeValidator(every), WithJsonSchema({"type": "string"})]
-Late = Annotated[LateFiles, one_of(LateFiles)]
-SourceFormat = Annotated[Format, one_of(Format)]
-Encoding = Annotated[Literal["utf-8"], BeforeValidator(choice(("utf-8",)))]
-FilesOnly = Annotated[Literal["files"], BeforeValidator(choice(("files",)))]
+EveryText = Annotated[Lateness, BeforeValidator(every), v.STRING]
 
 
 class CsvModel(Model):
@@ -136,7 +128,7 @@ class CsvModel(Model):
     columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared ones.", ())
     null_values: Cells = entry("Unquoted cells that are null.", ("",))
     skip_rows: v.CountOrNone = entry("Lines to pass over at the beginning of each file.", 0)
-    encoding: Encoding = entry("How text is encoded.", "utf-8")
+    encoding: Literal["utf-8"] = entry("How text is encoded.", "utf-8")
 
     def build(self) -> CsvOptions:
         """The options; a quote of none is no quote."""
@@ -144,8 +136,8 @@ class CsvModel(Model):
 
     @classmethod
     def shown(cls, spec: CsvOptions) -> dict[str, Any]:
-        """Every key, the only encoding too."""
-        return dump(cls, spec, given={"quote": spec.quote or "none", "encoding": "utf-8"})
+        """Every key; without quotes there is a word."""
+        return dump(cls, spec, given={"quote": spec.quote or "none"})
 
 
 class PartitionFilterModel(Model):
@@ -171,9 +163,9 @@ class CheckpointModel(Model):
 class SourceModel(Model):
     """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
-    at: ClassVar = {"storage_options": "location.options"}
+    at: ClassVar = {"source_uri": "location", "storage_options": "location.options"}
     step: ClassVar[str] = "<source>"
-    type: FilesOnly = entry("The kind of source.", "files")
+    type: Literal["files"] = entry("The kind of source.", "files")
     source_uri: v.Address = entry("Where the files are: a path or an object storage address.")
     use_watermark: v.Flag = entry(
         "true: names sort in time, and only what lies above the watermark is listed; false: every path "
@@ -187,10 +179,10 @@ class SourceModel(Model):
     follow_links: v.Flag = entry(
         "Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.", False
     )
-    compression: v.SourceCompression = entry(
+    compression: Compression = entry(
         "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
-    format: SourceFormat = entry(
+    format: Format = entry(
         "What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.", Format.NDJSON
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
@@ -199,7 +191,7 @@ class SourceModel(Model):
     max_attempts: v.Count = entry("How often a failing file is tried; then it becomes a dead letter.", 5)
     partition_filter: PartitionFilterModel | None = entry("Bounds the first run.", None)
     checkpoint: CheckpointModel = section(CheckpointModel, "When commits are due.")
-    late_files: Late = entry(
+    late_files: LateFiles = entry(
         "window: names that appear below a watermark are found; strict: they are not.", LateFiles.WINDOW
     )
     late_window: v.Count = entry("Greatest finished names remembered per open partition, to find late files.", 1000)
@@ -231,12 +223,7 @@ class SourceModel(Model):
         followed = spec.tracking is Tracking.WATERMARK
         left_out = {"csv"} if spec.format is not Format.CSV else set()
         left_out |= set() if followed else {"partition_filter", *WATERMARK_ONLY}
-        given = {
-            "type": "files",
-            "source_uri": masked(spec.location.uri),
-            "use_watermark": followed,
-            "checkpoint": CheckpointModel.shown(spec),
-        }
+        given = {"use_watermark": followed, "checkpoint": CheckpointModel.shown(spec)}
         return dump(cls, spec, [key for key in fields(cls) if key not in left_out], given)
 
 

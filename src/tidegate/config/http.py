@@ -13,7 +13,7 @@ from tidegate.config.column_source import ColumnSourceModel, LookBackModel, Wate
 from tidegate.config.document import Block, Items, Node, Scalar, Spot
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Problem, masked, nearest, sentence
-from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.config.values import names_to_texts, refusal, text, texts
 from tidegate.specs.columns import (
     AuthKind,
     HttpAuth,
@@ -24,9 +24,9 @@ from tidegate.specs.columns import (
     Retries,
     WatermarkParams,
 )
-from tidegate.specs.locations import NotOrigin, Options, origin_of
+from tidegate.specs.locations import NotOrigin, Options, looks_secret, origin_of
 from tidegate.specs.locations import refusal as origin_refusal
-from tidegate.specs.masking import MASK, looks_secret
+from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 _WORDS = {"true": True, "false": False}
@@ -149,11 +149,6 @@ HttpPath = Annotated[str, BeforeValidator(http_path)]
 Place = Annotated[str, BeforeValidator(place)]
 Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
 Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
-Method = Annotated[Literal["GET", "POST"], BeforeValidator(choice(("GET", "POST")))]
-AuthPlace = Annotated[Literal["header", "params"], BeforeValidator(choice(("header", "params")))]
-HttpType = Annotated[Literal["http"], BeforeValidator(choice(("http",)))]
-Auth = Annotated[AuthKind, one_of(AuthKind)]
-Pages = Annotated[PaginationKind, one_of(PaginationKind)]
 
 
 class AuthModel(Model):
@@ -161,12 +156,12 @@ class AuthModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
-    type: Auth = entry("How the server is told who asks.", AuthKind.NONE)
+    type: AuthKind = entry("How the server is told who asks.", AuthKind.NONE)
     token: v.SecretText | None = entry("The token, or the API key; never shown.", None)
     user: v.Text | None = entry("The user, for basic.", None)
     password: v.SecretText | None = entry("The password, for basic; never shown.", None)
     name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key")
-    place: AuthPlace = entry("Where an API key goes.", "header")
+    place: Literal["header", "params"] = entry("Where an API key goes.", "header")
     token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None)
     client_id: v.Text | None = entry("The client, for OAuth2.", None)
     client_secret: v.SecretText | None = entry("The client's secret; never shown.", None)
@@ -200,7 +195,7 @@ class HttpConnectionModel(Model):
     """An HTTP API."""
 
     step: ClassVar[str] = "<http connection>"
-    type: HttpType = entry("The kind of connection.")
+    type: Literal["http"] = entry("The kind of connection.")
     url: HttpUrl = entry("What all addresses begin with, without credentials.")
     headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
     auth: AuthModel = section(AuthModel, "Who asks.")
@@ -214,7 +209,7 @@ class HttpConnectionModel(Model):
     def shown(cls, spec: HttpRead) -> dict[str, Any]:
         """The connection of a read; its headers and its look-back are shown with the sources."""
         keys = [key for key in fields(cls) if key not in ("headers", "configure")]
-        return dump(cls, spec, keys, {"type": "http", "url": masked(spec.url)})
+        return dump(cls, spec, keys, {"url": masked(spec.url)})
 
 
 class PaginationModel(Model):
@@ -222,7 +217,7 @@ class PaginationModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
-    type: Pages = entry("The kind of pages.", PaginationKind.NONE)
+    type: PaginationKind = entry("The kind of pages.", PaginationKind.NONE)
     param: v.Text | None = entry("The parameter of the offset, page number or cursor.", None)
     size_param: v.Text | None = entry("The parameter of the page's size.", None)
     size: v.Count | None = entry("Records per page.", None)
@@ -243,7 +238,7 @@ class RequestModel(Model):
     """What a request to an API has."""
 
     step: ClassVar[str] = "<http source>"
-    method: Method = entry("GET or POST.", "GET")
+    method: Literal["GET", "POST"] = entry("GET or POST.", "GET")
     headers: v.SecretOptions = entry("Further headers; never shown.", Options)
     body: Body | None = entry("The JSON object that a POST sends.", None)
     idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
@@ -280,7 +275,7 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http source>"
-    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
     path: HttpPath | None = entry("What follows the connection's url.", None)
     params: Params = entry("Parameters of each request.", dict)
 
@@ -292,12 +287,13 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
     @classmethod
-    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        bounds = WatermarkParamModel.shown(read.watermark)
-        return {"type": "http", "connection": connection, **shown_request(cls, read), **bounds}
+    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
+        return {**shown_request(cls, read), **WatermarkParamModel.shown(read.watermark)}
 
 
 REQUEST_KEYS = (
+    "type",
+    "connection",
     "path",
     "method",
     "params",

@@ -58,7 +58,7 @@ def show(project: ProjectSpec) -> str:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a configuration file, for editors."""
-    from tidegate.config.editor_schema import editor_schema
+    from tidegate.config.keys import editor_schema
 
     return editor_schema()
 

@@ -11,16 +11,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, get_args
+from types import UnionType
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from tidegate.config.document import Absolute
-from tidegate.specs.locations import Options, Secret
+from tidegate.config.document import Absolute, Block, Scalar
+from tidegate.config.problems import masked
+from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec
 from tidegate.specs.units import Span
@@ -56,11 +58,14 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
+    def _plain(cls, data: Any) -> Any:
+        """Without nulls; a choice is a word without spaces around it."""
         if not isinstance(data, dict):
             return data
         known = fields(cls)
-        return {key: value for key, value in data.items() if value is not None or key not in known}
+        data = {key: value for key, value in data.items() if value is not None or key not in known}
+        words = {key: value for key, value in data.items() if key in known and choices(known[key])}
+        return data | {key: value.strip() if isinstance(value, str) else "" for key, value in words.items()}
 
     def build(self) -> Any:
         """The spec of a block that needs nothing but itself."""
@@ -85,9 +90,32 @@ def section(model: type[Model], description: str, **more: Any) -> Any:
     return Field(default_factory=model.model_construct, description=description, **more)
 
 
+def short_for(key: str) -> BeforeValidator:
+    """A scalar alone, where a block is due, is the value of its ``key``."""
+
+    def spell_out(value: object) -> object:
+        if not isinstance(value, Scalar):
+            return value
+        block = Block(value.line)
+        block.put(key, value, value.line, written="")
+        return block
+
+    return BeforeValidator(spell_out)
+
+
 def fields(model: type[Model]) -> dict[str, FieldInfo]:
     """The keys of one block, by the names they have in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def choices(info: FieldInfo) -> tuple[str, ...]:
+    """The words of a key that is one of a few."""
+    kind = get_args(info.annotation)[0] if get_origin(info.annotation) in (Union, UnionType) else info.annotation
+    if any(isinstance(each, BeforeValidator) for each in info.metadata):
+        return ()
+    if get_origin(kind) is Literal:
+        return tuple(str(each) for each in get_args(kind))
+    return tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
 def models_in(annotation: Any) -> tuple[type[Model], ...]:
@@ -118,17 +146,18 @@ def dump(
 ) -> dict[str, Any]:
     """``spec`` in the words of the file: the ``keys`` of ``model``, all of them if none are named.
 
-    ``given`` are values that the spec has in another form.
+    ``given`` are values that the spec has in another form; a key with one possible word has that word.
     """
     found = dict(given or {})
     names = {info.alias or name: name for name, info in model.model_fields.items()}
-    for key in names if keys is None else keys:
+    keys = tuple(names if keys is None else keys)
+    for key in keys:
         if key not in found:
-            name = names[key]
-            value = attrgetter(model.at.get(name, name))(spec)
-            inner = models_in(model.model_fields[name].annotation)
+            name, info = names[key], model.model_fields[names[key]]
+            only, inner = choices(info), models_in(info.annotation)
+            value = only[0] if len(only) == 1 else attrgetter(model.at.get(name, name))(spec)
             found[key] = inner[0].shown(value) if inner and value is not None else plain(value)
-    return {key: found[key] for key in (names if keys is None else keys)}
+    return {key: found[key] for key in keys}
 
 
 def plain(value: Any) -> Any:
@@ -138,6 +167,8 @@ def plain(value: Any) -> Any:
             return value.value
         case Secret():
             return MASK
+        case Location():
+            return masked(value.uri)
         case Options():
             return dict.fromkeys(value, MASK)
         case timedelta():

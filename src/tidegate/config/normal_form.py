@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, problem
+from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, path_of, problem
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.specs.columns import TableFormat
 
@@ -86,10 +86,16 @@ def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
             if isinstance(pipeline, Block):
                 fresh[name] = copied = _copied(pipeline)
                 top["pipelines"] = fresh
+                where = ("pipelines", name)
                 for alias in ALIASES:
-                    problems += _rename(top, ("pipelines", name), copied, alias)
+                    meant = alias.new.replace("*", "<source>")
+                    for old, new in _expand(copied, alias):
+                        problems += _rename(top, where, copied, old, new, meant)
                 for source, block in copied.blocks("sources"):
-                    problems += _with_ms_keys(top, ("pipelines", name, "sources", source), block)
+                    for ms, key in MS_KEYS.items():
+                        problems += _rename(top, (*where, "sources", source), block, (ms,), key, ".".join(key))
+                    for path in STRUCTURED:
+                        problems += _read_json(top, (*where, "sources", source), block, path)
     return top, problems
 
 
@@ -122,86 +128,52 @@ def _copied(pipeline: Block) -> Block:
         if isinstance(node, Block):
             below = node.copy()
             if key == "sources":
-                below.update({name: each.copy() for name, each in node.named()})
+                below.update({name: each.copy() for name, each in pipeline.blocks(key)})
             fresh[key] = below
     return fresh
 
 
-def _rename(top: Block, where: Loc, pipeline: Block, alias: Alias) -> Iterator[Problem]:
-    for old, new in _expanded(pipeline, alias):
-        *above, last = old
-        holder = find(pipeline, above)
-        if not isinstance(holder, Block) or last not in holder:
-            continue
-        if _taken(pipeline, old, new):
-            meant = alias.new.replace("*", "<source>")
-            text = f"{last!r} stands for {meant!r}, which is given too; allowed: one of them"
-            yield problem(top, (*where, *old), text)
-        else:
-            _move(pipeline, holder, last, new)
-        holder.drop(last)
-
-
-def _expanded(pipeline: Block, alias: Alias) -> Iterator[tuple[list[str], list[str]]]:
-    old, new = alias.old.split("."), alias.new.split(".")
-    if "*" not in old:
+def _expand(pipeline: Block, alias: Alias) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The paths of ``alias``; one for each source that has a place where it is about sources."""
+    names = [""]
+    if "*" in alias.old:
+        sources = dict(pipeline.blocks("sources"))
+        names = [
+            name
+            for name, each in sources.items()
+            if "connection" not in each and each.text("type") not in WITHOUT_PLACE
+        ]
+    for name in names:
+        old, new = (tuple(name if part == "*" else part for part in path.split(".")) for path in (alias.old, alias.new))
         yield old, new
+
+
+def _rename(
+    top: Block, where: Loc, base: Block, old: tuple[str, ...], new: tuple[str, ...], meant: str
+) -> Iterator[Problem]:
+    """Move what is at ``old`` to ``new``, both below ``base``, which is at ``where``; it is changed."""
+    *above, last = old
+    holder = find(base, above)
+    if not isinstance(holder, Block) or last not in holder:
         return
-    for name, source in pipeline.blocks("sources"):
-        if "connection" not in source and source.text("type") not in WITHOUT_PLACE:
-            yield (
-                [name if part == "*" else part for part in old],
-                [name if part == "*" else part for part in new],
-            )
-
-
-def _taken(pipeline: Block, old: list[str], new: list[str]) -> bool:
-    """Whether the new place is in use; ``source`` and ``sources`` exclude each other whatever the names."""
-    return find(pipeline, new) is not None or (old == ["source"] and pipeline.get("sources") is not None)
-
-
-def _move(pipeline: Block, holder: Block, last: str, new: list[str]) -> None:
-    node: Node = holder[last]
-    line = holder.lines[last]
-    if new == ["sources", "default"]:
-        sources = Block(line)
-        sources.put("default", node.copy() if isinstance(node, Block) else node, line, written="")
-        pipeline.put("sources", sources, line, written="source")
+    node, line = holder[last], holder.lines[last]
+    # 'source' and 'sources' exclude each other, whatever the names.
+    if find(base, new) is not None or (old == ("source",) and base.get("sources") is not None):
+        text = f"{last!r} stands for {meant!r}, which is given too; allowed: one of them"
+        yield problem(top, (*where, *old), text)
+        holder.drop(last)
         return
-    target = find(pipeline, new[:-1])
-    if isinstance(target, Block):
-        written = last if target is holder else f"{_block_of(pipeline, holder)}.{last}"
-        target.put(new[-1], node, line, written=written)
-
-
-def _block_of(pipeline: Block, holder: Block) -> str:
-    return next(pipeline.written.get(key, key) for key, node in pipeline.items() if node is holder)
-
-
-def _with_ms_keys(root: Block, where: Loc, source: Block) -> Iterator[Problem]:
-    """Give ``source`` the keys of today, and trees for JSON text; it is changed."""
-    for old, new in MS_KEYS.items():
-        if old in source:
-            yield from _rename_ms_key(root, where, source, old, new)
-    for path in STRUCTURED:
-        yield from _read_json(root, where, source, path)
-
-
-def _rename_ms_key(root: Block, where: Loc, source: Block, old: str, new: tuple[str, ...]) -> Iterator[Problem]:
-    *above, last = new
-    holder = source
-    for part in above:
-        if source.get(part) is None:
-            source.put(part, Block(source.lines[old]), source.lines[old], written="")
-        elif isinstance(given := source[part], Block):
-            source[part] = given.copy()
-        holder = source.block(part)
-    if holder.get(last) is not None:
-        text = f"{old!r} stands for {'.'.join(new)!r}, which is given too; allowed: one of them"
-        yield problem(root, (*where, old), text)
-    else:
-        holder.put(last, source[old], source.lines[old], written=old)
-    source.drop(old)
+    holder.drop(last)
+    target: Block = base
+    for part in new[:-1]:
+        below = target.get(part)
+        if below is None:
+            target.put(part, Block(line), line, written="")
+        elif isinstance(below, Block):
+            target[part] = below.copy()
+        target = target.block(part)
+    written = last if len(above) < len(new) else f"{path_of(base, above)}.{last}"
+    target.put(new[-1], node.copy() if isinstance(node, Block) else node, line, written=written)
 
 
 def _read_json(root: Block, where: Loc, source: Block, path: tuple[str, ...]) -> Iterator[Problem]:
@@ -244,7 +216,7 @@ def _tree(value: object, written: Scalar) -> Node:
 def tag_of_source(source: object) -> str:
     """The kind of a source: ``files``, ``table``, ``jdbc``, ``http``, ``python``, ``http-unit`` …, ``download``."""
     kind = str(source.text("type") or FILES) if isinstance(source, Block) else FILES
-    if isinstance(source, Block) and kind != DOWNLOAD and kind in OF_UNITS and is_of_units(source):
+    if isinstance(source, Block) and kind != DOWNLOAD and kind in OF_UNITS and is_unit_source(source):
         return f"{kind}-unit"
     return "table" if kind in TABLES else kind if kind in TYPES else FILES
 
@@ -255,17 +227,17 @@ def tag_of_connection(connection: object) -> str:
     return "http" if kind == "http" else "jdbc"
 
 
-def is_followed_by_columns(source: Block) -> bool:
+def is_column_source(source: Block) -> bool:
     """Whether the position of a source is the greatest values of its columns."""
-    return not is_prefix_of_files(source) and not is_of_units(source)
+    return not is_file_source(source) and not is_unit_source(source)
 
 
-def is_prefix_of_files(source: Block) -> bool:
+def is_file_source(source: Block) -> bool:
     """Whether files are read by their names."""
     return tag_of_source(source) == FILES
 
 
-def is_of_units(source: Block) -> bool:
+def is_unit_source(source: Block) -> bool:
     """Whether a source is followed by time ranges and units."""
     return source.text("type") == DOWNLOAD or unit_mark(source) is not None
 
@@ -298,7 +270,7 @@ def with_kinds(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
     for name, pipeline in root.blocks("pipelines"):
         for source, block in pipeline.blocks("sources"):
             where = ("pipelines", name, "sources", source)
-            text = _settle(block, known)
+            text = _set_type(block, known)
             if text is not None:
                 key, wrong = text
                 yield where, problem(root, (*where, key), wrong)
@@ -315,7 +287,7 @@ def _connection_problems(root: Block, where: Loc, connection: Block) -> Iterator
         yield at, problem(root, (*where, "type"), sentence(f"{given} {', '.join(CONNECTED)}", hint))
 
 
-def _settle(source: Block, connections: dict[str, Block]) -> tuple[str, str] | None:
+def _set_type(source: Block, connections: dict[str, Block]) -> tuple[str, str] | None:
     """What is wrong with the kind of ``source``, and at which key; else its type is set."""
     kind, connection = source.text("type"), source.text("connection")
     if kind is not None and kind not in TYPES:

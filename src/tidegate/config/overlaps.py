@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
-from tidegate.config.normal_form import DOWNLOAD, is_of_units, is_prefix_of_files, tag_of_source
+from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.sink import WHOLE, partition_keys
-from tidegate.config.unit_variables import VARIABLE, inputs
+from tidegate.config.units import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import accepts
-from tidegate.core.pipeline_order import cycle, ordered
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource
@@ -74,7 +73,7 @@ def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
             yield _Reading(loc, comparable(absolute(uri)), by_log, _taken_by(source))
         elif uri is not None and kind == DOWNLOAD:
             yield _download(loc, uri, absolute)
-        for each in inputs(source) if is_of_units(source.block) else ():
+        for each in inputs(source) if is_unit_source(source.block) else ():
             if (path := each.text("path")) is not None:
                 by_log = str(each.text("format") or "delta") == "delta"
                 yield _Reading((*each.loc, "path"), comparable(absolute(path)), by_log, lambda _: True)
@@ -92,7 +91,7 @@ def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
 def _taken_by(source: Spot) -> Callable[[str], bool]:
     """Whether a file source takes a path; one that reads a scan of files goes by its pattern, if it has one."""
     pattern, exclude = source.text("pattern"), tuple(str(each) for each in source.words("exclude"))
-    kind = str(source.text("format" if is_prefix_of_files(source.block) else "type") or "ndjson")
+    kind = str(source.text("format" if is_file_source(source.block) else "type") or "ndjson")
     kind = kind if kind in {each.value for each in Format} else "ndjson"
     made = PathSource("", Location(""), str(pattern) if pattern else None, exclude, format=Format(kind))
     return lambda path: accepts(made, path) is None
@@ -146,7 +145,7 @@ def _references(
             place = comparable(absolute(uri))
             same = (other for other, table in tables.items() if table == place and other != name)
             yield from ((other, (*source.loc, "source_uri")) for other in same)
-        for each in inputs(source) if is_of_units(source.block) else ():
+        for each in inputs(source) if is_unit_source(source.block) else ():
             path, given = each.text("path"), each.text("pipeline")
             if given is not None:
                 yield str(given), (*each.loc, "pipeline")
@@ -240,3 +239,44 @@ def _wanted(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
     block, template = sink.below("table_properties").block, sink.below("partition_by").get("prefix_template")
     properties = {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}
     return properties, partition_keys(str(template) if isinstance(template, Scalar) else "")
+
+
+def ordered(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """``names``, each after all that it needs, and otherwise in their order; a cycle is broken where it closes.
+
+    >>> ordered(["answers", "surveys", "other"], {"answers": ["surveys"]})
+    ('surveys', 'answers', 'other')
+    """
+    done: dict[str, None] = {}
+    waiting = [*reversed(names)]
+    begun: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        first = [each for each in names if each in needs.get(name, ()) and each not in begun]
+        if name in begun or not first:
+            begun.add(name)
+            done.setdefault(name)
+        else:
+            begun.add(name)
+            waiting += [name, *reversed(first)]
+    return tuple(done)
+
+
+def cycle(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Names of which each needs the next and the last needs the first; empty where there is no such circle.
+
+    >>> cycle(["a", "b", "c"], {"a": ["b"], "b": ["c"], "c": ["b"]})
+    ('b', 'c')
+    """
+    free: set[str] = set()
+    for name in names:
+        way: list[str] = [name]
+        while way:
+            ahead = next((each for each in names if each in needs.get(way[-1], ()) and each not in free), None)
+            if ahead is None:
+                free.add(way.pop())
+            elif ahead in way:
+                return tuple(way[way.index(ahead) :])
+            else:
+                way.append(ahead)
+    return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Tag
@@ -10,19 +11,21 @@ from pydantic import Discriminator, Tag
 from tidegate.config import values as v
 from tidegate.config.column_source import (
     ColumnSourceModel,
+    JdbcConnectionModel,
+    JdbcSourceModel,
     PythonSourceModel,
     TableSourceModel,
     column_source_problems,
     rows_problems,
+    table_or_query_problems,
 )
-from tidegate.config.database import JdbcConnectionModel, JdbcSourceModel, table_or_query_problems
 from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.normal_form import DOWNLOAD, is_followed_by_columns, is_prefix_of_files, tag_of_source
+from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
 from tidegate.config.problems import Problem
-from tidegate.config.schema import EvolutionMode, SchemaModel, declared_types, schema_problems
+from tidegate.config.schema import SchemaModel, declared_types, schema_problems
 from tidegate.config.sink import (
     MERGES,
     WHOLE,
@@ -32,7 +35,6 @@ from tidegate.config.sink import (
     partition_problems,
     property_problems,
 )
-from tidegate.config.values import one_of
 from tidegate.config.work_units import (
     DownloadModel,
     UnitHttpModel,
@@ -57,16 +59,12 @@ from tidegate.specs.project import (
 )
 from tidegate.specs.units import FileRead, UnitSource
 
-BadRecordMode = Annotated[OnBadRecord, one_of(OnBadRecord)]
-DeliveryMode = Annotated[Delivery, one_of(Delivery)]
-ConflictMode = Annotated[OnConflict, one_of(OnConflict)]
-
 
 class ErrorHandlingModel(Model):
     """What happens to files and records that cannot be read."""
 
     at: ClassVar = {"dlq_path": "dlq_uri"}
-    on_bad_record: BadRecordMode = entry(
+    on_bad_record: OnBadRecord = entry(
         "dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.", OnBadRecord.DEAD_LETTER
     )
     max_failures: v.CountOrNone = entry("Failed files per run before it stops; 0 = unlimited.", 0)
@@ -122,18 +120,16 @@ class PipelineModel(Model):
     at: ClassVar = {"schema_": "schema"}
     sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
     schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
-    schema_evolution: EvolutionMode = entry(
-        "What happens when files and table have different columns.", Evolution.MERGE
-    )
+    schema_evolution: Evolution = entry("What happens when files and table have different columns.", Evolution.MERGE)
     transform: TransformModel = section(
         TransformModel, "What becomes of the rows between reading and writing; then Spark writes the table."
     )
     sink: SinkModel = entry("The table.")
-    delivery: DeliveryMode = entry(
+    delivery: Delivery = entry(
         "direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.", Delivery.DIRECT
     )
     staging: StagingModel = section(StagingModel, "How staged files are committed.")
-    on_conflict: ConflictMode | None = entry(
+    on_conflict: OnConflict | None = entry(
         "While another run of the same source is at work: wait until it is done, skip the source, or race. "
         "Unset: wait for sources of work units, race for others.",
         None,
@@ -161,11 +157,7 @@ class PipelineModel(Model):
     def shown(cls, spec: PipelineSpec) -> dict[str, Any]:
         """The pipeline with every default."""
         given = {
-            "sources": {
-                **{each.name: SourceModel.shown(each) for each in spec.of(PathSource)},
-                **{each.name: _shown_column_source(spec, each) for each in spec.of(ColumnSource)},
-                **{each.name: _shown_unit_source(spec, each) for each in spec.of(UnitSource)},
-            },
+            "sources": {each.name: _shown_source(each) for each in spec.sources},
             "schema_evolution": spec.schema.evolution.value,
             "transform": TransformModel.shown(spec.transform or TransformSpec()),
             "sink": SinkModel.shown_of(spec),
@@ -185,39 +177,46 @@ def _source(
             return model.source(name, context, context.sinks[pipeline])
 
 
-def _shown_column_source(pipeline: PipelineSpec, source: ColumnSource) -> dict[str, Any]:
-    model = next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads))
-    return model.shown_source(source, name_of_connection(pipeline, source))
-
-
-def _shown_unit_source(pipeline: PipelineSpec, source: UnitSource) -> dict[str, Any]:
-    model = next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads))
-    return model.shown_source(source, name_of_connection(pipeline, source))
+def _shown_source(source: SourceSpec) -> dict[str, Any]:
+    match source:
+        case ColumnSource():
+            return next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+        case UnitSource():
+            return next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+        case _:
+            assert isinstance(source, PathSource)
+            return SourceModel.shown(source)
 
 
 def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     """The connections that the pipelines use, by name."""
     found: dict[str, Any] = {}
-    for pipeline in pipelines:
-        for source in pipeline.sources:
-            if not isinstance(source, ColumnSource | UnitSource):
-                continue
-            read = request_of(source)
-            if isinstance(read, JdbcRead):
-                found[name_of_connection(pipeline, source)] = JdbcConnectionModel.shown(read)
-            elif isinstance(read, HttpRead):
-                found[name_of_connection(pipeline, source)] = HttpConnectionModel.shown(read)
+    for source in (source for pipeline in pipelines for source in pipeline.sources):
+        match read := request_of(source):
+            case JdbcRead():
+                found[read.connection] = JdbcConnectionModel.shown(read)
+            case HttpRead():
+                found[read.connection] = HttpConnectionModel.shown(read)
     return found
 
 
-def name_of_connection(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> str:
-    """The name of a source's connection; one that was made in Python without a name gets one."""
-    read = request_of(source)
-    given = read.connection if isinstance(read, JdbcRead | HttpRead) else ""
-    return given or f"{pipeline.name}.{source.name}"
+def name_connections(pipeline: PipelineSpec) -> PipelineSpec:
+    """The pipeline with a name for each connection that was made in Python without one."""
+    return replace(pipeline, sources=tuple(_name_connection(pipeline.name, each) for each in pipeline.sources))
 
 
-def request_of(source: ColumnSource | UnitSource) -> Read | None:
+def _name_connection(pipeline: str, source: SourceSpec) -> SourceSpec:
+    asked = request_of(source)
+    if not isinstance(asked, JdbcRead | HttpRead) or asked.connection:
+        return source
+    read: Any = replace(asked, connection=f"{pipeline}.{source.name}")
+    if isinstance(source, ColumnSource):
+        return replace(source, read=read)
+    assert isinstance(source, UnitSource)
+    return replace(source, read=replace(source.read, http=read) if isinstance(source.read, FileRead) else read)
+
+
+def request_of(source: SourceSpec) -> Read | None:
     """What is asked of a server, a database or a function; None for files that are not downloaded."""
     return source.read.http if isinstance(source.read, FileRead) else source.read
 
@@ -235,7 +234,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     if letters and table and absolute(letters) == absolute(table):
         yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
     for _, source in pipeline.each("sources"):
-        if is_prefix_of_files(source.block) or source.text("type") == DOWNLOAD:
+        if is_file_source(source.block) or source.text("type") == DOWNLOAD:
             yield from format_problems(source)
     sources = {name: source for name, source in pipeline.each("sources") if not covers(source.loc)}
     yield from _row_problems(pipeline, sources)
@@ -252,7 +251,7 @@ def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterat
         text = f"{rescued!r} is a declared or partition column too; give it another name"
         yield pipeline.problem(text, "schema", "rescued")
     for name, source in pipeline.each("sources") if rescued else ():
-        if is_prefix_of_files(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
+        if is_file_source(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
             text = f"source {name!r} reads {source.text('format')} files; allowed: with ndjson and json only"
             yield pipeline.problem(text, "schema", "rescued")
     for word in sink.words("metadata_columns"):
@@ -271,8 +270,8 @@ def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
 
 def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
-    followed = {name: source for name, source in sources.items() if is_followed_by_columns(source.block)}
-    files = [source for source in sources.values() if is_prefix_of_files(source.block)]
+    followed = {name: source for name, source in sources.items() if is_column_source(source.block)}
+    files = [source for source in sources.values() if is_file_source(source.block)]
     kind = pipeline.below("sink").text("load_type")
     if not followed:
         if files and kind is not None and kind in (*WHOLE, *MERGES):

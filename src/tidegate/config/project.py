@@ -11,29 +11,28 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from tidegate.config import values as v
-from tidegate.config.column_source import backward, note_columns, note_short_forms
-from tidegate.config.database import JdbcConnectionModel, with_path
+from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import (
-    is_followed_by_columns,
-    is_of_units,
-    is_prefix_of_files,
+    is_column_source,
+    is_file_source,
+    is_unit_source,
     kinds_of_watermark,
     tag_of_connection,
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
-from tidegate.config.pipeline import PipelineModel, pipeline_problems, shown_connections
+from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, shown_connections
 from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
-from tidegate.config.values import one_of, refusal, text
+from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
-from tidegate.specs.locations import Options, Secret
-from tidegate.specs.masking import MASK, SHORTEST, looks_secret
+from tidegate.specs.locations import Options, Secret, looks_secret
+from tidegate.specs.masking import MASK, SHORTEST
 from tidegate.specs.project import (
     Lateness,
     MetricsSpec,
@@ -77,7 +76,6 @@ def listening(value: object) -> str:
 Master = Annotated[str, BeforeValidator(master)]
 Remote = Annotated[str, BeforeValidator(remote)]
 Listening = Annotated[str, BeforeValidator(listening)]
-Provider = Annotated[ProviderKind, one_of(ProviderKind)]
 
 
 class GlobalModel(Model):
@@ -148,7 +146,7 @@ class StateModel(Model):
     """Who else is told the watermarks of columns."""
 
     at: ClassVar = {"storage_options": "options"}
-    provider: Provider = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+    provider: ProviderKind = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
         "Settings and credentials of the folder's object store; never shown.", Options
@@ -208,10 +206,11 @@ class ProjectModel(Model):
     @classmethod
     def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
         """The file that the specs mean: every default, and no secret."""
-        connections = shown_connections(spec.pipelines)
+        pipelines = tuple(map(name_connections, spec.pipelines))
+        connections = shown_connections(pipelines)
         given = {
             "connections": connections,
-            "pipelines": {each.name: PipelineModel.shown(each) for each in spec.pipelines},
+            "pipelines": {each.name: PipelineModel.shown(each) for each in pipelines},
             "global": GlobalModel.shown(spec),
             "recovery": RecoveryModel.shown(spec),
         }
@@ -348,7 +347,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 notes.notices.append(f"{place}: look-back means nothing where everything is read")
             if sink.text("load_type") in WHOLE and source.has("safety_lag"):
                 notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
-        if known and all(is_prefix_of_files(source.block) for source in known.values()):
+        if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
     return notes
@@ -367,9 +366,9 @@ def _take_source(source: Spot, notes: Notes) -> None:
         notes.add(source.problem(text, kinds[1]), source.loc)
         return
     _refuse(source, REFUSED["source"], notes, "not supported yet")
-    if is_of_units(source.block):
+    if is_unit_source(source.block):
         notes.notices += unit_notices(source)
-    elif is_followed_by_columns(source.block):
+    elif is_column_source(source.block):
         note_columns(source, notes)
     else:
         _refuse(source, NOT_FOR_FILES["source"], notes, "not for file sources")

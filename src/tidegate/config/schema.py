@@ -9,9 +9,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, Spot, find, problem
-from tidegate.config.models import Model, dump, entry, fields, fill
+from tidegate.config.models import Model, dump, entry, fields, fill, short_for
 from tidegate.config.problems import Problem, nearest
-from tidegate.config.values import FLAGS, one_of, refusal, text
+from tidegate.config.values import FLAGS, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
 from tidegate.specs.project import Evolution, FieldSpec, Numbers, SchemaSpec
 
@@ -65,8 +65,6 @@ def rescued(value: object) -> str | None:
 
 TypeName = Annotated[str, BeforeValidator(type_name)]
 RescuedColumn = Annotated[str, BeforeValidator(rescued), WithJsonSchema({"type": ["string", "boolean"]})]
-NumbersMode = Annotated[Numbers, one_of(Numbers)]
-EvolutionMode = Annotated[Evolution, one_of(Evolution)]
 
 
 class ElementModel(Model):
@@ -100,15 +98,7 @@ class FieldModel(ElementModel):
     name: v.Text = entry("The name of the column.")
 
 
-def _element(value: object) -> object:
-    if not isinstance(value, Scalar):
-        return value
-    block = Block(value.line)
-    block.put("type", value, value.line, written="")
-    return block
-
-
-Element = Annotated[ElementModel, BeforeValidator(_element)]
+Element = Annotated[ElementModel, short_for("type")]
 
 
 class SchemaModel(Model):
@@ -117,7 +107,7 @@ class SchemaModel(Model):
     fields: tuple[FieldModel, ...] = entry("The declared columns, in order.", ())
     infer: v.Flag = entry("Find the columns by sampling; the default where no fields are given.", False)
     coerce_conflicts_to_utf8: v.Flag = entry("Values that do not fit a string column are kept as JSON text.", False)
-    numbers: NumbersMode = entry(
+    numbers: Numbers = entry(
         "strict: values that would lose digits are bad records; lenient: they are bent.", Numbers.STRICT
     )
     rescued: RescuedColumn | None = entry(

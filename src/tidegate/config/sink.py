@@ -12,9 +12,9 @@ from tidegate.config.column_source import backward
 from tidegate.config.document import Absolute, Scalar, Spot, problem
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.models import Model, dump, entry, fields, fill, section
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
-from tidegate.config.values import choice, names_to_texts, one_of, refusal, text, texts
+from tidegate.config.values import choose, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 from tidegate.specs.locations import Location, Options
@@ -48,10 +48,9 @@ def sink_format(value: object) -> str:
             "is no longer supported, since a folder of Parquet files has no log to commit to",
             "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
         )
-    return choice(("delta",))(value)
+    return choose(value, "delta")
 
 
-LoadKind = Annotated[LoadType, one_of(LoadType)]
 SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]
 
 
@@ -60,7 +59,7 @@ class LoadModel(Model):
 
     at: ClassVar = {"load_type": "type"}
     table_uri: v.Address = entry("The table: a path or an object storage address.")
-    load_type: LoadKind = entry("How rows are written.", LoadType.APPEND)
+    load_type: LoadType = entry("How rows are written.", LoadType.APPEND)
     merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", ())
     tie_break: v.Columns = entry(
         "Columns that decide between rows with equal keys and watermarks: the greatest wins.", ()
@@ -204,13 +203,11 @@ def columns(value: object) -> tuple[str, ...]:
 
 
 Directories = Annotated[str, BeforeValidator(directories)]
-TableProperties = Annotated[dict[str, str], BeforeValidator(names_to_texts), v.OBJECT]
 MetadataColumns = Annotated[
     tuple[str, ...],
     BeforeValidator(columns),
     WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
 ]
-Codec = Annotated[ParquetCodec, one_of(ParquetCodec)]
 
 
 class PartitionByModel(Model):
@@ -241,7 +238,7 @@ class MaintenanceModel(Model):
 class SinkModel(LoadModel):
     """The table and how its files are written."""
 
-    at: ClassVar = {**LoadModel.at, "sync": "table.sync", "storage_options": "table.options"}
+    at: ClassVar = {**LoadModel.at, "table_uri": "table", "sync": "table.sync", "storage_options": "table.options"}
     partition_by: PartitionByModel | None = entry("Partition columns of the table.", None)
     file_size_mb: v.Whole = entry(
         "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
@@ -249,7 +246,7 @@ class SinkModel(LoadModel):
     row_group_size_bytes: v.Whole = entry(
         "A row group is written at this many buffered bytes.", 134_217_728, ge=65_536, le=2**33
     )
-    compression: Codec = entry("Parquet compression.", ParquetCodec.SNAPPY)
+    compression: ParquetCodec = entry("Parquet compression.", ParquetCodec.SNAPPY)
     rollover_timeout_secs: v.Count | None = entry(
         "A file is finished after being open this long; unset: off, 300 in continuous runs.", None
     )
@@ -265,7 +262,7 @@ class SinkModel(LoadModel):
     min_multipart_size_mb: v.Count = entry("Smaller files are uploaded by one request.", 5)
     max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
     maintenance: MaintenanceModel = section(MaintenanceModel, "Table care after commits.")
-    table_properties: TableProperties = entry(
+    table_properties: v.Names = entry(
         "Properties of the Delta table, set when it is created and when they change.", dict
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
@@ -283,7 +280,7 @@ class SinkModel(LoadModel):
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
         keys = ("table_uri", "load_type", "format", *loading, *others)
         strategy = dump(cls, spec.load, ("load_type", *loading))
-        return dump(cls, spec, keys, {"table_uri": masked(spec.table.uri), "format": "delta", **strategy})
+        return dump(cls, spec, keys, {"format": "delta", **strategy})
 
 
 def property_problems(sink: Spot) -> Iterator[Problem]:

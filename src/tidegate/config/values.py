@@ -8,10 +8,9 @@ value, or hides it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from enum import StrEnum
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -19,12 +18,10 @@ from pydantic_core import PydanticCustomError
 
 from tidegate.config.document import Items, Scalar
 from tidegate.config.problems import nearest, sentence
-from tidegate.core.globs import compiled
+from tidegate.core.files.paths import compiled
 from tidegate.specs.columns import ParamFormat
 from tidegate.specs.locations import Options, Secret
-from tidegate.specs.project import Compression
 
-Chosen = TypeVar("Chosen", bound=StrEnum)
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "memory")
@@ -107,21 +104,12 @@ def fraction(value: object) -> float:
     return float(words)
 
 
-def choice(allowed: tuple[str, ...]) -> Callable[[object], str]:
+def choose(value: object, *allowed: str) -> str:
     """One of ``allowed``."""
-
-    def chosen(value: object) -> str:
-        word = str(value).strip() if isinstance(value, Scalar) else ""
-        if word not in allowed:
-            raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, allowed))
-        return word
-
-    return chosen
-
-
-def one_of(kind: type[Chosen]) -> BeforeValidator:
-    """One of the values of ``kind``."""
-    return BeforeValidator(choice(tuple(each.value for each in kind)))
+    word = str(value).strip() if isinstance(value, Scalar) else ""
+    if word not in allowed:
+        raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, allowed))
+    return word
 
 
 def name(value: object) -> str:
@@ -238,10 +226,8 @@ Address = Annotated[str, BeforeValidator(address)]
 Glob = Annotated[str, BeforeValidator(glob)]
 Query = Annotated[str, BeforeValidator(query)]
 Function = Annotated[str, BeforeValidator(function)]
-SourceCompression = Annotated[Compression, one_of(Compression)]
 Columns = Annotated[tuple[str, ...], BeforeValidator(column_names), LIST]
 SecretText = Annotated[Secret, BeforeValidator(secret), WithJsonSchema({"type": ["string", "number"]})]
 Names = Annotated[dict[str, str], BeforeValidator(names_to_texts), OBJECT]
 ParamFormatText = Annotated[str, BeforeValidator(param_format)]
-PythonType = Annotated[Literal["python"], BeforeValidator(choice(("python",)))]
 SecretOptions = Annotated[Options, BeforeValidator(options), OBJECT]

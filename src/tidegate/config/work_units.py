@@ -11,21 +11,23 @@ from urllib.parse import unquote
 from pydantic import BeforeValidator
 
 from tidegate.config import values as v
-from tidegate.config.column_source import TIMES, FunctionModel, rows_problems
-from tidegate.config.database import JdbcReadModel, JdbcType, table_or_query_problems
+from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, rows_problems, table_or_query_problems
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
-from tidegate.config.http import HttpRequestModel, HttpType, RequestModel, request_problems, shown_request
+from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
 from tidegate.config.models import Context, Model, dump, entry, fill, section
-from tidegate.config.normal_form import is_of_units
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.normal_form import is_unit_source
+from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
-from tidegate.config.unit_variables import (
+from tidegate.config.units import (
     VARIABLE,
     Param,
     ParamModel,
     SecondaryInputModel,
+    SpanText,
+    WatermarkModel,
+    WorkUnitModel,
     input_problems,
     is_clear,
     param_problems,
@@ -33,10 +35,10 @@ from tidegate.config.unit_variables import (
     unused_units,
     uses,
     variable_problems,
+    watermark_problems,
     watermarks,
 )
-from tidegate.config.unit_watermarks import SpanText, WatermarkModel, WorkUnitModel, watermark_problems
-from tidegate.config.values import address, choice, one_of, refusal, text
+from tidegate.config.values import address, refusal, text
 from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.locations import Location, Options
@@ -90,11 +92,6 @@ def column(value: object) -> str:
 HttpTemplate = Annotated[str, BeforeValidator(http_template)]
 FileTemplate = Annotated[str, BeforeValidator(file_template)]
 Column = Annotated[str, BeforeValidator(column)]
-DownloadType = Annotated[Literal["download"], BeforeValidator(choice(("download",)))]
-DownloadFormat = Annotated[FileFormat, one_of(FileFormat)]
-ReplaceKind = Annotated[
-    Literal[Replace.SEGMENTS, Replace.UNIT], BeforeValidator(choice((Replace.SEGMENTS.value, Replace.UNIT.value)))
-]
 
 
 class UnitSourceModel(Model):
@@ -118,7 +115,7 @@ class UnitSourceModel(Model):
     catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
     timezone: v.Zone = entry("Where days and months begin.", "UTC")
     time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
-    replace: ReplaceKind | None = entry(
+    replace: Literal[Replace.SEGMENTS, Replace.UNIT] | None = entry(
         "What gives way when a work unit is read again: its segments, or all of it.", None
     )
     unit_column: Column = entry("The column of the table that has the unit.", UNIT_COLUMN)
@@ -172,7 +169,7 @@ class UnitSourceModel(Model):
         """What is read for each work unit."""
 
     @classmethod
-    def shown_source(cls, source: UnitSource, connection: str) -> dict[str, Any]:
+    def shown_source(cls, source: UnitSource) -> dict[str, Any]:
         """The source with every key of its kind that means something."""
         bounds = {
             each.name: ParamModel.shown_of(source.time.name if source.time else "", each) for each in source.params
@@ -182,7 +179,7 @@ class UnitSourceModel(Model):
             "secondary_input": [SecondaryInputModel.shown(each) for each in source.inputs],
             "work_unit": WorkUnitModel.shown_of(source),
         }
-        data = cls.shown_read(source.read, connection)
+        data = cls.shown_read(source.read)
         data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
         data["params"] = data.get("params", {}) | bounds
         keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
@@ -192,7 +189,7 @@ class UnitSourceModel(Model):
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
@@ -201,15 +198,15 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http-unit source>"
-    type: HttpType = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
 
     def read(self, context: Context) -> HttpRead:
         return self.records_read(self.path, self.plain_params(), context)
 
     @classmethod
-    def shown_read(cls, read: HttpRead, connection: str) -> dict[str, Any]:
-        return {"type": "http", "connection": connection, **shown_request(cls, read)}
+    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
+        return shown_request(cls, read)
 
 
 class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
@@ -217,15 +214,13 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc-unit source>"
-    type: JdbcType = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
 
-    def read(self, context: Context) -> JdbcRead:
-        return JdbcReadModel.read(self, context)
+    read = JdbcReadModel.read
 
     @classmethod
-    def shown_read(cls, read: JdbcRead, connection: str) -> dict[str, Any]:
-        keys = ("type", "connection", "table", "query", "fetch_size")
-        return dump(cls, read, keys, {"type": "jdbc", "connection": connection})
+    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+        return dump(cls, read, ("type", "connection", "table", "query", "fetch_size"))
 
 
 class UnitPythonModel(FunctionModel, UnitSourceModel):
@@ -233,23 +228,20 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 
     reads: ClassVar = FunctionRead
     step: ClassVar[str] = "<python-unit source>"
-    type: v.PythonType = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
 
 
 class DownloadModel(UnitSourceModel, RequestModel):
     """Files whose addresses are made from variables."""
 
-    at: ClassVar = {**UnitSourceModel.at, "storage_options": "location.options"}
+    at: ClassVar = {**UnitSourceModel.at, "source_uri": "location", "storage_options": "location.options"}
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
-    type: DownloadType = entry("The kind of source.")
+    type: Literal["download"] = entry("The kind of source.")
     source_uri: FileTemplate | None = entry("Where the files are: a path or an address with variables, * and ?.", None)
     connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
-    format: DownloadFormat = entry("What the files hold.")
-    compression: v.SourceCompression = entry(
+    format: FileFormat = entry("What the files hold.")
+    compression: Compression = entry(
         "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
@@ -266,20 +258,19 @@ class DownloadModel(UnitSourceModel, RequestModel):
         return fill(FileRead, self, location=location, compression=self.compression.value)
 
     @classmethod
-    def shown_read(cls, read: FileRead, connection: str) -> dict[str, Any]:
+    def shown_read(cls, read: FileRead) -> dict[str, Any]:
         fits = {
+            "type": True,
             "format": True,
             "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
             "csv": read.format is FileFormat.CSV,
         }
-        data = {"type": "download", **dump(cls, read, [key for key in fits if fits[key]])}
-        if read.http is not None:
-            asked = shown_request(cls, read.http)
-            del asked["max_response_mb"]
-            return data | {"connection": connection} | asked
-        assert read.location is not None
-        where = {"source_uri": masked(read.location.uri)}
-        return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"), where)
+        data = dump(cls, read, [key for key in fits if fits[key]])
+        if read.http is None:
+            return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"))
+        asked = shown_request(cls, read.http)
+        del asked["max_response_mb"]
+        return data | asked
 
 
 def _absolute_template(written: str, absolute: Absolute) -> str:
@@ -290,7 +281,7 @@ def _absolute_template(written: str, absolute: Absolute) -> str:
 
 def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
     """Problems of one pipeline; ``sources`` are those that are not reported already."""
-    units = {name: source for name, source in sources.items() if is_of_units(source.block)}
+    units = {name: source for name, source in sources.items() if is_unit_source(source.block)}
     others = [source for name, source in sources.items() if name not in units]
     if units and others:
         text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
@@ -298,8 +289,7 @@ def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     for source in units.values():
         yield from input_problems(source)
         for key in _PERIODS:
-            if source.has(key) and source.has(f"{key}_days"):
-                yield source.problem(f"given beside '{key}_days'; allowed: one of them", key)
+            yield from source.both(key, f"{key}_days")
         yield from _kind_problems(source)
         if is_clear(source):
             yield from watermark_problems(source)
@@ -389,7 +379,7 @@ def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem
         if pipeline.below("sink").text("load_type") == "merge_upsert":
             continue
         for each, source in pipeline.each("sources"):
-            if not is_of_units(source.block):
+            if not is_unit_source(source.block):
                 continue
             column = str(source.text("unit_column") or UNIT_COLUMN)
             title = first.setdefault(column.lower(), f"{name}/{each}")

@@ -1,12 +1,8 @@
 """Decisions, as pure functions over frozen values. No I/O, no Spark, no clock; only the standard library.
 
-Path watermarks, in reading order: ``paths`` (names and their order), ``path_state`` (what is remembered),
-``standing`` (whether a name is finished), ``outcomes`` (what reading gave), ``advance`` (the next state),
-``late_window`` and ``sealing`` (what keeps the state small), ``layout`` (the time in a partition's path),
-``prefixes`` (the cold start), ``moving`` (a watermark set by a person), ``codec`` (JSON). Where every path is
-remembered instead: ``path_set``, ``set_codec``.
-
-``discovery`` says what to list, ``path_planner`` what to read (``set_planner`` where every path is remembered),
-``grouping`` which files one task takes, ``plan`` is the value itself, ``reasons`` why things are skipped;
-``consequences`` what a watermark set by a person would mean, ``selecting`` which files a person means.
+One folder per kind of source, each with the same chapters: ``state`` (what is remembered, and its JSON form), ``plan``
+(what a run would read), ``planner`` (how it is decided) and what only that kind has. Files: ``paths`` (names, layouts,
+globs), ``discovery`` (what to list, and why something is skipped), ``advance`` (the next state), ``edit`` (a watermark
+moved by a person), ``comparison`` (files against commits). Columns: ``values``, ``look_back``, ``predicates``,
+``replay``. Work units: ``time_range``.
 """

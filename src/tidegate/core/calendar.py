@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from calendar import monthrange
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -47,7 +47,7 @@ def local_time(moment: int, zone: ZoneInfo) -> datetime:
     try:
         return (EPOCH + timedelta(milliseconds=moment)).astimezone(zone).replace(tzinfo=None)
     except OverflowError:
-        raise _beyond() from None
+        raise beyond_calendar() from None
 
 
 def iso(moment: int, zone: ZoneInfo) -> str:
@@ -71,7 +71,7 @@ def shifted(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: 
         try:
             moment = moment_at(local_time(moment, zone) + timedelta(days=days), zone)
         except OverflowError:
-            raise _beyond() from None
+            raise beyond_calendar() from None
     return moment + (plus.elapsed - minus.elapsed) // MILLISECOND
 
 
@@ -120,19 +120,23 @@ def floored(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
     return moment_at(day, zone)
 
 
-def months_later(anchor: datetime, months: int) -> datetime:
-    """``anchor`` so many months later, on its day or, in shorter months, on their last: 01-31, 02-28, 03-31."""
-    year, month = divmod(anchor.year * 12 + anchor.month - 1 + months, 12)
-    if year > 9999:
-        raise _beyond()
-    return anchor.replace(year=year, month=month + 1, day=min(anchor.day, monthrange(year, month + 1)[1]))
+def months_later(moment: datetime, months: int) -> datetime | None:
+    """``moment`` so many months later, on its day or, in shorter months, on their last: 01-31, 02-28, 03-31.
+
+    None outside of what a calendar holds.
+    """
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    if not MINYEAR <= year <= MAXYEAR:
+        return None
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
 
 
 def _midnight(local: datetime) -> datetime:
     return local.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _beyond() -> WatermarkError:
+def beyond_calendar() -> WatermarkError:
+    """The error for a time before year 1 or after 9999."""
     return WatermarkError(
         "a time lies beyond what a calendar holds (years 1 to 9999)", "correct the range or the period"
     )
@@ -173,15 +177,10 @@ class Period(StrEnum):
 
     def shifted(self, start: datetime, count: int) -> datetime:
         """The start of the period ``count`` periods after the one that begins at ``start``."""
-        match self:
-            case Period.YEAR:
-                return _month(start, 12 * count)
-            case Period.MONTH:
-                return _month(start, count)
-            case Period.DAY:
-                return earlier(start, timedelta(days=-count))
-            case Period.HOUR:
-                return earlier(start, timedelta(hours=-count))
+        if self in (Period.YEAR, Period.MONTH):
+            months = 12 * count if self is Period.YEAR else count
+            return months_later(start, months) or (EARLIEST if months < 0 else LATEST)
+        return earlier(start, -count * timedelta(**{f"{self}s": 1}))
 
 
 def earlier(moment: datetime, duration: timedelta) -> datetime:
@@ -190,13 +189,6 @@ def earlier(moment: datetime, duration: timedelta) -> datetime:
         return moment - duration
     except OverflowError:
         return EARLIEST if duration > timedelta() else LATEST
-
-
-def _month(start: datetime, count: int) -> datetime:
-    year, month = divmod(start.year * 12 + start.month - 1 + count, 12)
-    if year < 1:
-        return EARLIEST
-    return LATEST if year > 9999 else start.replace(year=year, month=month + 1)
 
 
 _STEP = timedelta(hours=12)

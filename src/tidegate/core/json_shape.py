@@ -97,6 +97,13 @@ class Node:
             raise self.refusal("an ISO 8601 time with its zone")
         return found.astimezone(UTC)
 
+    def seconds(self) -> datetime | None:
+        """The value, seconds since 1970, where 0 is no time at all."""
+        try:
+            return datetime.fromtimestamp(self.integer(), UTC) if self.integer() else None
+        except (OverflowError, ValueError, OSError):
+            raise self.refusal("seconds since 1970") from None
+
     def refusal(self, expected: str) -> StateError:
         """The error that says what was expected here."""
         found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
@@ -115,6 +122,11 @@ class Node:
 SCHEMA_VERSION = 1
 
 
+def seconds_of(moment: datetime | None) -> int:
+    """What :meth:`Node.seconds` reads."""
+    return 0 if moment is None else int(moment.timestamp())
+
+
 def check_version(root: Node) -> None:
     """Refuse a state that a newer program wrote."""
     version = root.get("schema_version", SCHEMA_VERSION).integer()
@@ -129,3 +141,15 @@ def is_newer(data: Mapping[str, object]) -> bool:
     """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
     version = data.get("schema_version")
     return isinstance(version, int) and version > SCHEMA_VERSION
+
+
+def state_of_kind(data: Mapping[str, object], kind: str, keys: Sequence[str], of: str, by: str) -> Node:
+    """The root of a recorded state of ``kind`` with no other ``keys``; ``of`` and ``by`` name the kind in an error."""
+    root = Node(data, "state")
+    check_version(root)
+    if "kind" not in root or root.get("kind").text() != kind:
+        raise StateError(
+            f"the recorded state is not one of {of}, and the source is now followed by {by}",
+            "give the source its former type again; or another name and another table, to read everything anew",
+        )
+    return root.only(keys)

@@ -23,18 +23,24 @@ import io
 import json
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
+from tidegate import failpoints
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StorageError, StorageUnavailable, TableError
 from tidegate.failpoints import PLACES, InjectedFailure
 from tidegate.observe import events
 from tidegate.protocol.log import entry_path
+from tidegate.protocol.maintenance import append_foreign_rows, compact_as_stranger
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.protocol.table_rows import query
 from tidegate.reports.chaos import PlaceFailures
@@ -105,32 +111,21 @@ class FaultCounts:
         )
 
 
-@dataclass(slots=True)
-class _Turn:
-    ways: dict[str, str]
-    happenings: dict[str, Happening]
-
-
 class Faults:
     """The rule of every failpoint while an experiment runs (see :func:`tidegate.failpoints.arm_by`)."""
 
     def __init__(self, tally: FaultCounts) -> None:
         self._tally = tally
-        self._turns: list[_Turn] = []
-
-    @property
-    def depth(self) -> int:
-        """How many turns are under way, one inside the other."""
-        return len(self._turns)
+        self._turns: list[tuple[dict[str, str], dict[str, Happening]]] = []
 
     def __call__(self, place: str) -> str | None:
         if not self._turns:
             return None
-        turn = self._turns[-1]
-        happening = turn.happenings.pop(place, None)
+        ways, happenings = self._turns[-1]
+        happening = happenings.pop(place, None)
         if happening is not None:
             happening()
-        way = turn.ways.pop(place, None)
+        way = ways.pop(place, None)
         if way is not None:
             self._tally.failures[place, way] += 1
         return way
@@ -138,7 +133,7 @@ class Faults:
     @contextmanager
     def turn(self, ways: dict[str, str], happenings: dict[str, Happening] | None = None) -> Iterator[None]:
         """While inside, each of ``ways`` and ``happenings`` befalls the pass once, if it gets there."""
-        self._turns.append(_Turn(ways, happenings or {}))
+        self._turns.append((ways, happenings or {}))
         try:
             yield
         finally:
@@ -156,7 +151,7 @@ HOURS = 36
 BEFORE_EVERYTHING = "date=2026-01-01/hour=00/0000000000.ndjson"
 _SMALL, _LARGE = (1, 6), (2000, 4000)
 _BAD = 0.03
-_TRIES = 4
+_TRIES = 5
 
 
 def scratch_project(
@@ -200,7 +195,7 @@ class Arrivals:
         """The next files."""
         for _ in range(files):
             path = self._path()
-            first = self.expected_records
+            first = len(self.expected) - self._foreign
             records = self._records()
             lines = [json.dumps({"id": first + n, "text": f"{path} {n}"}) + "\n" for n in range(records)]
             if self.chance.random() < _BAD:
@@ -209,11 +204,6 @@ class Arrivals:
             self._put(path, "".join(lines))
             self.expected.extend(range(first, first + records))
             self._origins.append((first, path))
-
-    @property
-    def expected_records(self) -> int:
-        """How many records were written so far."""
-        return len(self.expected) - self._foreign
 
     def arrive_too_old(self) -> None:
         """A file that a bounded first run must not read."""
@@ -236,12 +226,13 @@ class Arrivals:
     def _put(self, path: str, text: str) -> None:
         content = text.encode()
         packed = gzip.compress(content, 1, mtime=0) if path.endswith(".gz") else content
-        for _ in range(_TRIES):
-            with suppress(StorageUnavailable):
+        for left in reversed(range(_TRIES)):
+            try:
                 self.store.put(path, packed)
                 break
-        else:
-            self.store.put(path, packed)
+            except StorageUnavailable:
+                if not left:
+                    raise
         self.files += 1
 
     def _records(self) -> int:
@@ -268,21 +259,6 @@ class Arrivals:
         return f"{folder}/{second:06d}-{self.files:05d}.ndjson{self.chance.choice(('', '.gz'))}"
 
 
-def difference(found: Counter[int], arrivals: Arrivals) -> tuple[list[int], list[int]]:
-    """The ids that are missing in ``found``, and those that are there too often."""
-    wanted = Counter(arrivals.expected)
-    return sorted((wanted - found).elements()), sorted((found - wanted).elements())
-
-
-def explained(what: str, ids: list[int], arrivals: Arrivals, versions: dict[int, list[int]]) -> Iterator[str]:
-    """One line for each of the first ids of a difference."""
-    for number in ids[:20]:
-        where = ", ".join(map(str, versions.get(number, ()))) or "none"
-        yield f"{what}: id {number} of {arrivals.origin(number)}; added by table versions: {where}"
-    if len(ids) > 20:
-        yield f"{what}: {len(ids) - 20} more"
-
-
 class Follower:
     """Follows the table that ``store`` is rooted at; ``seen`` counts the values of ``column`` so far.
 
@@ -302,16 +278,13 @@ class Follower:
     def catch_up(self) -> int:
         """Read every log entry that is there and was not read yet; gives how many."""
         before = self.version
-        while (content := self._entry(self.version)) is not None:
+        while True:
+            try:
+                content = self._store.get(entry_path(self.version))
+            except ObjectMissing:
+                return self.version - before
             self._take(content)
             self.version += 1
-        return self.version - before
-
-    def _entry(self, version: int) -> bytes | None:
-        try:
-            return self._store.get(entry_path(version))
-        except ObjectMissing:
-            return None
 
     def _take(self, content: bytes) -> None:
         for action in map(json.loads, content.splitlines()):
@@ -329,22 +302,15 @@ class Follower:
                     pass
 
     def _take_file(self, path: str) -> None:
-        for value in _values(self._store.get(path), self._column):
+        with ParquetFile(io.BytesIO(self._store.get(path))) as file:
+            values: list[Any] = file.read(columns=[self._column], use_threads=False).column(0).to_pylist()
+        for value in values:
             self.seen[value] += 1
             self.versions.setdefault(value, []).append(self.version)
             if self.seen[value] > 1:
                 self.doubled.add(value)
 
 
-def _values(parquet: bytes, column: str) -> list[Any]:
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(io.BytesIO(parquet)) as file:
-        values: list[Any] = file.read(columns=[column], use_threads=False).column(0).to_pylist()
-    return values
-
-
-PASSES_PER_COMPARISON = 25
 MOST_COLUMNS = 8
 TRIES = 5
 RUN_AGAIN = (StorageError.exit_code, OutcomeUnknown.exit_code)
@@ -397,8 +363,8 @@ class RoundEvidence:
     """What must be in a table, and the two ways to look at what is."""
 
     def __init__(self, place: Location, chance: random.Random, tally: FaultCounts) -> None:
-        self.table = Location(f"{place.uri}/table", place.options)
-        self.arrivals = Arrivals(open_store(Location(f"{place.uri}/source", place.options)), chance)
+        self.table = _below(place, "table")
+        self.arrivals = Arrivals(open_store(_below(place, "source")), chance)
         self._follower = Follower(open_store(self.table))
         self._tally = tally
 
@@ -421,10 +387,10 @@ class RoundEvidence:
         self.look()
         self._tally.comparisons += 1
         rows = query(self.table, "select id from t") if self._follower.version else []
+        expected = Counter(self.arrivals.expected)
         for found in (Counter(row["id"] for row in rows), self._follower.seen):
-            missing, surplus = difference(found, self.arrivals)
-            if missing or surplus:
-                self._tell(missing, surplus)
+            if found != expected:
+                self._tell(sorted((expected - found).elements()), sorted((found - expected).elements()))
         self._compare_letters()
 
     def _compare_letters(self) -> None:
@@ -441,6 +407,17 @@ class RoundEvidence:
             self._tally.doubled = sum((found - wanted).values())
             raise NotExactlyOnce([*problems[:20], f"the tables are kept at {self.table.uri}"])
 
+    def append(self, rows: int) -> None:
+        """Let somebody else append rows."""
+        ids = self.arrivals.foreign(rows)
+        append_foreign_rows(self.table, pa.table({"id": ids, "text": ["foreign"] * len(ids)}))
+        self._tally.happened["append"] += 1
+
+    def compact(self) -> None:
+        """Let somebody else put small files together."""
+        compact_as_stranger(self.table)
+        self._tally.happened["optimize"] += 1
+
     def close(self) -> None:
         """Count what was in the table."""
         self._tally.files += self.arrivals.files
@@ -449,45 +426,87 @@ class RoundEvidence:
 
     def _tell(self, missing: list[int], surplus: list[int]) -> None:
         self._tally.lost, self._tally.doubled = len(missing), len(surplus)
-        versions = self._follower.versions
-        raise NotExactlyOnce(
-            [
-                *explained("missing", missing, self.arrivals, versions),
-                *explained("doubled", surplus, self.arrivals, versions),
-                f"the table is kept at {self.table.uri}",
-            ]
-        )
+        lines = [*self._explain("missing", missing), *self._explain("doubled", surplus)]
+        raise NotExactlyOnce([*lines, f"the table is kept at {self.table.uri}"])
+
+    def _explain(self, what: str, ids: list[int]) -> Iterator[str]:
+        """One line for each of the first ids of a difference."""
+        for number in ids[:20]:
+            where = ", ".join(map(str, self._follower.versions.get(number, ()))) or "none"
+            yield f"{what}: id {number} of {self.arrivals.origin(number)}; added by table versions: {where}"
+        if len(ids) > 20:
+            yield f"{what}: {len(ids) - 20} more"
 
 
-class Round:
-    """A scratch table below ``place`` and what happens to it; ``seed`` decides everything."""
+class ScratchRound(ABC):
+    """A scratch table below ``place`` and what happens to it; ``seed`` decides whatever can be decided."""
 
-    def __init__(self, place: Location, seed: str, faults: Faults, tally: FaultCounts) -> None:
+    title: ClassVar[str]
+    counter: ClassVar[str]
+    """The count that the round raises, a name of :class:`FaultCounts`."""
+    most: ClassVar[int]
+    """How far one table is taken."""
+    steps_per_comparison: ClassVar[int]
+
+    def __init__(self, place: Location, seed: str, tally: FaultCounts) -> None:
+        self._place, self._tally = place, tally
         self._chance = random.Random(seed)
-        self._place, self._faults, self._tally = place, faults, tally
         self._evidence = RoundEvidence(place, self._chance, tally)
+
+    def play(self, number: int, over: Callable[[], bool]) -> None:
+        """Go on until so much more is counted, or it is over; raises :class:`NotExactlyOnce`."""
+        self._tally.rounds += 1
+        goal, steps = getattr(self._tally, self.counter) + number, 0
+        with self._stage():
+            while (left := goal - getattr(self._tally, self.counter)) > 0 and not over():
+                self._step(left)
+                self._evidence.look()
+                steps += 1
+                if steps % self.steps_per_comparison == 0:
+                    self._settle()
+            self._settle()
+        self._evidence.close()
+
+    @abstractmethod
+    def _stage(self) -> AbstractContextManager[None]:
+        """What is set up for the round."""
+
+    @abstractmethod
+    def _step(self, left: int) -> None:
+        """Something goes wrong, at most ``left`` times."""
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """A pass to which nothing happens brings everything; then both readers compare."""
+
+
+class Round(ScratchRound):
+    """A round inside this process, with failures at failpoints."""
+
+    title = "failures"
+    counter = "injected"
+    most = 150
+    steps_per_comparison = 25
+
+    def __init__(self, place: Location, seed: str, tally: FaultCounts) -> None:
+        super().__init__(place, seed, tally)
+        self._faults = Faults(tally)
         self._filtered = self._chance.random() < 0.5
         self._checkpoint_every = self._chance.choice((1, 2, 5))
         self._columns = 0
         project = self._project()
         self._runners = [Runner(project, tally, timedelta(0)), Runner(project, tally, timedelta(hours=1))]
 
-    def play(self, failures: int, over: Callable[[], bool]) -> None:
-        """Go on until so many failures were injected, or it is over; raises :class:`NotExactlyOnce`."""
-        self._tally.rounds += 1
-        wanted = self._tally.injected + failures
-        if self._filtered:
-            self._start_cold()
-        self._evidence.arrivals.arrive(1)
-        passes = 0
-        while self._tally.injected < wanted and not over():
-            self._unlucky_pass()
-            self._evidence.look()
-            passes += 1
-            if passes % PASSES_PER_COMPARISON == 0:
-                self._settle()
-        self._settle()
-        self._evidence.close()
+    @contextmanager
+    def _stage(self) -> Iterator[None]:
+        failpoints.arm_by(self._faults)
+        try:
+            if self._filtered:
+                self._start_cold()
+            self._evidence.arrivals.arrive(1)
+            yield
+        finally:
+            failpoints.arm("")
 
     def _project(self) -> ProjectSpec:
         return scratch_project(
@@ -504,7 +523,8 @@ class Round:
             with self._faults.turn({place: self._chance.choice(IN_PROCESS)}):
                 self._pass(self._chance.choice(self._runners))
 
-    def _unlucky_pass(self) -> None:
+    def _step(self, left: int) -> None:
+        """One unlucky pass."""
         self._evidence.arrivals.arrive(self._chance.randint(0, 3))
         ways = some_ways(self._chance)
         if any(place in ways for place in COLUMNS) and self._columns < MOST_COLUMNS and self._evidence.table_exists:
@@ -536,22 +556,13 @@ class Round:
 
     def _append(self) -> None:
         if self._evidence.table_exists:
-            import pyarrow as pa
-
-            from tidegate.protocol.maintenance import append_foreign_rows
-
-            ids = self._evidence.arrivals.foreign(self._chance.randint(1, 3))
             with self._faults.turn({}):
-                append_foreign_rows(self._evidence.table, pa.table({"id": ids, "text": ["foreign"] * len(ids)}))
-            self._tally.happened["append"] += 1
+                self._evidence.append(self._chance.randint(1, 3))
 
     def _compact(self) -> None:
         if self._evidence.table_exists:
-            from tidegate.protocol.maintenance import compact_as_stranger
-
             with self._faults.turn({}):
-                compact_as_stranger(self._evidence.table)
-            self._tally.happened["optimize"] += 1
+                self._evidence.compact()
 
     def _pass(self, runner: Runner) -> None:
         """One pass; whatever ends it must be one of our failures."""
@@ -561,6 +572,5 @@ class Round:
                 raise NotExactlyOnce([f"a pass failed without a reason: {source.error or source.failed}"])
 
     def _settle(self) -> None:
-        """A pass to which nothing happens brings everything; then both readers compare."""
         self._runners[0].bring_everything()
         self._evidence.compare()

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
-from tidegate.formats.conversion import MIXED
+from tidegate.formats.columnar import MIXED, ColumnarFormat
 from tidegate.formats.files import LARGEST_WINDOW
 from tidegate.formats.json_decoder import Decoded
-from tidegate.formats.port import ColumnarFormat, check_start
+from tidegate.formats.port import check_start
 from tidegate.schema.names import reading_library
 from tidegate.schema.types import TIMESTAMP
 
@@ -185,7 +185,7 @@ class AvroFormat(ColumnarFormat):
     def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on; whole blocks before it are not decoded."""
         file = AvroFile(raw, each.path)
-        unknown = self._fitting.unknown(file.schema, each.path)
+        unknown = self._fit.unknown(file.schema, each.path)
         for batch in file.batches(each.start_record):
             yield self._decode(batch, unknown)
         check_start(each, file.records)

@@ -3,136 +3,166 @@
 Numbers are written with digits, a point and an exponent; ``true`` and ``false`` in any case are booleans; cells of
 structs, lists, maps and ``json`` columns hold JSON. Moments, dates and bytes are written as in JSON.
 
-A record is what ends with a line end outside quotes; the header is none, a blank line is one without a row. A dead
-letter keeps the header and the record, so that it can be read again without its file.
+A record is what ends with a line end outside quotes; the header is none, a blank line is one without a row. A quote
+opens a cell only where the cell begins; anywhere else outside quotes it is a character like others. Whole blocks are
+split at once where every quote stands at the edge of a cell or beside another one; where not, record by record.
+
+A dead letter keeps the header and the record, so that it can be read again without its file.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.conversion import ColumnFit
-from tidegate.formats.csv_records import CsvDialect, RecordBlock, record_blocks
+from tidegate.formats.columnar import ColumnFit
 from tidegate.formats.files import chunks
-from tidegate.formats.json import without_mark
+from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineTooLong, skip_lines, without_mark
 from tidegate.formats.json_decoder import Decoded, Rejected
-from tidegate.formats.json_parsing import text_bytes
-from tidegate.formats.line_repair import INTEGER, Suspicious, doubtful_rows, settled
+from tidegate.formats.json_parsing import INTEGER, doubtful_rows, settle, text_bytes
 from tidegate.formats.port import RowDecoder, check_start
-from tidegate.formats.strict_lines import NUMBER, BadLine
+from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse, shortened
 from tidegate.schema.names import decimal_of, table_names
 from tidegate.schema.types import arrow_type
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import Compression, FieldSpec
 
-_BOOLEANS = {"true": True, "false": False}
-_WHOLE = frozenset(b"-0123456789")
-_FRACTION = _WHOLE | frozenset(b"+.eE")
-_NESTED = ("struct", "list", "map", "json")
-
-
-def cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Text cells with the declared type; raises :class:`Suspicious` where one of them does not say such a value."""
-    try:
-        match field.type:
-            case "json":
-                return pa.array([None if cell is None else compact(parse(cell.encode())) for cell in cells.to_pylist()])
-            case "struct" | "list" | "map":
-                raise Suspicious("a cell with JSON in it")
-            case "boolean":
-                return _booleans(cells)
-            case "int32" | "int64":
-                return _integers(cells, field)
-            case "float32" | "float64":
-                return _floats(cells, field)
-            case _ if decimal_of(field.type):
-                return pc.cast(_written_with(cells, _FRACTION), arrow_type(field))
-            case _:
-                return settled(cells, field)
-    except (pa.ArrowInvalid, NotJson) as error:
-        raise Suspicious(f"{field.name}: {error}") from error
-
-
-def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Plain digits at once; else by way of decimals, which keep a fraction for the check."""
-    if _is_written_with(cells, _WHOLE):
-        return pc.cast(cells, arrow_type(field))
-    return settled(pc.cast(_written_with(cells, _FRACTION), INTEGER), field)
-
-
-def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
-    values = settled(pc.cast(_written_with(cells, _FRACTION), arrow_type(field)), field)
-    doubtful = doubtful_rows(values, field, zeros=True)
-    written = cells.take(pa.array(doubtful))
-    zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
-    wrong = pc.if_else(
-        zero, pc.match_substring_regex(written, "^[^eE]*[1-9]"), pc.match_substring_regex(written, "^[+-]?[0-9]*$")
-    )
-    if pc.any(wrong).as_py():
-        raise Suspicious("a whole number that may be rounded, or one that became 0")
-    return values
-
-
-def _booleans(cells: pa.Array) -> pa.Array:
-    words = pc.utf8_lower(cells)
-    true, false = pc.equal(words, "true"), pc.equal(words, "false")
-    if not pc.all(pc.or_(true, false)).as_py():
-        raise Suspicious("neither true nor false")
-    return true
-
-
-def _written_with(cells: pa.Array, allowed: frozenset[int]) -> pa.Array:
-    if not _is_written_with(cells, allowed):
-        raise Suspicious("not a number")
-    return cells
-
-
-def _is_written_with(cells: pa.Array, allowed: frozenset[int]) -> bool:
-    table = np.zeros(256, bool)
-    table[list(allowed)] = True
-    return bool(table[text_bytes(cells)].all())
-
-
-def cell_value(cell: bytes, field: FieldSpec) -> Any:
-    """One cell as a JSON value; raises :class:`BadLine`."""
-    try:
-        text = cell.decode()
-        if field.type in _NESTED:
-            return parse(cell)
-    except UnicodeDecodeError as error:
-        raise BadLine(f"{field.name!r}: not UTF-8 at byte {error.start + 1}") from error
-    except NotJson as error:
-        raise BadLine(f"{field.name!r}: {error}") from error
-    if field.type == "boolean":
-        if text.lower() not in _BOOLEANS:
-            raise BadLine(f"{field.name!r}: {shortened(text)} is neither true nor false")
-        return _BOOLEANS[text.lower()]
-    if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
-        if not NUMBER.fullmatch(text):
-            raise BadLine(f"{field.name!r}: {shortened(text)} is not a number, the column is {field.type}")
-        return Literal(text)
-    return text
-
-
 _TABBED = (".tsv", ".tsv.gz", ".tsv.zst")
 
 
-def dialect_of(options: CsvOptions, path: str) -> CsvDialect:
-    """How the cells of one file are separated."""
+class CsvFormat:
+    """Reads CSV files; ``unknown`` counts the records of files that have a column which is not declared."""
+
+    noun = "record"
+    seeks = False
+
+    def __init__(self, rules: RecordRules, options: CsvOptions, compression: Compression) -> None:
+        self.unknown: Counter[str] = Counter()
+        self._fields = rules.fields
+        self._options = options
+        self._compression = compression
+        self._rows = RowDecoder(rules)
+        self._fit = ColumnFit(rules)
+
+    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+        """The records from ``each.start_record`` on."""
+        plain = without_mark(chunks(raw, each.path, self._compression))
+        passed = 0
+        for block, sheet in self._sheets(skip_lines(plain, self._options.skip_rows), each.path):
+            left = max(each.start_record - passed, 0)
+            passed += len(block.ends)
+            if left < len(block.ends):
+                yield self._decode(block.without(left), sheet)
+        check_start(each, passed)
+
+    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
+        """The records that dead letters of the file at ``path`` keep, each with its header."""
+        found = [self._again(content, path) for content in contents]
+        good = {number: each.batch for number, each in enumerate(found) if isinstance(each, Decoded)}
+        bad = [Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)]
+        kept = [number for number, batch in good.items() if batch.num_rows]
+        return Decoded.joined(list(good.values()), self._rows.schema, len(contents), kept, bad)
+
+    def _again(self, content: bytes, path: str) -> Decoded | str:
+        """The one record of a letter, or what is still wrong with it."""
+        try:
+            blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
+        except SourceError as error:
+            return error.problem.removeprefix(f"{path}: ")
+        if len(blocks) != 1 or blocks[0].lines != 1:
+            return "is not one record with a header by now"
+        return blocks[0].rejected[0].reason if blocks[0].rejected else blocks[0]
+
+    def _sheets(self, plain: Iterable[bytes], path: str) -> Iterator[tuple[RecordBlock, Sheet]]:
+        """The blocks of a file without its header, whose names are checked."""
+        declared = tuple(field.name for field in self._fields)
+        checked = None
+        for block, sheet in sheets(plain, self._options, path, declared, self._fit.forbidden):
+            if sheet is not checked:
+                self._fit.check_names(list(sheet.names), path)
+                checked = sheet
+            yield block, sheet
+
+    def _decode(self, block: RecordBlock, sheet: Sheet) -> Decoded:
+        declared = {field.name for field in self._fields}
+        rows = CsvRows(block, sheet, self._fields)
+        for name in sheet.names:
+            if name not in declared:
+                self.unknown[name] += len(rows)
+        lines = len(block.ends)
+        return self._rows.decode(rows, lines, None if len(rows) == lines else rows.places)
+
+
+def sheets(
+    plain: Iterable[bytes],
+    options: CsvOptions,
+    path: str,
+    declared: tuple[str, ...] = (),
+    forbidden: tuple[str, ...] = (),
+) -> Iterator[tuple[RecordBlock, Sheet]]:
+    """The blocks of a file behind its header, which is the first record that is not blank.
+
+    Columns that neither a header nor the configuration names are the ``declared`` ones, or get numbers.
+    """
     by_name = "\t" if path.lower().endswith(_TABBED) else ","
-    return CsvDialect(options.delimiter or by_name, options.quote, options.escape)
+    dialect = CsvDialect(options.delimiter or by_name, options.quote, options.escape)
+    sheet = None
+    for block in record_blocks(plain, dialect):
+        if sheet is None:
+            block, names, header = _header(block, dialect, options, path, forbidden)
+            if names is None:
+                continue
+            names = names or declared or _numbered(block, dialect)
+            sheet = Sheet(names, header, dialect, options.null_values)
+        yield block, sheet
+
+
+def _header(
+    block: RecordBlock, dialect: CsvDialect, options: CsvOptions, path: str, forbidden: tuple[str, ...]
+) -> tuple[RecordBlock, tuple[str, ...] | None, bytes]:
+    """The block behind the header, the names it gives to the table's columns and the header as written.
+
+    The names are None where the block is blank, and empty where files have no header and the configuration names no
+    columns. Raises :class:`SourceError` for a header that cannot be read.
+    """
+    if not options.header:
+        return block, options.columns, b""
+    for number in range(len(block.ends)):
+        start = int(block.ends[number - 1]) if number else 0
+        header = block.text[start : int(block.ends[number])]
+        if not _without_end(header):
+            continue
+        try:
+            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))], forbidden)
+        except (BadLine, UnicodeDecodeError) as error:
+            raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
+        return block.without(number + 1), names, _without_end(header) + b"\n"
+    return block.without(len(block.ends)), None, b""
+
+
+def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
+    """The records of a file that are not blank, whose columns nobody has declared."""
+    for block, sheet in sheets(skip_lines(without_mark(plain), options.skip_rows), options, path):
+        rows = CsvRows(block, sheet, ())
+        yield from ((sheet, rows.line(number)) for number in range(len(rows)))
+
+
+def _numbered(block: RecordBlock, dialect: CsvDialect) -> tuple[str, ...]:
+    """Names for columns that have none, as many as the first record has cells."""
+    first = _without_end(block.text[: int(block.ends[0])])
+    return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +190,7 @@ class CsvRows:
     def __init__(self, block: RecordBlock, sheet: Sheet, fields: tuple[FieldSpec, ...]) -> None:
         self._block = block
         self._sheet = sheet
-        self._fields = {field.name: field for field in fields}
+        self._fields = {each.name: each for each in fields}
         starts = np.concatenate((np.array([0], np.int64), block.ends[:-1]))[: len(block.ends)]
         lengths = block.ends - starts
         content = np.frombuffer(block.text, np.uint8)
@@ -185,14 +215,14 @@ class CsvRows:
         found = {}
         for index, column in zip(wanted, table.columns, strict=True):
             field = self._fields[self._sheet.names[index]]
-            found[field.name] = cell_values(_one(column), field)
+            found[field.name] = _cell_values(_one(column), field)
         return found
 
     def record(self, number: int) -> Pairs:
         """The declared cells of one record as JSON values."""
         cells = self._sheet.cells(self.line(number))
         return Pairs(
-            (name, None if cell is None else cell_value(cell, self._fields[name]))
+            (name, None if cell is None else _cell_value(cell, self._fields[name]))
             for name, cell in cells
             if name in self._fields
         )
@@ -240,138 +270,236 @@ def _parsed(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
         raise Suspicious(str(error)) from error
 
 
-class CsvFormat:
-    """Reads CSV files; ``unknown`` counts the records of files that have a column which is not declared."""
-
-    noun = "record"
-    seeks = False
-
-    def __init__(
-        self,
-        fields: tuple[FieldSpec, ...],
-        options: CsvOptions,
-        compression: Compression,
-        rows: RowDecoder,
-        fitting: ColumnFit,
-    ) -> None:
-        self._fields = fields
-        self._options = options
-        self._compression = compression
-        self._rows = rows
-        self._fitting = fitting
-        self.unknown: Counter[str] = Counter()
-
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on."""
-        plain = without_mark(chunks(raw, each.path, self._compression))
-        passed = 0
-        for block, sheet in self._sheets(without_lines(plain, self._options.skip_rows), each.path):
-            left = max(each.start_record - passed, 0)
-            passed += len(block.ends)
-            if left < len(block.ends):
-                yield self._decode(block.without(left), sheet)
-        check_start(each, passed)
-
-    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters of the file at ``path`` keep, each with its header."""
-        found = [self._again(content, path) for content in contents]
-        batches = [each.batch for each in found if isinstance(each, Decoded)]
-        kept = [number for number, each in enumerate(found) if isinstance(each, Decoded)]
-        rejected = [
-            Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)
-        ]
-        whole = pa.Table.from_batches(batches, self._rows.schema).combine_chunks().to_batches()
-        batch = whole[0] if whole else pa.RecordBatch.from_pylist([], self._rows.schema)
-        return Decoded(batch, len(contents), np.array(kept, np.int64), tuple(rejected))
-
-    def _again(self, content: bytes, path: str) -> Decoded | str:
-        """The one record of a letter, or what is still wrong with it."""
-        try:
-            blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
-        except SourceError as error:
-            return error.problem.removeprefix(f"{path}: ")
-        if len(blocks) != 1 or blocks[0].lines != 1:
-            return "is not one record with a header by now"
-        return blocks[0].rejected[0].reason if blocks[0].rejected else blocks[0]
-
-    def _sheets(self, plain: Iterable[bytes], path: str) -> Iterator[tuple[RecordBlock, Sheet]]:
-        """The blocks of a file without its header."""
-        dialect = dialect_of(self._options, path)
-        sheet = None
-        for block in record_blocks(plain, dialect):
-            if sheet is None:
-                block, sheet = self._begun(block, dialect, path)
-                if sheet is None:
-                    continue
-            yield block, sheet
-
-    def _begun(self, block: RecordBlock, dialect: CsvDialect, path: str) -> tuple[RecordBlock, Sheet | None]:
-        """The block behind the header, which is its first record that is not blank."""
-        block, names, header = header_of(block, dialect, self._options, path, self._fitting.forbidden)
-        if names is None:
-            return block, None
-        names = names or tuple(field.name for field in self._fields)
-        self._fitting.check_names(list(names), path)
-        return block, Sheet(names, header, dialect, self._options.null_values)
-
-    def _decode(self, block: RecordBlock, sheet: Sheet) -> Decoded:
-        declared = {field.name for field in self._fields}
-        rows = CsvRows(block, sheet, self._fields)
-        for name in sheet.names:
-            if name not in declared:
-                self.unknown[name] += len(rows)
-        lines = len(block.ends)
-        return self._rows.decode(rows, lines, None if len(rows) == lines else rows.places)
+_BOOLEANS = {"true": True, "false": False}
+_WHOLE = frozenset(b"-0123456789")
+_FRACTION = _WHOLE | frozenset(b"+.eE")
+_NESTED = ("struct", "list", "map", "json")
 
 
-def header_of(
-    block: RecordBlock, dialect: CsvDialect, options: CsvOptions, path: str, forbidden: tuple[str, ...] = ()
-) -> tuple[RecordBlock, tuple[str, ...] | None, bytes]:
-    """The block behind the header, the names it gives to the table's columns and the header as written.
+def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Text cells with the declared type; raises :class:`Suspicious` where one of them does not say such a value."""
+    try:
+        match field.type:
+            case "json":
+                return pa.array([None if cell is None else compact(parse(cell.encode())) for cell in cells.to_pylist()])
+            case "struct" | "list" | "map":
+                raise Suspicious("a cell with JSON in it")
+            case "boolean":
+                return _booleans(cells)
+            case "int32" | "int64":
+                return _integers(cells, field)
+            case "float32" | "float64":
+                return _floats(cells, field)
+            case _ if decimal_of(field.type):
+                return pc.cast(_written_with(cells, _FRACTION), arrow_type(field))
+            case _:
+                return settle(cells, field)
+    except (pa.ArrowInvalid, NotJson) as error:
+        raise Suspicious(f"{field.name}: {error}") from error
 
-    The names are None where the block is blank, and empty where files have no header and the configuration names no
-    columns. Raises :class:`SourceError` for a header that cannot be read.
+
+def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Plain digits at once; else by way of decimals, which keep a fraction for the check."""
+    if _is_written_with(cells, _WHOLE):
+        return pc.cast(cells, arrow_type(field))
+    return settle(pc.cast(_written_with(cells, _FRACTION), INTEGER), field)
+
+
+def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
+    values = settle(pc.cast(_written_with(cells, _FRACTION), arrow_type(field)), field)
+    doubtful = doubtful_rows(values, field, zeros=True)
+    written = cells.take(pa.array(doubtful))
+    zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
+    wrong = pc.if_else(
+        zero, pc.match_substring_regex(written, "^[^eE]*[1-9]"), pc.match_substring_regex(written, "^[+-]?[0-9]*$")
+    )
+    if pc.any(wrong).as_py():
+        raise Suspicious("a whole number that may be rounded, or one that became 0")
+    return values
+
+
+def _booleans(cells: pa.Array) -> pa.Array:
+    words = pc.utf8_lower(cells)
+    true, false = pc.equal(words, "true"), pc.equal(words, "false")
+    if not pc.all(pc.or_(true, false)).as_py():
+        raise Suspicious("neither true nor false")
+    return true
+
+
+def _written_with(cells: pa.Array, allowed: frozenset[int]) -> pa.Array:
+    if not _is_written_with(cells, allowed):
+        raise Suspicious("not a number")
+    return cells
+
+
+def _is_written_with(cells: pa.Array, allowed: frozenset[int]) -> bool:
+    table = np.zeros(256, bool)
+    table[list(allowed)] = True
+    return bool(table[text_bytes(cells)].all())
+
+
+def _cell_value(cell: bytes, field: FieldSpec) -> Any:
+    """One cell as a JSON value; raises :class:`BadLine`."""
+    try:
+        text = cell.decode()
+        if field.type in _NESTED:
+            return parse(cell)
+    except UnicodeDecodeError as error:
+        raise BadLine(f"{field.name!r}: not UTF-8 at byte {error.start + 1}") from error
+    except NotJson as error:
+        raise BadLine(f"{field.name!r}: {error}") from error
+    if field.type == "boolean":
+        if text.lower() not in _BOOLEANS:
+            raise BadLine(f"{field.name!r}: {shortened(text)} is neither true nor false")
+        return _BOOLEANS[text.lower()]
+    if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
+        if not NUMBER.fullmatch(text):
+            raise BadLine(f"{field.name!r}: {shortened(text)} is not a number, the column is {field.type}")
+        return Literal(text)
+    return text
+
+
+Ends = npt.NDArray[np.int64]
+
+_NEWLINE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """What separates cells and what stands around them."""
+
+    delimiter: str
+    quote: str | None
+    escape: str | None
+    _cell: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    _record: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    _unescape: re.Pattern[bytes] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        cell = self._pattern()
+        between = re.escape(self.delimiter.encode())
+        escape = re.escape((self.escape or "").encode())
+        object.__setattr__(self, "_cell", re.compile(cell, re.DOTALL))
+        object.__setattr__(self, "_record", re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL))
+        object.__setattr__(self, "_unescape", re.compile(escape + b"(.)", re.DOTALL) if self.escape else None)
+
+    def _pattern(self) -> bytes:
+        """One cell: quoted (1) and what wrongly follows it (2), or plain (3)."""
+        between, quote, escape = (
+            re.escape(each.encode()) if each else b"" for each in (self.delimiter, self.quote, self.escape)
+        )
+        escaped = b"|%b." % escape if escape else b""
+        plain = b"(?:[^%b\n%b]%b)*+" % (between, escape, escaped)
+        if not quote:
+            return b"(?:()()(?!)|(%b))" % plain
+        inside = b"(?:[^%b%b]%b)*+" % (quote, escape, escaped or b"|" + 2 * quote)
+        return b"(?:%b(%b)%b(%b)|(?!%b)(%b))" % (quote, inside, quote, plain, quote, plain)
+
+    def ends(self, text: bytes) -> Ends:
+        """Behind which places records end; what follows the last is not whole."""
+        found = self.neat_ends(text)
+        return self._ends_one_by_one(text) if found is None else found
+
+    def neat_ends(self, text: bytes) -> Ends | None:
+        """The same at once; None where a quote or an escape stands at an unusual place."""
+        if self.escape and self.escape.encode() in text:
+            return None
+        content = np.frombuffer(text, np.uint8)
+        ends = np.flatnonzero(content == _NEWLINE)
+        if self.quote and self.quote.encode() in text:
+            quotes = np.flatnonzero(content == ord(self.quote))
+            if not self._are_neat(content, quotes):
+                return None
+            ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+        return ends + 1
+
+    def _are_neat(self, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
+        """Whether each opening quote begins a cell and each closing one ends it, doubled ones aside."""
+        opening, closing = quotes[0::2], quotes[1::2]
+        doubled = opening[1:] == closing[: len(opening) - 1] + 1
+        before = content[np.maximum(opening - 1, 0)]
+        begins = (before == ord(self.delimiter)) | (before == _NEWLINE) | (opening == 0)
+        begins[1:] |= doubled
+        after = content[np.minimum(closing + 1, len(content) - 1)]
+        stops = (after == ord(self.delimiter)) | (after == _NEWLINE) | (after == 13) | (closing + 1 == len(content))
+        stops[: len(doubled)] |= doubled[: len(stops)]
+        return bool(begins.all() and stops.all())
+
+    def _ends_one_by_one(self, text: bytes) -> Ends:
+        found = []
+        place = 0
+        while record := self._record.match(text, place):
+            place = record.end()
+            found.append(place)
+        return np.array(found, np.int64)
+
+    def cells(self, record: bytes) -> list[tuple[bytes, bool]]:
+        """The cells of one record, without its line end, and whether they were quoted; raises :class:`BadLine`."""
+        found: list[tuple[bytes, bool]] = []
+        place = 0
+        while True:
+            cell = self._cell.match(record, place)
+            if cell is None:
+                raise BadLine(f"cell {len(found) + 1} has a quote that is not closed")
+            quoted, behind, plain = cell.groups()
+            if behind:
+                raise BadLine(f"cell {len(found) + 1} goes on behind its closing quote")
+            found.append(self._content(quoted, plain))
+            place = cell.end()
+            if place == len(record):
+                return found
+            place += 1
+
+    def _content(self, quoted: bytes | None, plain: bytes | None) -> tuple[bytes, bool]:
+        if quoted is None and b"\r" in (plain or b""):
+            raise BadLine("a carriage return outside quotes")
+        text = (plain or b"") if quoted is None else quoted
+        if quoted is not None and self.quote and not self.escape:
+            text = text.replace(2 * self.quote.encode(), self.quote.encode())
+        if self._unescape is not None:
+            text = self._unescape.sub(rb"\1", text)
+        return text, quoted is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """Whole records: the text, and where each of them ends in it."""
+
+    text: bytes
+    ends: Ends
+
+    def without(self, count: int) -> RecordBlock:
+        """The same without its first records."""
+        start = int(self.ends[count - 1]) if count else 0
+        return RecordBlock(self.text[start:], self.ends[count:] - start)
+
+
+def record_blocks(
+    chunks: Iterable[bytes], dialect: CsvDialect, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[RecordBlock]:
+    """Blocks of whole records of about ``block_bytes``; raises :class:`LineTooLong`, so that memory stays bounded.
+
+    What is left at the end is a record too, whether its line or its quotes are closed or not.
     """
-    if not options.header:
-        return block, options.columns, b""
-    for number in range(len(block.ends)):
-        start = int(block.ends[number - 1]) if number else 0
-        header = block.text[start : int(block.ends[number])]
-        if not _without_end(header):
+    held = bytearray()
+    wanted = block_bytes
+    for chunk in chunks:
+        held += chunk
+        if len(held) < wanted:
             continue
-        try:
-            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))], forbidden)
-        except (BadLine, UnicodeDecodeError) as error:
-            raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
-        return block.without(number + 1), names, _without_end(header) + b"\n"
-    return block.without(len(block.ends)), None, b""
-
-
-def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
-    """The records of a file that are not blank, whose columns nobody has declared."""
-    dialect = dialect_of(options, path)
-    sheet = None
-    for block in record_blocks(without_lines(without_mark(plain), options.skip_rows), dialect):
-        if sheet is None:
-            block, names, header = header_of(block, dialect, options, path)
-            if names is None:
-                continue
-            sheet = Sheet(names or _numbered(block, dialect), header, dialect, options.null_values)
-        rows = CsvRows(block, sheet, ())
-        yield from ((sheet, rows.line(number)) for number in range(len(rows)))
-
-
-def _numbered(block: RecordBlock, dialect: CsvDialect) -> tuple[str, ...]:
-    """Names for columns that have none, as many as the first record has cells."""
-    first = _without_end(block.text[: int(block.ends[0])])
-    return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
-
-
-def without_lines(plain: Iterable[bytes], count: int) -> Iterator[bytes]:
-    """The same chunks without their first ``count`` lines."""
-    left = count
-    for chunk in plain:
-        while left and (end := chunk.find(b"\n") + 1):
-            chunk, left = chunk[end:], left - 1
-        if not left:
-            yield chunk
+        text = bytes(held)
+        ends = dialect.ends(text)
+        if len(ends):
+            yield RecordBlock(text[: ends[-1]], ends)
+            held, wanted = bytearray(text[ends[-1] :]), block_bytes
+        elif len(held) > LONGEST_LINE:
+            raise LineTooLong
+        else:
+            wanted = min(2 * len(held), LONGEST_LINE + 1)
+    if held:
+        text = bytes(held) if held.endswith(b"\n") else bytes(held) + b"\n"
+        ends = dialect.ends(text)
+        if not len(ends) or ends[-1] < len(text):
+            ends = np.append(ends, len(text))
+        yield RecordBlock(text, ends)

@@ -22,6 +22,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.formats.files import Fetcher
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.names import table_names
 from tidegate.specs.columns import TableRead
 from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
@@ -79,7 +80,7 @@ class WorkbookScan:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, fields, schema, sheet, timezone, slots = pickle.loads(self._payload)
-        decoder = Decoder(fields, numbers=schema.numbers, coerce=schema.coerce_conflicts_to_utf8)
+        decoder = Decoder(RecordRules(fields, schema.numbers, schema.coerce_conflicts_to_utf8))
         days = {field.name for field in fields if field.type == "date"}
         fetcher = Fetcher(open_store(source.location))
         for batch in batches:

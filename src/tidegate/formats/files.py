@@ -62,6 +62,11 @@ def compression_of(path: str, declared: Compression) -> Compression:
     return _ENDINGS.get("." + path.lower().rpartition(".")[2], Compression.NONE)
 
 
+def compression_by_content(first: bytes) -> Compression:
+    """What the first bytes of a file say."""
+    return next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+
+
 def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
     """The plain content of ``raw``, piece by piece; raises :class:`SourceError` for what is not whole."""
     compression = compression_of(path, declared)
@@ -123,7 +128,7 @@ def _broken(compression: Compression, members: int, error: str) -> str:
 
 def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
     expected = _MAGIC.get(compression, b"")
-    found = next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+    found = compression_by_content(first)
     if found is compression or (expected and first and expected.startswith(first)):
         return
     because = "by its ending" if declared is Compression.AUTO else "as configured"
@@ -157,29 +162,24 @@ class Fetcher:
 
     def __call__(self, each: FileSlice) -> BinaryIO:
         """The file as a stream of exactly the object that was listed; raises as the store does."""
-        self._fetch_ahead()
-        fetched = self._fetched.pop(each.path, None)
-        if fetched is None:
-            return self._store.open_input(each.path, etag=each.etag, size=each.size)
-        return io.BytesIO(fetched.result())
+        return self._prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
 
     def seekable(self, each: FileSlice) -> BinaryIO:
         """The same, to be read from anywhere."""
-        self._fetch_ahead()
-        fetched = self._fetched.pop(each.path, None)
-        if fetched is not None:
-            return io.BytesIO(fetched.result())
-        return cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
+        found = self._prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
+        return cast(BinaryIO, found)
 
     def close(self) -> None:
         """Stop fetching."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _fetch_ahead(self) -> None:
+    def _prefetched(self, each: FileSlice) -> BinaryIO | None:
         while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
-            each = self._waiting.popleft()
-            self._fetched[each.path] = self._pool.submit(self._read, each)
+            ahead = self._waiting.popleft()
+            self._fetched[ahead.path] = self._pool.submit(self._read, ahead)
+        fetched = self._fetched.pop(each.path, None)
+        return None if fetched is None else io.BytesIO(fetched.result())
 
     def _read(self, each: FileSlice) -> bytes:
         with self._store.open_input(each.path, etag=each.etag, size=each.size) as raw:

@@ -71,28 +71,30 @@ def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def skip(blocks: Iterable[bytes], count: int, path: str) -> Iterator[bytes]:
-    """The same blocks without their first ``count`` lines."""
+def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> Iterator[bytes]:
+    """The same chunks without their first ``count`` lines; where ``path`` is given, there must be that many."""
     left = count
-    for block in blocks:
-        lines = block.count(b"\n") if left else 0
-        if lines > left or not left:
-            yield _without_lines(block, left)
-            left = 0
-        else:
+    for chunk in chunks:
+        lines = chunk.count(b"\n") if left else 0
+        if lines < left:
             left -= lines
-    if left:
+            continue
+        start = 0
+        while left:
+            start, left = chunk.index(b"\n", start) + 1, left - 1
+        if start < len(chunk):
+            yield chunk[start:]
+    if left and path is not None:
         raise SourceError(
             f"{path}: has {count - left} lines, but {count} of its lines are committed",
             "the file was cut after it was read; restore it",
         )
 
 
-def _without_lines(block: bytes, count: int) -> bytes:
-    start = 0
-    for _ in range(count):
-        start = block.index(b"\n", start) + 1
-    return block[start:]
+def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array: bool) -> Iterator[bytes]:
+    """The lines of a file in blocks; of one that is an array, its elements."""
+    plain = chunks(raw, path, compression)
+    return blocks(element_lines(without_mark(plain), path) if is_array else plain)
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -138,13 +140,10 @@ class _Part:
     @classmethod
     def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _Part:
         content = np.frombuffer(chunk, np.uint8).copy()
-        quotes = np.flatnonzero(content == _QUOTE)
-        marked, ends_escaped = _escaped(content, escaped)
-        if len(marked):
-            quotes = quotes[~np.isin(quotes, marked)]
+        quotes, ends_escaped = text_quotes(content, escaped)
         folded = content | 32  # makes one of both kinds of brackets
         brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
-        brackets = brackets[~_are_inside(brackets, quotes, inside)]
+        brackets = brackets[~are_inside(brackets, quotes, inside)]
         depths = depth + np.cumsum(_STEPS[content[brackets]])
         return cls(content, inside, depth, quotes, brackets, depths, ends_escaped)
 
@@ -176,7 +175,7 @@ class _Part:
         kept = np.ones(len(self.content), bool)
         kept[between[_WHITE[self.content[between]]]] = False
         breaks = np.flatnonzero((self.content == _NEWLINE) | (self.content == _RETURN))
-        self.content[breaks] = np.where(_are_inside(breaks, self.quotes, self.inside), _RETURN, _BLANK)
+        self.content[breaks] = np.where(are_inside(breaks, self.quotes, self.inside), _RETURN, _BLANK)
         self.content[separators] = _NEWLINE
         return self.content[kept].tobytes()
 
@@ -187,10 +186,10 @@ class _Part:
         lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
         before = np.cumsum(lengths) - lengths
         places: Places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-        return places[~_are_inside(places, self.quotes, self.inside)]
+        return places[~are_inside(places, self.quotes, self.inside)]
 
 
-def _are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
+def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
     """Which places lie in texts; a quote is taken for one that does not when it opens a text."""
     found: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
     return found
@@ -280,17 +279,21 @@ class _Splitter:
         return lines
 
 
-def _escaped(content: Bytes, first: bool) -> tuple[Places, bool]:
-    """The places that an odd number of backslashes stands before, and whether the next chunk begins with one."""
+def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
+    """The quotes that open or close texts, and whether the first byte behind ``content`` is escaped.
+
+    Escaped is what an odd number of backslashes stands before; ``escaped`` says whether the first byte is.
+    """
+    quotes: Places = np.flatnonzero(content == _QUOTE)
     slashes = np.flatnonzero(content == _BACKSLASH)
-    if first:
+    if escaped:
         slashes = np.concatenate((np.array([-1]), slashes))
     if not len(slashes):
-        return slashes, False
+        return quotes, False
     starts = np.flatnonzero(np.diff(slashes, prepend=-9) != 1)
     lengths = np.diff(starts, append=len(slashes))
     after = (slashes[starts] + lengths)[lengths % 2 == 1]
-    return after[after < len(content)], bool(len(after)) and int(after[-1]) == len(content)
+    return quotes[~np.isin(quotes, after)], bool(len(after)) and int(after[-1]) == len(content)
 
 
 class LineFormat:
@@ -311,9 +314,8 @@ class LineFormat:
 
     def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:
         """The lines of a file that are not committed yet."""
-        plain = chunks(raw, each.path, self._compression)
-        whole = blocks(element_lines(without_mark(plain), each.path) if self._is_array else plain)
-        return skip(whole, each.start_record, each.path) if each.start_record else whole
+        whole = line_blocks(raw, each.path, self._compression, is_array=self._is_array)
+        return skip_lines(whole, each.start_record, each.path) if each.start_record else whole
 
     def decode(self, block: bytes) -> Decoded:
         """The records of a block of lines."""

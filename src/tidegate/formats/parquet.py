@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
+from tidegate.formats.columnar import ColumnarFormat
 from tidegate.formats.json_decoder import Decoded
-from tidegate.formats.port import ColumnarFormat, check_start
+from tidegate.formats.port import check_start
 from tidegate.schema.names import table_names
 from tidegate.schema.types import plain
 
@@ -40,8 +41,8 @@ class ParquetFormat(ColumnarFormat):
         """The rows from ``each.start_record`` on."""
         try:
             file = open_parquet(raw)
-            schema = own_schema(file, self._fitting.forbidden)
-            unknown = self._fitting.unknown(schema, each.path)
+            schema = own_schema(file, self._fit.forbidden)
+            unknown = self._fit.unknown(schema, each.path)
             check_start(each, file.metadata.num_rows)
             declared = {field.name for field in self._fields}
             wanted = {

@@ -1,30 +1,26 @@
 """The port of file formats: blocks of decoded rows out of an open file, and out of dead letters.
 
 A format says how some rows become columns at once, exactly or not at all, and what one row is as a JSON value. What
-does not go at once goes in groups, and then row by row through the same slow look as lines of JSON, by the same rules.
+does not go at once goes in groups, and then row by row through the same strict reader as lines of JSON.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.conversion import ColumnFit, exact, json_value, row_value
-from tidegate.formats.json_decoder import Decoded, Decoder, Rejected
-from tidegate.formats.json_parsing import one_batch
-from tidegate.formats.line_repair import Suspicious
-from tidegate.formats.strict_lines import BadLine, StrictLineReader
-from tidegate.schema.literals import NotJson, Pairs, compact
+from tidegate.formats.json_decoder import GROUP, Decoded, Rejected, batch_of, check_filled
+from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
+from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import FieldSpec, Numbers
 
 
 class FormatReader(Protocol):
@@ -56,9 +52,6 @@ def check_start(each: FileSlice, records: int) -> None:
         )
 
 
-_GROUP = 256
-
-
 class Rows(Protocol):
     """A block of rows as its format holds them."""
 
@@ -77,18 +70,10 @@ class Rows(Protocol):
 class RowDecoder:
     """Decodes blocks of rows into the declared columns; columns that a file does not have are null."""
 
-    def __init__(
-        self,
-        fields: tuple[FieldSpec, ...],
-        *,
-        numbers: Numbers = Numbers.STRICT,
-        coerce: bool = False,
-        forbidden: tuple[str, ...] = (),
-        filled: tuple[str, ...] = (),
-    ) -> None:
-        self.schema = arrow_schema(fields)
-        self._filled = filled
-        self._careful = StrictLineReader(fields, numbers=numbers, coerce=coerce, forbidden=forbidden, filled=filled)
+    def __init__(self, rules: RecordRules) -> None:
+        self.schema = arrow_schema(rules.fields)
+        self._filled = rules.filled
+        self._reader = StrictLineReader(replace(rules, rescued=None))
 
     def decode(self, rows: Rows, lines: int, places: npt.NDArray[np.int64] | None = None) -> Decoded:
         """The block's ``lines`` records, of which ``rows`` are those at ``places`` (None: all of them)."""
@@ -98,44 +83,34 @@ class RowDecoder:
             pass
         batches: list[pa.RecordBatch] = []
         kept: list[int] = []
-        rejected: list[tuple[int, str]] = []
-        for start in range(0, len(rows), _GROUP):
-            end = min(start + _GROUP, len(rows))
+        bad: list[tuple[int, str]] = []
+        for start in range(0, len(rows), GROUP):
+            end = min(start + GROUP, len(rows))
             try:
                 batches.append(self._at_once(rows, start, end))
                 kept.extend(range(start, end))
             except Suspicious:
-                self._one_by_one(rows, range(start, end), batches, kept, rejected)
-        whole = pa.Table.from_batches(batches, self.schema)
+                self._one_by_one(rows, range(start, end), batches, kept, bad)
         all_places = np.arange(len(rows)) if places is None else places
-        return Decoded(
-            one_batch(whole, len(kept)),
-            lines,
-            None if len(kept) == lines else all_places[kept],
-            tuple(Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in rejected),
-        )
+        rejected = [Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in bad]
+        return Decoded.joined(batches, self.schema, lines, all_places[kept].tolist(), rejected)
 
     def _one_by_one(
-        self,
-        rows: Rows,
-        numbers: range,
-        batches: list[pa.RecordBatch],
-        kept: list[int],
-        rejected: list[tuple[int, str]],
+        self, rows: Rows, numbers: range, batches: list[pa.RecordBatch], kept: list[int], bad: list[tuple[int, str]]
     ) -> None:
         records: list[dict[str, Any]] = []
         for number in numbers:
             try:
-                records.append(self._careful.record(rows.record(number)))
-            except BadLine as bad:
+                records.append(self._reader.record(rows.record(number)))
+            except BadLine as error:
                 alone = self._alone(rows, number)
                 if alone is None:
-                    rejected.append((number, str(bad)))
+                    bad.append((number, str(error)))
                     continue
-                batches += [self._batch(records), alone]
+                batches += [batch_of(records, self.schema), alone]
                 records = []
             kept.append(number)
-        batches.append(self._batch(records))
+        batches.append(batch_of(records, self.schema))
 
     def _alone(self, rows: Rows, number: int) -> pa.RecordBatch | None:
         """A row that JSON has no words for; in a block it would have passed, and neighbours must not decide."""
@@ -143,9 +118,6 @@ class RowDecoder:
             return self._at_once(rows, number, number + 1)
         except Suspicious:
             return None
-
-    def _batch(self, records: list[dict[str, Any]]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(self.schema))))
 
     def _at_once(self, rows: Rows, start: int, end: int) -> pa.RecordBatch:
         columns = rows.columns(start, end)
@@ -156,72 +128,5 @@ class RowDecoder:
             if not each.nullable and array.null_count:
                 raise Suspicious(f"a null in {each.name}")
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        if any(pc.any(pc.equal(batch.column(name), "")).as_py() for name in self._filled):
-            raise Suspicious("an empty text where none may be")
+        check_filled(batch, self._filled)
         return batch
-
-
-class BatchRows:
-    """One batch of a file, whose types are those of :func:`~tidegate.schema.types.plain`."""
-
-    def __init__(self, batch: pa.RecordBatch, fields: tuple[FieldSpec, ...]) -> None:
-        self._batch = batch
-        self._fields = {field.name: field for field in fields}
-        self._is_nested = any(pa.types.is_nested(each.type) for each in batch.schema)
-
-    def __len__(self) -> int:
-        return int(self._batch.num_rows)
-
-    def columns(self, start: int, end: int) -> dict[str, pa.Array]:
-        """Some rows; nested ones are copied, so that what lies beside them is out of sight."""
-        if self._is_nested:
-            chosen = self._batch.take(pa.array(np.arange(start, end)))
-        else:
-            chosen = self._batch.slice(start, end - start)
-        found = zip(chosen.schema.names, chosen.columns, strict=True)
-        return {name: exact(array, self._fields[name]) for name, array in found if name in self._fields}
-
-    def record(self, number: int) -> Pairs:
-        """One row as JSON."""
-        try:
-            return row_value(self._batch, number, self._fields)
-        except NotJson as error:
-            raise BadLine(f"a json column holds what is {error}") from error
-
-    def text(self, number: int) -> bytes:
-        """One row as JSON text."""
-        try:
-            value = row_value(self._batch, number, self._fields)
-        except NotJson:
-            value = Pairs((name, json_value(column[number], None)) for name, column in _named(self._batch))
-        return compact(value).encode("utf-8", "backslashreplace")
-
-
-def _named(batch: pa.RecordBatch) -> zip[tuple[str, pa.Array]]:
-    return zip(batch.schema.names, batch.columns, strict=True)
-
-
-class ColumnarFormat:
-    """What Parquet and Avro have in common; dead letters are JSON, and are read again as JSON."""
-
-    noun = "record"
-
-    def __init__(self, fields: tuple[FieldSpec, ...], rows: RowDecoder, lines: Decoder, fitting: ColumnFit) -> None:
-        self._fields = fields
-        self._rows = rows
-        self._lines = lines
-        self._fitting = fitting
-
-    @property
-    def unknown(self) -> Counter[str]:
-        """Columns and fields that the schema does not have, with how many records lie in files that have them."""
-        return self._lines.unknown
-
-    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters keep, as JSON."""
-        return self._lines.decode(b"".join(content + b"\n" for content in contents))
-
-    def _decode(self, batch: pa.RecordBatch, unknown: Sequence[str]) -> Decoded:
-        for name in unknown:
-            self.unknown[name] += batch.num_rows
-        return self._rows.decode(BatchRows(batch, self._fields), batch.num_rows)

@@ -19,12 +19,12 @@ from tidegate.errors import ObjectChanged, ObjectMissing, SourceError, TidegateE
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
 from tidegate.formats.files import chunks
-from tidegate.formats.json import LineTooLong, blocks, element_lines, without_mark
+from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
-from tidegate.schema.cell_inference import Row, infer_cells, infer_types
-from tidegate.schema.inference import Inference, look
+from tidegate.schema.inference import Inference, Row, infer_cells, look
+from tidegate.schema.types import infer_types
 from tidegate.specs.project import Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
 
@@ -91,9 +91,9 @@ class Sampler:
         """The first JSON lines of a file, or elements of its array."""
         found: list[bytes] = []
         with self._tolerant(each), closing(self._opened(each)) as raw:
-            plain = chunks(raw, each.path, self._source.compression)
-            whole = element_lines(without_mark(plain), each.path) if self._source.format is Format.JSON else plain
-            found.extend(islice((line for block in blocks(whole) for line in block.splitlines()), self._lines))
+            is_array = self._source.format is Format.JSON
+            whole = line_blocks(raw, each.path, self._source.compression, is_array=is_array)
+            found.extend(islice((line for block in whole for line in block.splitlines()), self._lines))
         return found
 
     def _of_cells(self, slices: Sequence[FileSlice], forbidden: tuple[str, ...]) -> Inference:

@@ -1,12 +1,12 @@
-"""The strict line reader: one line at a time, with a reason for every line that is not a record of the schema.
+"""What a record of the schema is, and the reason why a line is none.
 
-Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are
-UTC. Anything finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the
-years 1 to 9999, as in the calendar of everything that reads the table.
+The strict line reader takes one line at a time. It decides only where the vectorised parsers could not, and by the
+same rules: whatever does not fit its column exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as
+text in a string column, ``numbers: lenient`` bends it, or ``schema.rescued`` takes it.
 
-It decides only where the vectorised way could not, and by the same rules: whatever does not fit its column
-exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as text in a string column, or
-``numbers: lenient`` bends it.
+Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are UTC. A
+fraction finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the years 1 to
+9999, as in the calendar of everything that reads the table.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
@@ -29,7 +30,46 @@ from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP
 from tidegate.specs.project import FieldSpec, Numbers
 
-_NAIVE = pa.timestamp("us")
+
+class BadLine(Exception):
+    """This line is not a record of the schema; the argument says why."""
+
+
+class RepeatedKey(BadLine):
+    """The line says two things about the same field, so its meaning is unknown; nothing of it is rescued."""
+
+
+class Suspicious(Exception):
+    """Some line of a block may not be a record of the schema; only a slower look can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """The declared ``fields``, and how exactly a record has to fit them.
+
+    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued`` is
+    that one of ``fields``, a text, which takes what fits no other: unknown fields, and values that do not fit a column
+    that may be null, as JSON by path. No record has it by itself.
+    """
+
+    fields: tuple[FieldSpec, ...]
+    numbers: Numbers = Numbers.STRICT
+    coerce: bool = False
+    forbidden: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    rescued: str | None = None
+
+    @property
+    def known(self) -> tuple[FieldSpec, ...]:
+        """The fields that records have themselves."""
+        return tuple(each for each in self.fields if each.name != self.rescued)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether every number must keep its value."""
+        return self.numbers is Numbers.STRICT
+
+
 _MOMENTS = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 _DATES = (date.min, date.max)
 _REWRITES = (
@@ -46,22 +86,14 @@ def moments(texts: pa.Array) -> pa.Array:
     >>> str(moments(pa.array(["2024-01-28T14:00:00+02:00"]))[0])
     '2024-01-28 12:00:00+00:00'
     """
-    for attempt in (_with_offsets, _without_offsets):
+    for kind in (TIMESTAMP, pa.timestamp("us")):
         try:
-            return in_calendar(attempt(texts))
+            return in_calendar(pc.cast(pc.cast(texts, kind), TIMESTAMP))
         except pa.ArrowInvalid:
             continue
     for pattern, replacement in _REWRITES:
         texts = pc.replace_substring_regex(texts, pattern, replacement)
-    return in_calendar(_with_offsets(texts))
-
-
-def _with_offsets(texts: pa.Array) -> pa.Array:
-    return pc.cast(texts, TIMESTAMP)
-
-
-def _without_offsets(texts: pa.Array) -> pa.Array:
-    return pc.cast(pc.cast(texts, _NAIVE), TIMESTAMP)
+    return in_calendar(pc.cast(texts, TIMESTAMP))
 
 
 def dates(texts: pa.Array) -> pa.Array:
@@ -82,53 +114,10 @@ def in_calendar(times: pa.Array) -> pa.Array:
 def bytes_of(texts: pa.Array) -> pa.Array:
     """Bytes from base64; raises ``pa.ArrowInvalid`` if a single text is something else."""
     try:
-        decoded = [None if text is None else _base64(text) for text in texts.to_pylist()]
+        decoded = [None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()]
     except (binascii.Error, ValueError) as error:
         raise pa.ArrowInvalid(f"not base64: {error}") from error
     return pa.array(decoded, pa.binary())
-
-
-def _base64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
-_NOT_CSV = re.compile(
-    r"\d+ cells instead of |cell \d+ (has a quote|goes on behind)|a carriage return outside|'.*?': not UTF-8"
-)
-"""How a reason begins that is about the cells of a record, not about the value of one."""
-
-_SIGNS = (
-    ("not JSON", "not_json"),
-    ("not UTF-8", "not_json"),
-    ("not Unicode", "not_json"),
-    ("not readable", "not_json"),
-    ("nested too deeply", "not_json"),
-    ("required ", "missing"),
-    ("is repeated", "repeated_key"),
-    ("has a fraction", "lossy"),
-    ("digits behind the point", "lossy"),
-    ("is too large for", "lossy"),
-    ("is too small for", "lossy"),
-    ("cannot hold exactly", "lossy"),
-    ("lies outside the years", "lossy"),
-    ("not an object but", "wrong_type"),
-    (" is not ", "wrong_type"),
-    (" does not fit ", "wrong_type"),
-    (" is neither true nor false", "wrong_type"),
-)
-
-
-def bad_kind(reason: str) -> str:
-    """The kind of a reason.
-
-    >>> bad_kind("7 cells instead of 8")
-    'not_csv'
-    >>> bad_kind("required field 'id' is missing"), bad_kind("'n': 12.7 has a fraction, the column is int64")
-    ('missing', 'lossy')
-    """
-    if _NOT_CSV.match(reason):
-        return "not_csv"
-    return next((kind for sign, kind in _SIGNS if sign in reason), "other")
 
 
 Convert = Callable[[Any, str], Any]
@@ -138,12 +127,12 @@ _BITS = {"int32": 31, "int64": 63}
 _FLOATS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 _EXACT = Context(prec=100)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
+TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
     "timestamp": (moments, "an ISO 8601 moment of at most microseconds, in the years 1 to 9999"),
     "date": (dates, "a date YYYY-MM-DD"),
     "binary": (bytes_of, "base64"),
 }
-
+"""Types that JSON writes as text: how a column of texts is read, and what each text has to be."""
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -151,40 +140,15 @@ NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 """How a text says a number: with digits, a point and an exponent, and nothing else."""
 
 
-class BadLine(Exception):
-    """This line is not a record of the schema; the argument says why."""
-
-
-class RepeatedKey(BadLine):
-    """The line says two things about the same field, so there is no telling what it means; nothing is rescued of it."""
-
-
 class StrictLineReader:
-    """Reads lines one by one; fields that the schema does not have are left out.
+    """Reads lines one by one; unknown fields are left out, or rescued. ``misfits`` counts rescued values by path."""
 
-    ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued``
-    names a column for what fits no other, as JSON text by path: unknown fields, and values that do not fit a column
-    that may be null; ``misfits`` counts the latter.
-    """
-
-    def __init__(
-        self,
-        fields: tuple[FieldSpec, ...],
-        *,
-        numbers: Numbers = Numbers.STRICT,
-        coerce: bool = False,
-        forbidden: tuple[str, ...] = (),
-        filled: tuple[str, ...] = (),
-        rescued: str | None = None,
-    ) -> None:
-        self._rescued = rescued
-        self._left: list[tuple[str, Any]] = []
+    def __init__(self, rules: RecordRules) -> None:
         self.misfits: Counter[str] = Counter()
-        self._lenient = numbers is Numbers.LENIENT
-        self._coerce = coerce
-        self._forbidden = frozenset(forbidden)
-        self._filled = filled
-        self._record = self._object(fields)
+        self._rules = rules
+        self._lenient = not rules.is_strict
+        self._left: list[tuple[str, Any]] = []
+        self._record = self._object(rules.known)
 
     def read(self, line: bytes) -> dict[str, Any]:
         """The record as Python values by column; raises :class:`BadLine`."""
@@ -204,13 +168,13 @@ class StrictLineReader:
         if not isinstance(value, Pairs):
             raise BadLine(f"not an object but {kind_of(value)}")
         for name, found in value:
-            if name in self._forbidden and found is not None:
+            if name in self._rules.forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
         self._left.clear()
         record: dict[str, Any] = self._record(value, "")
         if self._left:
-            record[str(self._rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
-        for name in self._filled:
+            record[str(self._rules.rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
+        for name in self._rules.filled:
             if record.get(name) == "":
                 raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
         return record
@@ -263,13 +227,13 @@ class StrictLineReader:
         return convert
 
     def _leave_out(self, path: str, value: Any) -> None:
-        if value is not None and self._rescued is not None:
+        if value is not None and self._rules.rescued is not None:
             self._left.append((path, value))
 
     def _forgiving(self, field: FieldSpec) -> Convert:
         """The way to a column; where values can be rescued, one that does not fit is null."""
         convert = self._converter(field)
-        if self._rescued is None or not field.nullable:
+        if self._rules.rescued is None or not field.nullable:
             return convert
 
         def forgive(value: Any, path: str) -> Any:
@@ -320,7 +284,7 @@ class StrictLineReader:
     def _string(self, value: Any, path: str) -> str:
         if isinstance(value, str) and not isinstance(value, Literal):
             return value
-        if self._coerce:
+        if self._rules.coerce:
             return compact(value)
         raise _misfit(path, value, "a string column")
 
@@ -393,7 +357,7 @@ class StrictLineReader:
         return convert
 
     def _text(self, column: str) -> Convert:
-        read, expected = _TEXTS[column]
+        read, expected = TEXTS[column]
 
         def convert(value: Any, path: str) -> Any:
             if isinstance(value, Literal) and self._lenient and column == "timestamp":
@@ -444,3 +408,42 @@ def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:
     return BadLine(f"{path!r}: {kind_of(value)} ({shortened(value)}) does not fit {column}")
+
+
+_NOT_CSV = re.compile(
+    r"\d+ cells instead of |cell \d+ (has a quote|goes on behind)|a carriage return outside|'.*?': not UTF-8"
+)
+"""How a reason begins that is about the cells of a record, not about the value of one."""
+
+_SIGNS = (
+    ("not JSON", "not_json"),
+    ("not UTF-8", "not_json"),
+    ("not Unicode", "not_json"),
+    ("not readable", "not_json"),
+    ("nested too deeply", "not_json"),
+    ("required ", "missing"),
+    ("is repeated", "repeated_key"),
+    ("has a fraction", "lossy"),
+    ("digits behind the point", "lossy"),
+    ("is too large for", "lossy"),
+    ("is too small for", "lossy"),
+    ("cannot hold exactly", "lossy"),
+    ("lies outside the years", "lossy"),
+    ("not an object but", "wrong_type"),
+    (" is not ", "wrong_type"),
+    (" does not fit ", "wrong_type"),
+    (" is neither true nor false", "wrong_type"),
+)
+
+
+def bad_kind(reason: str) -> str:
+    """The kind of a reason.
+
+    >>> bad_kind("7 cells instead of 8")
+    'not_csv'
+    >>> bad_kind("required field 'id' is missing"), bad_kind("'n': 12.7 has a fraction, the column is int64")
+    ('missing', 'lossy')
+    """
+    if _NOT_CSV.match(reason):
+        return "not_csv"
+    return next((kind for sign, kind in _SIGNS if sign in reason), "other")

@@ -43,7 +43,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table import Snapshot
 from tidegate.reports.run import Adoption, Check
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.file_source import FileSource, discover_files, plan_files, watermarks_of
+from tidegate.runs.file_source import FileSource, plan_files, watermarks_of
 from tidegate.sources.file_discovery import discover
 
 if TYPE_CHECKING:
@@ -74,22 +74,12 @@ class AdoptedState:
     gaps: tuple[str, ...] = ()
 
 
-def paths_in(data: Mapping[str, Any]) -> tuple[str, ...]:
+def paths_in(data: Mapping[str, Any]) -> list[str]:
     """Every path that an older checkpoint names."""
-    return tuple(_paths(data))
-
-
-def _paths(data: Mapping[str, Any]) -> Iterator[str]:
     watermark, kept = data.get("watermark"), data.get("source_state")
     value = watermark.get("value") if isinstance(watermark, Mapping) else watermark
-    if isinstance(value, str):
-        yield value
-    if isinstance(kept, Mapping):
-        last, files = kept.get("last_committed_file"), kept.get("files")
-        if isinstance(last, str):
-            yield last
-        if isinstance(files, Mapping):
-            yield from files
+    last, files = (kept.get("last_committed_file"), kept.get("files")) if isinstance(kept, Mapping) else (None, None)
+    return [*(path for path in (value, last) if isinstance(path, str)), *(files if isinstance(files, Mapping) else ())]
 
 
 def is_absolute(path: str) -> bool:
@@ -131,29 +121,27 @@ def _form(data: Mapping[str, Any]) -> str:
     return "the last finished file, and the files in progress"
 
 
-def settled(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> AdoptedState:
+def carry_over(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> AdoptedState:
     """The state in its own terms, given all files at the source.
 
     Partitions without an entry, at or below the old watermark, count as read: whether they were, nobody can tell, and
     reading them could double their rows; ``read_skipped`` leaves them to be read. What is in progress gets the size and
     etag that it has now.
     """
-    state, at_source = older, {file.path: file for file in listed}
-    state = _unsealed(state, listed)
+    state, at_source = _unseal(older, listed), {file.path: file for file in listed}
     left_out = () if read_skipped else _without_entry(state, listed)
     state = replace(state, partition_watermarks={**state.partition_watermarks, **_last_names(left_out)})
-    files = {path: _sized(progress, at_source.get(path)) for path, progress in state.files.items()}
     in_progress = [path for path, _ in state.unfinished()]
     return AdoptedState(
-        replace(state, files=files),
+        replace(state, files={path: _sized(each, at_source.get(path)) for path, each in state.files.items()}),
         left_out,
-        tuple(path for path in in_progress if _is_passed(state, path)),
+        tuple(path for path in in_progress if not _is_above(state, path)),
         tuple(path for path in in_progress if path not in at_source),
         _gaps(state, listed),
     )
 
 
-def _unsealed(state: PathState, listed: Sequence[SourceFile]) -> PathState:
+def _unseal(state: PathState, listed: Sequence[SourceFile]) -> PathState:
     """A file in progress in a sealed partition opens it; its other files, and those of partitions above, stay read."""
     waiting = [partition for partition in state.first_unfinished if partition < state.sealed_below]
     if not waiting:
@@ -181,14 +169,12 @@ def _without_entry(state: PathState, listed: Sequence[SourceFile]) -> tuple[str,
 def _gaps(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
     """The files above a partition's watermark and below the greatest one that is begun or finished."""
     greatest = _last_names(tuple(state.files))
-    gaps = []
-    for file in listed:
-        partition, name = split(file.path)
-        begun = greatest.get(partition)
-        above = name > state.partition_watermarks.get(partition, "")
-        if begun is not None and above and name < begun and file.path not in state.files:
-            gaps.append(file.path)
-    return tuple(gaps)
+
+    def is_passed_over(path: str) -> bool:
+        partition, name = split(path)
+        return path not in state.files and name < greatest.get(partition, "")
+
+    return tuple(file.path for file in listed if _is_above(state, file.path) and is_passed_over(file.path))
 
 
 def _last_names(paths: Sequence[str]) -> dict[str, str]:
@@ -199,9 +185,10 @@ def _last_names(paths: Sequence[str]) -> dict[str, str]:
     return last
 
 
-def _is_passed(state: PathState, path: str) -> bool:
+def _is_above(state: PathState, path: str) -> bool:
+    """Whether a file lies above the watermark of its partition."""
     partition, name = split(path)
-    return name <= state.partition_watermarks.get(partition, "")
+    return name > state.partition_watermarks.get(partition, "")
 
 
 def _sized(progress: FileProgress, file: SourceFile | None) -> FileProgress:
@@ -238,14 +225,14 @@ class OldCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Activity:
     """What of the old program could move, as it was at one moment; ``pending`` are staged files in no commit."""
 
     checkpoint: ObjectInfo | None
     commit: OldCommit | None
     pending: tuple[str, ...]
 
-    def moved_since(self, before: Look) -> tuple[str, ...]:
+    def moved_since(self, before: Activity) -> tuple[str, ...]:
         """What moved, in words."""
         moved = []
         if self.checkpoint != before.checkpoint:
@@ -258,13 +245,11 @@ class Look:
 
     def not_quiet(self, now: datetime, seconds: float) -> tuple[str, ...]:
         """What moved less than ``seconds`` ago, in words."""
-        moments = (
-            ("its checkpoint file was written", None if self.checkpoint is None else self.checkpoint.modified),
-            (
-                "" if self.commit is None else _committed(self.commit),
-                None if self.commit is None else self.commit.written,
-            ),
-        )
+        moments: list[tuple[str, datetime | None]] = []
+        if self.checkpoint is not None:
+            moments.append(("its checkpoint file was written", self.checkpoint.modified))
+        if self.commit is not None:
+            moments.append((_committed(self.commit), self.commit.written))
         ages = ((what, (now - moment).total_seconds()) for what, moment in moments if moment is not None)
         return tuple(f"{what} {max(0, age):.0f} s ago" for what, age in ages if seconds and age < seconds)
 
@@ -313,7 +298,7 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
 def _age_of(commit: OldCommit) -> tuple[float, int]:
     """Newest first; where no time was noted, by the table version inside."""
     written = 0.0 if commit.written is None else commit.written.timestamp()
-    inside = decoded(commit).get("delta_version") if commit.is_writers else None
+    inside = decode_transaction(commit).get("delta_version") if commit.is_writers else None
     return -written, -(inside if isinstance(inside, int) else -1)
 
 
@@ -321,7 +306,7 @@ def _moment(milliseconds: object) -> datetime | None:
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
 
 
-def decoded(commit: OldCommit) -> Mapping[str, Any]:
+def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
     """The checkpoint inside a transaction id."""
     where = f"the transaction id {commit.app_id[:40]!r}… (table version {commit.table_version})"
     text = commit.app_id.removeprefix(WRITER).replace("-", "+").replace("_", "/")
@@ -349,14 +334,14 @@ def _unreadable(where: str, error: Exception) -> StateError:
     )
 
 
-def look(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Look:
+def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Activity:
     """The old program as it is now; ``committed`` are the data files that the log names."""
     try:
         info = store.head(key.legacy_mirror)
         checkpoint = None if written_by_us(store, info.path) else info
     except ObjectMissing:
         checkpoint = None
-    return Look(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
+    return Activity(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
 
 
 def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
@@ -373,11 +358,6 @@ def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
             yield item.path
 
 
-def newest_staged(store: ObjectStore) -> OldCommit | None:
-    """The newest commit of staged files."""
-    return next((commit for commit in old_commits(store) if not commit.is_writers), None)
-
-
 EXAMPLES = 5
 
 
@@ -391,10 +371,10 @@ class AdoptOptions:
     read_skipped: bool = False
 
 
-def adopt(bound: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adoption:
+def adopt(bound: FileSource, options: AdoptOptions, clock: Clock = utc_now) -> Adoption:
     """The old position of a source, taken over unless something speaks against it."""
     blank = Adoption(bound.pipeline.name, bound.source.name, bound.pipeline.sink.table.uri)
-    adopting = _Adopting(bound, wish, clock, blank)
+    adopting = _Adopting(bound, options, clock, blank)
     try:
         return adopting.run()
     except TidegateError as error:
@@ -404,8 +384,8 @@ def adopt(bound: FileSource, wish: AdoptOptions, clock: Clock = utc_now) -> Adop
 class _Adopting:
     """One adoption; ``report`` holds what is known so far."""
 
-    def __init__(self, bound: FileSource, wish: AdoptOptions, clock: Clock, blank: Adoption) -> None:
-        self._bound, self._wish, self._clock = bound, wish, clock
+    def __init__(self, bound: FileSource, options: AdoptOptions, clock: Clock, blank: Adoption) -> None:
+        self._bound, self._options, self._clock = bound, options, clock
         self._store, self._key = bound.table_store, bound.key
         self.report = blank
 
@@ -413,14 +393,14 @@ class _Adopting:
         """Look, decide, look again, and write."""
         opened = self._bound.positions.open([Accept.BLIZZARD], read_only=True)
         if not opened.first_run:
-            return self._already(opened)
+            return self._keep(opened)
         snapshot = self._snapshot()
         known = contents(self._store, snapshot)
-        before = look(self._store, self._key, known.named)
+        before = activity(self._store, self._key, known.named)
         older = self._older()
         listed = self._everything()
         now = self._clock()
-        result = settled(older.state, listed, read_skipped=self._wish.read_skipped)
+        result = carry_over(older.state, listed, read_skipped=self._options.read_skipped)
         state = replace(result.state, last_update_ts=result.state.last_update_ts or int(now.timestamp()))
         self._show(state)
         self.report = replace(
@@ -429,15 +409,19 @@ class _Adopting:
             next_files=self._next_files(state, now),
         )
         self._check_quiet(before, now)
-        if self._wish.dry_run:
+        if self._options.dry_run:
             return self.report
         return self._write(state, before, known)
 
-    def _already(self, opened: Position) -> Adoption:
+    def _keep(self, opened: Position) -> Adoption:
         text = f"this source has a position of its own ({opened.version}): nothing to adopt"
-        told = Check("position", "ok", text)
         self._show(watermarks_of(opened))
-        return replace(self.report, version=opened.version, table_version=opened.table_version, findings=(told,))
+        return replace(
+            self.report,
+            version=opened.version,
+            table_version=opened.table_version,
+            findings=(Check("position", "ok", text),),
+        )
 
     def _snapshot(self) -> Snapshot:
         snapshot = self._bound.positions.site.delta.snapshot()
@@ -453,8 +437,8 @@ class _Adopting:
         bases = _bases(self._bound.source.location.uri)
         in_log = self._in_log(bases)
         file = checkpoint_file(self._store, self._key)
-        trace, remarks = self._chosen(file, in_log, bases)
-        if self._wish.fresh:
+        trace, remarks = self._choose(file, in_log, bases)
+        if self._options.fresh:
             return self._fresh(trace)
         if trace is None:
             raise self._nothing()
@@ -479,13 +463,13 @@ class _Adopting:
         """
         alone = len(self._bound.pipeline.sources) == 1
         for commit in old_commits(self._store):
-            data = decoded(commit) if commit.is_writers else {}
+            data = decode_transaction(commit) if commit.is_writers else {}
             if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
                 where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the Delta checkpoint"
                 return commit, Trace(f"the transaction of Blizzard in {where}", commit.written, data)
         return None
 
-    def _chosen(
+    def _choose(
         self, file: Trace | None, in_log: tuple[OldCommit, Trace] | None, bases: Sequence[str]
     ) -> tuple[Trace | None, tuple[Check, ...]]:
         """The trace to believe where there are two, and what is to be said about the other.
@@ -499,7 +483,7 @@ class _Adopting:
         ours, theirs = (read_older(each.data, bases).state.value for each in (trace, file))
         if ours == theirs:
             return trace, ()
-        staged = newest_staged(self._store)
+        staged = next((each for each in old_commits(self._store) if not each.is_writers), None)
         later = staged is not None and staged.table_version > commit.table_version
         ahead = theirs is not None and (ours is None or sort_key(theirs) > sort_key(ours))
         if later and ahead:
@@ -509,10 +493,7 @@ class _Adopting:
         return trace, (Check("two traces", "warn", text),)
 
     def _nothing(self) -> StateError:
-        others = [
-            *other_checkpoint_files(self._store, self._key),
-            *_abouts(old_commits(self._store)),
-        ]
+        others = [*other_checkpoint_files(self._store, self._key), *_describe(old_commits(self._store))]
         if not others:
             return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
         return StateError(
@@ -537,11 +518,10 @@ class _Adopting:
         )
 
     def _next_files(self, state: PathState, now: datetime) -> int:
-        listing = discover_files(self._bound, state, now)
-        return plan_files(self._bound, state, 0, listing, now).files
+        return plan_files(self._bound, state, 0, now).files
 
     def _findings(self, result: AdoptedState, older: OlderState, known: Contents) -> Iterator[Check]:
-        if older.state.sealed_below and not self._wish.fresh:
+        if older.state.sealed_below and not self._options.fresh:
             below = f"everything in partitions below {older.state.sealed_below!r} counts as read"
             yield Check("earlier partitions", "ok", f"{below}: the old form had one watermark for all")
         yield from _finding("left out", result.left_out, _LEFT_OUT, "`--read-skipped` reads them")
@@ -555,23 +535,23 @@ class _Adopting:
         yield from _finding("added twice", known.twice, "added to the table again while visible")
         yield from _finding("in no commit", unreferenced(self._store, known), _IN_NO_COMMIT)
 
-    def _check_quiet(self, seen: Look, now: datetime) -> None:
+    def _check_quiet(self, seen: Activity, now: datetime) -> None:
         if seen.pending:
             raise StateError(
                 f"{self._key}: {count(len(seen.pending), 'staged file')} of the old program wait for their commit: "
                 f"{_examples(seen.pending)}; its position counts them as read",
                 "let its committer (Penguin) finish; or, if their rows are not wanted, move these files away",
             )
-        moving = seen.not_quiet(now, self._wish.quiet_for)
-        if moving:
+        seconds = self._options.quiet_for
+        if moving := seen.not_quiet(now, seconds):
             raise StateError(
                 f"{self._key}: the old program still moves: {'; '.join(moving)}",
-                f"stop it, wait until it was quiet for {self._wish.quiet_for:.0f} s (`--quiet-for`), and adopt again",
+                f"stop it, wait until it was quiet for {seconds:.0f} s (`--quiet-for`), and adopt again",
             )
 
-    def _write(self, state: PathState, before: Look, known: Contents) -> Adoption:
+    def _write(self, state: PathState, before: Activity, known: Contents) -> Adoption:
         opened = self._bound.positions.open([Accept.BLIZZARD])
-        again = look(self._store, self._key, known.named).moved_since(before)
+        again = activity(self._store, self._key, known.named).moved_since(before)
         if again or not opened.first_run:
             moved = "; ".join(again) or f"position {opened.version} was written"
             raise StateError(
@@ -583,10 +563,10 @@ class _Adopting:
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
         return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
 
-    def _moved_after(self, before: Look, known: Contents) -> Iterator[Check]:
+    def _moved_after(self, before: Activity, known: Contents) -> Iterator[Check]:
         """What moved since; its checkpoint file by ourselves, if our mirror is kept there too."""
         try:
-            after = look(self._store, self._key, known.named)
+            after = activity(self._store, self._key, known.named)
         except TidegateError as error:
             yield Check("moved afterwards", "warn", f"taken over, but a last look failed ({error.problem})")
             return
@@ -604,11 +584,11 @@ _IN_A_GAP = "below one that it had begun or finished, and not read: the next run
 _IN_NO_COMMIT = "in the table's folder and in no commit of the log: their rows are not in the table"
 
 
-def _abouts(commits: Iterable[OldCommit]) -> list[str]:
+def _describe(commits: Iterable[OldCommit]) -> list[str]:
     """What the transactions of the old program are about, each place once."""
     found: dict[str, None] = {}
     for commit in commits:
-        paths = paths_in(decoded(commit)) if commit.is_writers else ()
+        paths = paths_in(decode_transaction(commit)) if commit.is_writers else ()
         found[f"a transaction about {paths[0]}" if paths else f"the transaction id {commit.app_id[:30]!r}"] = None
     return list(found)
 

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import yaml
 
+from tidegate.config.normal_form import MS_KEYS
 from tidegate.reports.staging import PropertyNote
-from tidegate.specs.masking import looks_secret
+from tidegate.specs.locations import looks_secret
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
@@ -167,14 +167,14 @@ class Given:
         """What nobody asked for: left, and not needed."""
         left, not_needed = [], []
         for name, found in self.properties.items():
-            what = becoming(name)
+            rule = rule_of(name)
             if name in self.used:
                 continue
-            if what.fate is PropertyOutcome.NOT_NEEDED:
-                not_needed.append(PropertyNote(found.line, name, what.text))
+            if rule in NOT_NEEDED:
+                not_needed.append(PropertyNote(found.line, name, NOT_NEEDED[rule]))
             else:
-                reason = what.text if what.fate is PropertyOutcome.LEFT else "means nothing for this kind of source"
-                left.append(PropertyNote(found.line, name, reason))
+                reason = "means nothing for this kind of source" if rule else "is not known"
+                left.append(PropertyNote(found.line, name, LEFT.get(rule, reason)))
         return left, not_needed
 
 
@@ -193,193 +193,138 @@ def is_secret(name: str, value: str) -> bool:
     return looks_secret(name) or name.lower() in ("authorization", "cookie") or bool(_ENCRYPTED.fullmatch(value))
 
 
-class PropertyOutcome(StrEnum):
-    """Whether a property has an equal here, has none, or is not needed."""
-
-    CARRIED = "carried"
-    LEFT = "left"
-    NOT_NEEDED = "not_needed"
-
-
-@dataclass(frozen=True, slots=True)
-class PropertyTarget:
-    """What becomes of a property: for those that are carried, the key; for others, why they are not."""
-
-    fate: PropertyOutcome
-    text: str
-
-
-def _of(fate: PropertyOutcome, texts: dict[str, str]) -> dict[str, PropertyTarget]:
-    return {name: PropertyTarget(fate, text) for name, text in texts.items()}
-
-
-NAMES: dict[str, PropertyTarget] = {
-    **_of(
-        PropertyOutcome.CARRIED,
-        {
-            "job.name": "the name of the pipeline",
-            "extract.table.name": "sink.table_uri",
-            "extract.namespace": "sink.table_uri",
-            "extract.table.type": "sink.load_type, replace",
-            "extract.primary.key.fields": "sink.merge_keys",
-            "source.class": "source.type",
-            "source.conn.username": "connections: auth.user, or user",
-            "source.conn.password": "connections: auth.password, or password, as a variable of the environment",
-            "ms.source.uri": "connections: url; source.path and source.params, or source.source_uri",
-            "ms.extractor.class": "source.type and source.format",
-            "ms.extract.preprocessors": "source.compression",
-            "ms.http.request.method": "source.method",
-            "ms.http.request.headers": "source.headers, and connections: headers for secrets",
-            "ms.http.statuses": "work_unit.not_found",
-            "ms.authentication": "connections: auth or headers, with variables of the environment",
-            "ms.parameters": "source.params, source.body, source.pagination",
-            "ms.parameter": "the same, by another name",
-            "ms.data.field": "source.records",
-            "ms.session.key.field": "source.pagination.next",
-            "ms.total.count.field": "source.pagination.total",
-            "ms.pagination": "source.pagination",
-            "ms.call.interval.millis": "connections: rate_limit",
-            "ms.jdbc.statement": "source.query",
-            "ms.jdbc.schema.refactor": "nothing, where it is none",
-            "ms.output.schema": "schema.fields",
-            "ms.csv": "source.csv",
-            "ms.csv.column.header": "source.csv.header",
-            "ms.csv.column.header.index": "source.csv.header and skip_rows",
-            "ms.csv.separator": "source.csv.delimiter",
-            "ms.csv.quote.character": "source.csv.quote",
-            "ms.csv.escape.character": "source.csv.escape",
-            "ms.csv.skip.lines": "source.csv.skip_rows",
-            "ms.source.data.character.set": "nothing, where it is UTF-8",
-            "ms.watermark": "source.watermark",
-            "ms.secondary.input": "source.secondary_input",
-            "ms.work.unit.partition": "source.work_unit.partition",
-            "ms.work.unit.partial.partition": "source.work_unit.partial_partition",
-            "ms.work.unit.min.units": "source.work_unit.min_units",
-            "ms.work.unit.min.records": "source.work_unit.min_records",
-            "ms.work.unit.parallelism.max": "source.work_unit.parallelism_max",
-            "ms.work.unit.pacing.seconds": "source.work_unit.pacing_seconds",
-            "ms.grace.period.days": "source.grace_period_days",
-            "ms.abstinent.period.days": "source.abstinent_period_days",
-            "ms.timezone": "source.timezone",
-        },
-    ),
-    **_of(
-        PropertyOutcome.LEFT,
-        {
-            "ms.audit.enabled": "requests are not audited; the events of a run tell what was read",
-            "ms.csv.column.projection": "columns are chosen by schema.fields, and named by csv.columns",
-            "ms.csv.default.field.type": "declare the columns in schema.fields",
-            "ms.derived.fields": "a pipeline that reads the table derives columns, with transform.sql",
-            "ms.encryption.fields": "fields are not encrypted; leave them out of schema.fields",
-            "ms.enable.cleansing": "columns keep the names that the source gives them",
-            "ms.schema.cleansing": "columns keep the names that the source gives them",
-            "ms.enable.schema.based.filtering": "with schema.fields only those are written, else all that are found",
-            "ms.extract.preprocessor.parameters": "files are not decrypted; decrypt them before they are read",
-            "ms.extractor.target.file.name": "files become rows of the table; they are not kept as files",
-            "ms.extractor.target.file.permission": "files become rows of the table; they are not kept as files",
-            "ms.extract.target.file.name": "files become rows of the table; they are not kept as files",
-            "ms.normalizer.batch.size": "rows are not put together; a pipeline after can do it with transform.sql",
-            "ms.retention": "old rows stay; table_properties and tidegate table vacuum are about files",
-            "ms.source.files.pattern": "a regular expression; write it into source_uri with * and ?",
-            "ms.source.s3.parameters": "write region and endpoint into storage_options",
-            "ms.source.schema.urn": "there is no registry of schemas; declare schema.fields, or let columns be found",
-            "ms.target.schema": "the table has the columns that are read; another shape needs a pipeline after",
-            "ms.target.schema.urn": "there is no registry of schemas; declare schema.fields, or let columns be found",
-            "ms.ssl": "certificates of clients are not offered; set the proxy and certificates of the machine",
-            "ms.validation.attributes": "work_unit.min_records and min_units say how much must come",
-            "ms.wait.timeout.seconds": "a request is not repeated until a status comes",
-            "ms.retry": "connections: retries says how often; pipelines run after those whose tables they read",
-            "job.schedule": "let a scheduler run tidegate, or use tidegate run --continuous",
-            "data.publisher.final.dir": "the table is where table_uri says; change it there",
-            "extract.delta.fields": "rows are told apart by work units; time_column names a column with their time",
-            "converter.classes": "rows are not converted; a pipeline after can do it, with transform.sql",
-        },
-    ),
-    **_of(
-        PropertyOutcome.NOT_NEEDED,
-        {
-            "job.commit.policy": "each work unit counts by itself: those that succeed are committed, others run again",
-            "job.group": "a pipeline has a name only",
-            "job.description": "a comment of the file can say it",
-            "job.dir": "paths start at the directory of the file",
-            "extract.is.full": "what is read follows from the watermark",
-            "dataset.urn": "the table's address is its identity",
-            "fs.uri": "addresses name their storage",
-            "encrypt.key.loc": "secrets come from the environment",
-            "Xmx": "spark.config sets memory",
-            "ms.activation.property": "work units are planned from the configuration",
-            "ms.payload.property": "work units are planned from the configuration",
-            "ms.watermark.groups": "work units are planned from the configuration",
-            "ms.watermark.type": "the type stands with each watermark",
-            "ms.work.unit.scheduling.starttime": "the run itself spaces the starts",
-            "ms.backfill": "tidegate replay and units reset read again what is asked for",
-            "ms.connection.client.factory": "there is one client for each kind of source",
-            "ms.http.client.factory": "there is one client for each kind of source",
-            "ms.converter.csv.max.failures": "error_handling bounds bad records",
-            "ms.converter.keep.null.strings": "csv.null_values says which cells are null",
-            "ms.data.default.type": "types that cannot be found are text",
-            "ms.data.explicit.eof": "the end of the data ends the work unit",
-            "ms.enable.dynamic.full.load": "a work unit that was never read is read whole",
-            "ms.encoding": "text is UTF-8",
-            "ms.hdfs.reader.parse.json.strings": "fields of secondary inputs are plain text",
-            "ms.http.response.type": "the format says how an answer is read",
-            "ms.http.status.reasons": "source.error names where an answer tells an error",
-            "ms.s3.list.max.keys": "listings go on until they end",
-            "ms.secret.manager.class": "secrets come from the environment",
-        },
-    ),
+CARRIED: dict[str, str] = {
+    "job.name": "the name of the pipeline",
+    **dict.fromkeys(("extract.table.name", "extract.namespace"), "sink.table_uri"),
+    "extract.table.type": "sink.load_type, replace",
+    "extract.primary.key.fields": "sink.merge_keys",
+    "source.class": "source.type",
+    "source.conn.username": "connections: auth.user, or user",
+    "source.conn.password": "connections: auth.password, or password, as a variable of the environment",
+    "ms.source.uri": "connections: url; source.path and source.params, or source.source_uri",
+    "ms.extractor.class": "source.type and source.format",
+    "ms.extract.preprocessors": "source.compression",
+    "ms.http.request.method": "source.method",
+    "ms.http.request.headers": "source.headers, and connections: headers for secrets",
+    "ms.http.statuses": "work_unit.not_found",
+    "ms.authentication": "connections: auth or headers, with variables of the environment",
+    "ms.parameters": "source.params, source.body, source.pagination",
+    "ms.parameter": "the same, by another name",
+    "ms.data.field": "source.records",
+    "ms.session.key.field": "source.pagination.next",
+    "ms.total.count.field": "source.pagination.total",
+    "ms.pagination": "source.pagination",
+    "ms.call.interval.millis": "connections: rate_limit",
+    "ms.jdbc.statement": "source.query",
+    "ms.jdbc.schema.refactor": "nothing, where it is none",
+    "ms.output.schema": "schema.fields",
+    "ms.csv": "source.csv",
+    "ms.csv.column.header": "source.csv.header",
+    "ms.csv.column.header.index": "source.csv.header and skip_rows",
+    "ms.csv.separator": "source.csv.delimiter",
+    "ms.csv.quote.character": "source.csv.quote",
+    "ms.csv.escape.character": "source.csv.escape",
+    "ms.csv.skip.lines": "source.csv.skip_rows",
+    "ms.source.data.character.set": "nothing, where it is UTF-8",
+    **{name: ".".join(("source", *path)) for name, path in MS_KEYS.items()},
 }
-"""By name."""
+"""Properties with an equal here: what they become. In these tables a name with a dot at its end is a prefix."""
 
-PREFIXES: dict[str, PropertyTarget] = {
-    **_of(
-        PropertyOutcome.NOT_NEEDED,
-        {
-            "state.store.": "positions are in the log of the table",
-            "writer.": "the table is written as a Delta table",
-            "data.publisher.": "what is committed is published",
-            "data.publish.": "what is committed is published",
-            "job.commit.": "each work unit counts by itself",
-            "job.lock.": "two runs of one source cannot both commit",
-            "jobhistory.": "tidegate status and watermark history tell what was done",
-            "job.history.": "tidegate status and watermark history tell what was done",
-            "gobblin.": "this is another system",
-            "launcher.": "Spark runs the tasks",
-            "mr.": "Spark runs the tasks",
-            "mapreduce.": "Spark runs the tasks",
-            "yarn.": "Spark runs the tasks",
-            "task.": "a work unit that failed runs again in the next run",
-            "taskexecutor.": "Spark runs the tasks",
-            "tasktracker.": "Spark runs the tasks",
-            "taskretry.": "a work unit that failed runs again in the next run",
-            "workunit.": "a work unit that failed runs again in the next run",
-            "work.unit.": "work_unit says how units are cut",
-            "metrics.": "metrics of the configuration says it",
-            "qualitychecker.": "error_handling says what becomes of bad records",
-            "fork.": "a pipeline has one table",
-            "ms.http.conn.": "connections are pooled",
-            "ms.sftp.": "there are no files by SFTP",
-            "azkaban.": "any scheduler can run tidegate",
-            "user.": "the scheduler knows its user",
-            "email.": "the scheduler tells failures",
-        },
+LEFT: dict[str, str] = {
+    "ms.audit.enabled": "requests are not audited; the events of a run tell what was read",
+    "ms.csv.column.projection": "columns are chosen by schema.fields, and named by csv.columns",
+    "ms.csv.default.field.type": "declare the columns in schema.fields",
+    "ms.derived.fields": "a pipeline that reads the table derives columns, with transform.sql",
+    "ms.encryption.fields": "fields are not encrypted; leave them out of schema.fields",
+    **dict.fromkeys(
+        ("ms.enable.cleansing", "ms.schema.cleansing"), "columns keep the names that the source gives them"
     ),
-    **_of(
-        PropertyOutcome.LEFT,
-        {
-            "ms.kafka.": "requests are not audited to Kafka",
-            "ms.retry.": "connections: retries says how often",
-            "converter.": "rows are not converted; types of columns are in schema.fields",
-            "ms.": "has no equal here",
-        },
+    "ms.enable.schema.based.filtering": "with schema.fields only those are written, else all that are found",
+    "ms.extract.preprocessor.parameters": "files are not decrypted; decrypt them before they are read",
+    **dict.fromkeys(
+        ("ms.extractor.target.file.name", "ms.extractor.target.file.permission", "ms.extract.target.file.name"),
+        "files become rows of the table; they are not kept as files",
     ),
+    "ms.normalizer.batch.size": "rows are not put together; a pipeline after can do it with transform.sql",
+    "ms.retention": "old rows stay; table_properties and tidegate table vacuum are about files",
+    "ms.source.files.pattern": "a regular expression; write it into source_uri with * and ?",
+    "ms.source.s3.parameters": "write region and endpoint into storage_options",
+    **dict.fromkeys(
+        ("ms.source.schema.urn", "ms.target.schema.urn"),
+        "there is no registry of schemas; declare schema.fields, or let columns be found",
+    ),
+    "ms.target.schema": "the table has the columns that are read; another shape needs a pipeline after",
+    "ms.ssl": "certificates of clients are not offered; set the proxy and certificates of the machine",
+    "ms.validation.attributes": "work_unit.min_records and min_units say how much must come",
+    "ms.wait.timeout.seconds": "a request is not repeated until a status comes",
+    "ms.retry": "connections: retries says how often; pipelines run after those whose tables they read",
+    "job.schedule": "let a scheduler run tidegate, or use tidegate run --continuous",
+    "data.publisher.final.dir": "the table is where table_uri says; change it there",
+    "extract.delta.fields": "rows are told apart by work units; time_column names a column with their time",
+    "converter.classes": "rows are not converted; a pipeline after can do it, with transform.sql",
+    "ms.kafka.": "requests are not audited to Kafka",
+    "ms.retry.": "connections: retries says how often",
+    "converter.": "rows are not converted; types of columns are in schema.fields",
+    "ms.": "has no equal here",
 }
-"""By what a name begins with, where the name itself is in no table; the longest counts."""
+"""Properties without an equal: why, and what to do instead."""
+
+NOT_NEEDED: dict[str, str] = {
+    "job.commit.policy": "each work unit counts by itself: those that succeed are committed, others run again",
+    "job.group": "a pipeline has a name only",
+    "job.description": "a comment of the file can say it",
+    "job.dir": "paths start at the directory of the file",
+    "extract.is.full": "what is read follows from the watermark",
+    "dataset.urn": "the table's address is its identity",
+    "fs.uri": "addresses name their storage",
+    **dict.fromkeys(("encrypt.key.loc", "ms.secret.manager.class"), "secrets come from the environment"),
+    "Xmx": "spark.config sets memory",
+    **dict.fromkeys(
+        ("ms.activation.property", "ms.payload.property", "ms.watermark.groups"),
+        "work units are planned from the configuration",
+    ),
+    "ms.watermark.type": "the type stands with each watermark",
+    "ms.work.unit.scheduling.starttime": "the run itself spaces the starts",
+    "ms.backfill": "tidegate replay and units reset read again what is asked for",
+    **dict.fromkeys(
+        ("ms.connection.client.factory", "ms.http.client.factory"), "there is one client for each kind of source"
+    ),
+    "ms.converter.csv.max.failures": "error_handling bounds bad records",
+    "ms.converter.keep.null.strings": "csv.null_values says which cells are null",
+    "ms.data.default.type": "types that cannot be found are text",
+    "ms.data.explicit.eof": "the end of the data ends the work unit",
+    "ms.enable.dynamic.full.load": "a work unit that was never read is read whole",
+    "ms.encoding": "text is UTF-8",
+    "ms.hdfs.reader.parse.json.strings": "fields of secondary inputs are plain text",
+    "ms.http.response.type": "the format says how an answer is read",
+    "ms.http.status.reasons": "source.error names where an answer tells an error",
+    "ms.s3.list.max.keys": "listings go on until they end",
+    "state.store.": "positions are in the log of the table",
+    "writer.": "the table is written as a Delta table",
+    **dict.fromkeys(("data.publisher.", "data.publish."), "what is committed is published"),
+    "job.commit.": "each work unit counts by itself",
+    "job.lock.": "two runs of one source cannot both commit",
+    **dict.fromkeys(("jobhistory.", "job.history."), "tidegate status and watermark history tell what was done"),
+    "gobblin.": "this is another system",
+    **dict.fromkeys(
+        ("launcher.", "mr.", "mapreduce.", "yarn.", "taskexecutor.", "tasktracker."), "Spark runs the tasks"
+    ),
+    **dict.fromkeys(("task.", "taskretry.", "workunit."), "a work unit that failed runs again in the next run"),
+    "work.unit.": "work_unit says how units are cut",
+    "metrics.": "metrics of the configuration says it",
+    "qualitychecker.": "error_handling says what becomes of bad records",
+    "fork.": "a pipeline has one table",
+    "ms.http.conn.": "connections are pooled",
+    "ms.sftp.": "there are no files by SFTP",
+    "azkaban.": "any scheduler can run tidegate",
+    "user.": "the scheduler knows its user",
+    "email.": "the scheduler tells failures",
+}
+"""Properties that are not needed: why."""
 
 
-def becoming(name: str) -> PropertyTarget:
-    """What becomes of a property."""
-    if name in NAMES:
-        return NAMES[name]
-    fits = [prefix for prefix in PREFIXES if name.startswith(prefix)]
-    return PREFIXES[max(fits, key=len)] if fits else PropertyTarget(PropertyOutcome.LEFT, "is not known")
+def rule_of(name: str) -> str:
+    """The name that the tables have for a property: its own, or the longest prefix; empty where there is none."""
+    known = {**CARRIED, **LEFT, **NOT_NEEDED}
+    fits = (each for each in known if each == name or (each.endswith(".") and name.startswith(each)))
+    return max(fits, key=len, default="")

@@ -12,6 +12,7 @@ import yaml
 from tidegate.errors import ConfigError
 from tidegate.migrate.properties import Given, is_secret, listed, properties
 from tidegate.migrate.property_requests import (
+    PAGES,
     Address,
     Parameter,
     address_of,
@@ -180,15 +181,9 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
 def _other_files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Files at a place that has no equal: it is for a person to say where they are now."""
     raw = filled(given.text("ms.source.uri") or "", known)
-    if address.scheme in ("s3", "file", "hdfs", ""):
-        where = (
-            raw
-            if address.scheme in ("s3", "file") or (not address.scheme and raw)
-            else given.secret("source_uri", "in/*")
-        )
-    else:
+    where = raw
+    if address.scheme not in ("s3", "file", "") or not raw:
         where = given.secret("source_uri", "in/*")
-    if where != raw:
         given.leave("ms.source.uri", f"files are read from object storage, folders and HTTP servers; set {where[2:-1]}")
     return {"type": "download", "source_uri": where, **_form(given, raw)}, {}
 
@@ -221,7 +216,7 @@ def _database(given: Given, address: Address, known: dict[str, Parameter]) -> tu
     statement = given.text("ms.jdbc.statement") or ""
     query = " ".join(filled(_PAGES.sub("", statement), known).split())
     for word in {*names_in(query)}:
-        if word in known and known[word].kind in ("pagestart", "pagesize", "pageno", "session"):
+        if word in known and known[word].kind in PAGES:
             given.leave("ms.jdbc.statement", f"{{{{{word}}}}} is about pages; a query is read as a whole")
             query = query.replace(f"{{{{{word}}}}}", "0")
     if not re.match(r"(?i)\(*\s*(?:select|with)\b", query):

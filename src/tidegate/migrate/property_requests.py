@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tidegate.config.unit_variables import VARIABLE
+from tidegate.config.units import VARIABLE
 from tidegate.migrate.properties import Given, is_secret, listed
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
-_PLACES = {"pagestart": ("offset", "param"), "pageno": ("page", "param"), "session": ("cursor", "param")}
 _NAMES = re.compile(r"(?![0-9])[^.\s\[\]{}]+(?:\.(?![0-9])[^.\s\[\]{}]+)*")
 Pairs = list[tuple[str, str]]
 
@@ -93,10 +92,10 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
     sent = [each for each in known.values() if each.name not in used]
     pairs = [
         *address.query,
-        *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or _is_page(each)),
+        *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or each.kind in PAGES),
     ]
     made: dict[str, Any] = {"path": filled(address.path, known) or "/", "method": method if method != "GET" else None}
-    body = {each.name: _sent(each) for each in sent if method == "POST" and not _is_page(each)}
+    body = {each.name: _sent(each) for each in sent if method == "POST" and each.kind not in PAGES}
     params = _params(given, pairs, known, server)
     for name in {*names_in(made["path"]), *names_in(headers), *names_in(body), *names_in(list(params.values()))}:
         if name in known and known[name].bound is not None:
@@ -108,10 +107,6 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
         records = None
     made["records"] = records
     return {key: value for key, value in made.items() if value not in (None, {}, "")}
-
-
-def _is_page(parameter: Parameter) -> bool:
-    return parameter.kind in ("pagestart", "pagesize", "pageno", "session")
 
 
 def _sent(parameter: Parameter) -> Any:
@@ -142,7 +137,7 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
     for key, value in pairs:
         alone = VARIABLE.fullmatch(value)
         parameter = known.get(alone[1]) if alone else None
-        if parameter is not None and _is_page(parameter):
+        if parameter is not None and parameter.kind in PAGES:
             continue
         if parameter is not None and parameter.bound is not None:
             made[key] = parameter.bound
@@ -150,27 +145,16 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
             given.leave(
                 "ms.parameters", f"{parameter.name!r} is an object, and an address takes texts; use method: POST"
             )
-        elif (is_secret(key, value) or (parameter is not None and parameter.kind == "secret")) and not _is_variable(
-            value, known
+        elif (alone and parameter is None) or not (
+            is_secret(key, value) or (parameter is not None and parameter.kind == "secret")
         ):
-            _key(given, key, server)
-        else:
             made[key] = filled(value, known)
+        elif "auth" in server:
+            text = f"the parameter {key!r} is a second secret; put it into headers of the connection"
+            given.leave("ms.source.uri", text)
+        else:
+            server["auth"] = {"type": "api_key", "place": "params", "name": key, "token": given.secret(key)}
     return made
-
-
-def _is_variable(value: str, known: dict[str, Parameter]) -> bool:
-    """Whether a text is one variable that no parameter gives a fixed value."""
-    alone = VARIABLE.fullmatch(value)
-    return alone is not None and alone[1] not in known
-
-
-def _key(given: Given, key: str, server: dict[str, Any]) -> None:
-    """A secret in the address becomes the connection's API key."""
-    if "auth" in server:
-        given.leave("ms.source.uri", f"the parameter {key!r} is a second secret; put it into headers of the connection")
-        return
-    server["auth"] = {"type": "api_key", "place": "params", "name": key, "token": given.secret(key)}
 
 
 def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict[str, Any]:
@@ -184,8 +168,8 @@ def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict
     if "session" in places and session.get("name"):
         made = {"type": "cursor", "param": places["session"], "next": str(session["name"])}
     elif "pageno" in places or "pagestart" in places:
-        kind = "pageno" if "pageno" in places else "pagestart"
-        made = {"type": _PLACES[kind][0], "param": places[kind]}
+        kind, parameter = ("page", "pageno") if "pageno" in places else ("offset", "pagestart")
+        made = {"type": kind, "param": places[parameter]}
     first = [str(each) for each in listed(pages.get("initialvalues"))] + [""] * 3
     if made and "pagesize" in places:
         made["size_param"] = places["pagesize"]

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tidegate.config.normal_form import MS_KEYS
-from tidegate.core.units.time_bounds import check_bound
+from tidegate.core.units.time_range import check_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, listed, mapped
 from tidegate.specs.units import PartitionKind

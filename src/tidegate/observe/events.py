@@ -1,6 +1,6 @@
 """The event stream: what a run does, as values that progress bars, logs and metrics consume.
 
-An event is a frozen dataclass; ``name`` is its stable name in JSON logs. Emitters take an ``Emit`` and never
+``name`` is the stable name of an event in JSON logs. Emitters take an ``Emit`` and never
 know who listens.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+@dataclass(frozen=True)
 class Event:
-    """Something that happened to one source of one pipeline."""
+    """Something that happened to one source of one pipeline; each kind of event is a frozen dataclass."""
 
     name: ClassVar[str] = "event"
     level: ClassVar[str] = "info"
@@ -21,21 +22,20 @@ class Event:
     pipeline: str
     source: str
 
+    def __init_subclass__(cls, *, name: str, level: str = "info") -> None:
+        super().__init_subclass__()
+        cls.name, cls.level = name, level
+        dataclass(frozen=True)(cls)
 
-@dataclass(frozen=True, slots=True)
-class PollStarted(Event):
-    name: ClassVar[str] = "poll_started"
-    level: ClassVar[str] = "debug"
+
+class PollStarted(Event, name="poll_started", level="debug"):
     version: int
     table_version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Listed(Event):
+class Listed(Event, name="listed", level="debug"):
     """The listing is complete."""
 
-    name: ClassVar[str] = "listed"
-    level: ClassVar[str] = "debug"
     new_files: int
     new_bytes: int
     list_requests: int
@@ -43,55 +43,41 @@ class Listed(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class FileFiltered(Event):
+class FileFiltered(Event, name="file_filtered", level="debug"):
     """Files were not taken, all for one reason; ``example`` is one of them."""
 
-    name: ClassVar[str] = "file_filtered"
-    level: ClassVar[str] = "debug"
     reason: str
     count: int
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanMade(Event):
-    name: ClassVar[str] = "plan_made"
+class PlanMade(Event, name="plan_made"):
     units: int
     files: int
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaveStarted(Event):
+class WaveStarted(Event, name="wave_started", level="debug"):
     """Tasks for these units were handed to Spark."""
 
-    name: ClassVar[str] = "wave_started"
-    level: ClassVar[str] = "debug"
     units: int
     files: int
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaveProgressed(Event):
+class WaveProgressed(Event, name="wave_progressed", level="debug"):
     """``done`` of ``units`` tasks of the running wave are finished (an estimate, for progress bars)."""
 
-    name: ClassVar[str] = "wave_progressed"
-    level: ClassVar[str] = "debug"
     done: int
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaveFinished(Event):
+class WaveFinished(Event, name="wave_finished", level="debug"):
     """The tasks of a wave have answered; nothing of it is committed yet.
 
     ``write_seconds`` has one number per data file; ``most_uploads`` and ``most_parts`` are the most at once in a task.
     """
 
-    name: ClassVar[str] = "wave_finished"
-    level: ClassVar[str] = "debug"
     units: int
     failed_units: int
     data_files: int
@@ -104,33 +90,24 @@ class WaveFinished(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class FileRefused(Event):
+class FileRefused(Event, name="file_refused", level="error"):
     """A file could not be read; its partition's watermark waits below it."""
 
-    name: ClassVar[str] = "file_refused"
-    level: ClassVar[str] = "error"
     path: str
     reason: str
     attempts: int
     will_retry: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FileChanged(Event):
+class FileChanged(Event, name="file_changed", level="warning"):
     """A file is not the one that was listed; it is planned again."""
 
-    name: ClassVar[str] = "file_changed"
-    level: ClassVar[str] = "warning"
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetters(Event):
+class DeadLetters(Event, name="dead_letters", level="warning"):
     """Bad lines, and files that are given up, were committed to the dead-letter table."""
 
-    name: ClassVar[str] = "dead_letters"
-    level: ClassVar[str] = "warning"
     records: int
     files: int
     example: str
@@ -138,11 +115,9 @@ class DeadLetters(Event):
     kinds: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed(Event):
+class Committed(Event, name="committed"):
     """Rows and watermark became visible in one commit."""
 
-    name: ClassVar[str] = "committed"
     position: int
     table_version: int
     source_files: int
@@ -154,11 +129,9 @@ class Committed(Event):
     finished_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Staged(Event):
+class Staged(Event, name="staged"):
     """A unit was left for the committer: its rows become visible with ``tidegate commit``."""
 
-    name: ClassVar[str] = "staged"
     position: int
     source_files: int
     source_bytes: int
@@ -167,103 +140,73 @@ class Staged(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CommitContested(Event):
+class CommitContested(Event, name="commit_contested", level="warning"):
     """Another run of this source committed first; this one plans again."""
 
-    name: ClassVar[str] = "commit_contested"
-    level: ClassVar[str] = "warning"
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed(Event):
+class CommitFailed(Event, name="commit_failed", level="error"):
     """A commit ended with an error: ``failed``, or ``unknown`` when the log could not be read in time."""
 
-    name: ClassVar[str] = "commit_failed"
-    level: ClassVar[str] = "error"
     outcome: str
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicatesRefused(Event):
+class DuplicatesRefused(Event, name="duplicates_refused", level="warning"):
     """Files or units that are in the table already were offered again, and not taken; ``example`` is one of them."""
 
-    name: ClassVar[str] = "duplicates_refused"
-    level: ClassVar[str] = "warning"
     count: int
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class TableCared(Event):
+class TableCared(Event, name="table_cared"):
     """The table was cared for; ``files`` were removed or replaced, ``bytes`` in all."""
 
-    name: ClassVar[str] = "table_cared"
     operation: str
     files: int
     bytes: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class TableCareFailed(Event):
+class TableCareFailed(Event, name="table_care_failed", level="warning"):
     """Caring for the table failed; rows and positions are as they were, and it is tried again later."""
 
-    name: ClassVar[str] = "table_care_failed"
-    level: ClassVar[str] = "warning"
     operation: str
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionAdvanced(Event):
-    name: ClassVar[str] = "partition_watermark_advanced"
-    level: ClassVar[str] = "debug"
+class PartitionAdvanced(Event, name="partition_watermark_advanced", level="debug"):
     partition: str
     before: str | None
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSealed(Event):
-    name: ClassVar[str] = "partition_sealed"
-    level: ClassVar[str] = "debug"
+class PartitionSealed(Event, name="partition_sealed", level="debug"):
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatermarkStateChanged(Event):
-    name: ClassVar[str] = "watermark_state_changed"
-    level: ClassVar[str] = "debug"
+class WatermarkStateChanged(Event, name="watermark_state_changed", level="debug"):
     before: str
     after: str
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LateFilesFound(Event):
-    name: ClassVar[str] = "late_files_found"
+class LateFilesFound(Event, name="late_files_found"):
     count: int
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonProgressed(Event):
+class ComparisonProgressed(Event, name="comparison_progressed", level="debug"):
     """``reconcile`` has gone through ``count`` things of what ``stage`` names; told every some thousands."""
 
-    name: ClassVar[str] = "comparison_progressed"
-    level: ClassVar[str] = "debug"
     stage: str
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReconciled(Event):
+class SourceReconciled(Event, name="source_reconciled"):
     """Everything in a source was compared with what was committed; ``ingested_files`` came late and were read."""
 
-    name: ClassVar[str] = "source_reconciled"
     listed: int
     late: int
     changed: int
@@ -271,49 +214,36 @@ class SourceReconciled(Event):
     ingested_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Notice(Event):
+class Notice(Event, name="notice", level="warning"):
     """Something a person should know; not an error."""
 
-    name: ClassVar[str] = "notice"
-    level: ClassVar[str] = "warning"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRejected(Event):
+class UnitRejected(Event, name="unit_rejected", level="error"):
     """A staged unit, or a meta, cannot be committed; it was put aside, and its source files are read again."""
 
-    name: ClassVar[str] = "unit_rejected"
-    level: ClassVar[str] = "error"
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitterLooked(Event):
+class CommitterLooked(Event, name="committer_looked", level="debug"):
     """A committer has dealt with what waited of a source: it is at ``position``, and ``waiting`` units are left."""
 
-    name: ClassVar[str] = "committer_looked"
-    level: ClassVar[str] = "debug"
     position: int
     waiting: int
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStarting(Event):
+class SessionStarting(Event, name="session_starting"):
     """Spark is being started; takes some seconds."""
 
-    name: ClassVar[str] = "session_starting"
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFinished(Event):
+class SourceFinished(Event, name="source_finished"):
     """One pass over one source is over."""
 
-    name: ClassVar[str] = "source_finished"
     state: str
     watermark: str | None
     source_files: int
@@ -327,43 +257,31 @@ class SourceFinished(Event):
     failed_units: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFailed(Event):
+class SourceFailed(Event, name="source_failed", level="error"):
     """One pass over one source stopped with an error."""
 
-    name: ClassVar[str] = "source_failed"
-    level: ClassVar[str] = "error"
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFixed(Event):
+class ReadFixed(Event, name="read_fixed"):
     """The rows of a column source that are read now: ``asked`` is the condition in the language of the source."""
 
-    name: ClassVar[str] = "read_fixed"
-    level: ClassVar[str] = "info"
     asked: str
     load_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class RowsLeftOut(Event):
+class RowsLeftOut(Event, name="rows_left_out", level="warning"):
     """Rows of a column source that are not taken; ``detail`` says what becomes of them, where that is to be said."""
 
-    name: ClassVar[str] = "rows_left_out"
-    level: ClassVar[str] = "warning"
     reason: str
     count: int
     columns: str
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFinished(Event):
+class ChunkFinished(Event, name="chunk_finished"):
     """A chunk of a replay is committed, or failed; ``done`` of ``chunks`` are dealt with."""
 
-    name: ClassVar[str] = "chunk_finished"
-    level: ClassVar[str] = "info"
     low: str
     high: str
     rows: int
@@ -372,33 +290,24 @@ class ChunkFinished(Event):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnotherRun(Event):
+class AnotherRun(Event, name="another_run", level="warning"):
     """Another run of the source is at work ``since`` then; ``decision`` is ``wait`` or ``skip``."""
 
-    name: ClassVar[str] = "another_run"
-    level: ClassVar[str] = "warning"
     since: str
     decision: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkUnitsPlanned(Event):
+class WorkUnitsPlanned(Event, name="work_units_planned"):
     """Which work units a run carries out, of all that its ranges and units make; ``run`` is its number."""
 
-    name: ClassVar[str] = "work_units_planned"
-    level: ClassVar[str] = "info"
     units: int
     skipped: int
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkUnitFailed(Event):
+class WorkUnitFailed(Event, name="work_unit_failed", level="warning"):
     """A work unit of which nothing is kept; ``outcome`` is ``failed``, ``retired`` or ``thin``."""
 
-    name: ClassVar[str] = "work_unit_failed"
-    level: ClassVar[str] = "warning"
     unit: str
     start: str
     outcome: str
@@ -406,12 +315,9 @@ class WorkUnitFailed(Event):
     failures: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkUnitsFinished(Event):
+class WorkUnitsFinished(Event, name="work_units_finished"):
     """A group of work units was dealt with; ``done`` of ``planned`` are committed so far, ``failed`` are not."""
 
-    name: ClassVar[str] = "work_units_finished"
-    level: ClassVar[str] = "info"
     done: int
     failed: int
     planned: int

@@ -98,9 +98,9 @@ class Health:
     def sources(self) -> tuple[SourceHealth, ...]:
         """How every source is now."""
         with self._lock:
-            return tuple(self._told(name, vital) for name, vital in self._vitals.items())
+            return tuple(self._health(name, vital) for name, vital in self._vitals.items())
 
-    def _told(self, name: Name, vital: _LastPass) -> SourceHealth:
+    def _health(self, name: Name, vital: _LastPass) -> SourceHealth:
         silent = self._clock() - vital.seen_at
         is_overdue = silent > vital.silent_after and not vital.busy
         overdue = f"no sign of it for {duration(silent)}" if is_overdue else ""
@@ -113,12 +113,11 @@ def _note(vital: _LastPass, event: Event) -> None:
         vital.busy = isinstance(event, events.ReadFixed | events.AnotherRun)
     match event:
         case events.SourceFailed(error=error):
-            vital.error = error
-            vital.trouble = error
+            vital.error = vital.trouble = error
         case events.SourceFinished(failed_files=files, failed_units=units):
-            told = [f"{count(files, 'file')} cannot be read"] if files else []
-            told += [f"{count(units, 'work unit')} failed"] if units else []
-            vital.trouble = vital.error or " and ".join(told)
+            found = [f"{count(files, 'file')} cannot be read"] if files else []
+            found += [f"{count(units, 'work unit')} failed"] if units else []
+            vital.trouble = vital.error or " and ".join(found)
             vital.error = ""
             vital.ended_at = vital.seen_at
         case events.CommitterLooked(error=error):

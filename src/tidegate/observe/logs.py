@@ -33,14 +33,16 @@ def subject(event: Event) -> str:
     return "/".join(filter(None, (event.pipeline, event.source)))
 
 
+def labelled(event: Event, text: str) -> str:
+    """A text about an event, with its subject in front if it has one."""
+    return f"{about}: {text}" if (about := subject(event)) else text
+
+
 def sentence(event: Event) -> str:
     """What happened, in words; events without words of their own show their fields."""
-    return visible(_watermark_words(event) or _reading_words(event) or _commit_words(event) or _generic(event))
-
-
-def _generic(event: Event) -> str:
+    words = _reading_words(event) or _work_unit_words(event) or _commit_words(event)
     shown = " ".join(f"{name}={value}" for name, value in facts(event).items())
-    return f"{event.name} {shown}".rstrip()
+    return visible(words or f"{event.name} {shown}".rstrip())
 
 
 def _reading_words(event: Event) -> str:
@@ -78,8 +80,6 @@ def _reading_words(event: Event) -> str:
         case events.AnotherRun():
             then = "it is left to it this time" if event.decision == "skip" else "waiting until that one is done"
             return f"another run of this source is at work since {event.since}: {then} (on_conflict: {event.decision})"
-        case events.WorkUnitsPlanned() | events.WorkUnitFailed() | events.WorkUnitsFinished():
-            return _work_unit_words(event)
         case events.UnitRejected():
             return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():
@@ -100,7 +100,7 @@ def _reading_words(event: Event) -> str:
             return ""
 
 
-def _work_unit_words(event: events.WorkUnitsPlanned | events.WorkUnitFailed | events.WorkUnitsFinished) -> str:
+def _work_unit_words(event: Event) -> str:
     match event:
         case events.WorkUnitsPlanned():
             skipped = f", {event.skipped:,} skipped" if event.skipped else ""
@@ -111,9 +111,11 @@ def _work_unit_words(event: events.WorkUnitsPlanned | events.WorkUnitFailed | ev
         case events.WorkUnitsFinished():
             failed = f", {event.failed:,} failed" if event.failed else ""
             return f"{event.done:,} of {count(event.planned, 'work unit')} done{failed}"
+        case _:
+            return ""
 
 
-def _watermark_words(event: Event) -> str:
+def _commit_words(event: Event) -> str:
     match event:
         case events.PartitionAdvanced():
             before = event.before or "its start"
@@ -123,12 +125,6 @@ def _watermark_words(event: Event) -> str:
         case events.WatermarkStateChanged():
             at = f" at {event.value}" if event.value else ""
             return f"state changed from {event.before} to {event.after}{at}"
-        case _:
-            return ""
-
-
-def _commit_words(event: Event) -> str:
-    match event:
         case events.Committed():
             files = (
                 f" of {count(event.source_files, 'file')} ({size(event.source_bytes)})" if event.source_files else ""
@@ -166,10 +162,6 @@ def _commit_words(event: Event) -> str:
             return ""
 
 
-Write = Callable[[str], object]
-Now = Callable[[], datetime]
-
-
 class Level(IntEnum):
     """How much an event matters; a log shows its own level and above."""
 
@@ -184,47 +176,37 @@ class Level(IntEnum):
         return cls[name.strip().upper()]
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class TextLog:
     """Writes lines such as ``2026-01-28 14:30:05Z info    events/asia: committed …``."""
 
-    write: Write
+    write: Callable[[str], object]
     level: Level = Level.INFO
-    now: Now = _utc_now
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def __call__(self, event: Event) -> None:
-        if Level.named(event.level) < self.level:
-            return
-        stamp = self.now().astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        about = subject(event)
-        self.write(f"{stamp} {event.level:<7} {about + ': ' if about else ''}{sentence(event)}\n")
+        if Level.named(event.level) >= self.level:
+            self.write(self.line(event, self.now().astimezone(UTC)) + "\n")
+
+    def line(self, event: Event, moment: datetime) -> str:
+        """One event as text."""
+        return f"{moment:%Y-%m-%d %H:%M:%SZ} {event.level:<7} {labelled(event, sentence(event))}"
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLog:
+class JsonLog(TextLog):
     """Writes one JSON object per line."""
 
-    write: Write
-    level: Level = Level.INFO
-    now: Now = _utc_now
-
-    def __call__(self, event: Event) -> None:
-        if Level.named(event.level) < self.level:
-            return
-        stamp = self.now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    def line(self, event: Event, moment: datetime) -> str:
+        """One event as JSON."""
         line = {
-            "ts": stamp,
+            "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": event.level,
             "event": event.name,
             "pipeline": event.pipeline,
             "source": event.source,
             "fields": facts(event),
         }
-        self.write(json.dumps(line, default=str) + "\n")
+        return json.dumps(line, default=str)
 
 
 def masked(emit: Emit, mask: Mask) -> Emit:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,7 +84,6 @@ BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 Labels = tuple[str, ...]
 Name = tuple[str, str]
-KINDS = {metric.name: metric for metric in METRICS}
 
 
 @dataclass(slots=True)
@@ -101,10 +101,6 @@ class Durations:
         for number, bound in enumerate(BUCKETS):
             if seconds <= bound:
                 self.counts[number] += 1
-
-    def copy(self) -> Durations:
-        """The same numbers, which do not change any more."""
-        return Durations(list(self.counts), self.total, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class Series:
     def families(self) -> Iterator[Family]:
         """All metrics as they stand now."""
         for metric in METRICS:
-            durations = {labels: each.copy() for labels, each in self.durations.get(metric.name, {}).items()}
+            durations = {labels: deepcopy(each) for labels, each in self.durations.get(metric.name, {}).items()}
             yield Family(metric, dict(self.values[metric.name]), durations)
 
 
@@ -185,7 +181,6 @@ class Metrics:
             source = self._source(name)
             self._count_reading(event, name, source)
             self._count_results(event, name, source)
-            self._count_care(event, name)
 
     def families(self) -> list[Family]:
         """Every metric, with the lag as of now."""
@@ -272,6 +267,10 @@ class Metrics:
                 series.add("commit_outcomes_total", (*name, "lost"))
             case events.CommitFailed():
                 series.add("commit_outcomes_total", (*name, event.outcome))
+            case events.TableCared():
+                series.add("table_care_total", (*name, event.operation))
+            case events.TableCareFailed():
+                series.add("table_care_failed_total", (*name, event.operation))
             case events.WatermarkStateChanged():
                 series.put_state(name, event.after)
             case events.SourceFailed():
@@ -292,12 +291,3 @@ class Metrics:
         if not source.waves:
             self._series.put("active_uploads", name, 0)
             self._series.put("active_multipart_parts", name, 0)
-
-    def _count_care(self, event: Event, name: Name) -> None:
-        match event:
-            case events.TableCared():
-                self._series.add("table_care_total", (*name, event.operation))
-            case events.TableCareFailed():
-                self._series.add("table_care_failed_total", (*name, event.operation))
-            case _:
-                pass

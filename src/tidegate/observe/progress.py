@@ -1,7 +1,7 @@
 """Progress of a run for people: bars on a terminal, a line now and then elsewhere.
 
-Both consume events and keep their numbers in :mod:`tidegate.observe.tally`. ``rich`` is imported only when
-a bar is shown. Use them as context managers, so that the terminal is left as it was found.
+``rich`` is imported only when a bar is shown. Use the views as context managers, so that the terminal is left as it
+was found.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import IO, TYPE_CHECKING, Self
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.logs import sentence, subject
+from tidegate.observe.logs import labelled, sentence, subject
 from tidegate.observe.wording import count, short, size, size_of
 
 if TYPE_CHECKING:
@@ -48,11 +47,6 @@ class SourceProgress:
     def bytes_so_far(self) -> int:
         """Committed bytes plus the estimated part of the running wave; never more than planned."""
         return min(self.planned_bytes, self.bytes + round(self.wave_bytes * self.wave_share))
-
-    @property
-    def share(self) -> float:
-        """How much of what is planned is done, from 0 to 1."""
-        return self.bytes_so_far / self.planned_bytes if self.planned_bytes else float(self.finished)
 
     @property
     def busy(self) -> bool:
@@ -123,43 +117,31 @@ class SourceProgress:
             wave_share=0.0,
         )
 
-    @property
-    def results(self) -> int:
-        """How many commits and staged units there are so far."""
-        return self.commits + self.staged
-
-    def _results_words(self) -> str:
-        return count(self.staged, "staged unit") if self.staged else count(self.commits, "commit")
-
     def short_words(self) -> str:
         """The numbers in as little space as a bar leaves on 80 columns; before there are any, the stage."""
         if not self.planned_files:
             return self.stage
-        parts = [
+        return self._numbers(
             f"{self.files:,}/{count(self.planned_files, 'file')}",
             size_of(self.bytes_so_far, self.planned_bytes),
             f"{short(self.rows)} rows",
-            self._results_words(),
-        ]
-        if self.refused:
-            parts.append(f"{self.refused:,} failed")
-        if self.letters:
-            parts.append(f"{self.letters:,} bad")
-        return ", ".join(parts)
+            refused=f"{self.refused:,} failed",
+            letters=f"{self.letters:,} bad",
+        )
 
     def words(self) -> str:
         """The numbers in one line: ``120 of 480 files, 1.2 of 4.0 GiB…``."""
-        parts = [
+        return self._numbers(
             f"{self.files:,} of {count(self.planned_files, 'file')}",
             f"{size(self.bytes_so_far)} of {size(self.planned_bytes)}",
             count(self.rows, "row"),
-            self._results_words(),
-        ]
-        if self.refused:
-            parts.append(f"{count(self.refused, 'file')} failed")
-        if self.letters:
-            parts.append(count(self.letters, "dead letter"))
-        return ", ".join(parts)
+            refused=f"{count(self.refused, 'file')} failed",
+            letters=count(self.letters, "dead letter"),
+        )
+
+    def _numbers(self, *so_far: str, refused: str, letters: str) -> str:
+        results = count(self.staged, "staged unit") if self.staged else count(self.commits, "commit")
+        return ", ".join([*so_far, results, *([refused] if self.refused else []), *([letters] if self.letters else [])])
 
 
 class RunProgress:
@@ -176,57 +158,48 @@ class RunProgress:
         return tally
 
 
-class ProgressView(Protocol):
-    """Something that shows events as they come.
-
-    ``write`` prints a line beside it; ``aside`` clears the way for output of any other kind.
-    """
-
-    def __call__(self, event: Event) -> None: ...
-
-    def write(self, text: str) -> object: ...
-
-    def aside(self) -> AbstractContextManager[None]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
 class SilentProgress:
-    """Shows nothing; lines written beside it go to the stream."""
+    """Shows nothing; lines written beside it go to the stream. Other views show events as they come."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def __call__(self, event: Event) -> None:
-        """Nothing to show."""
+        """Show the event, if there is something to show."""
 
     def write(self, text: str) -> object:
-        """Write the text and flush, so that a log can be followed."""
+        """Write a line beside the view and flush, so that a log can be followed."""
         written = self._stream.write(text)
         self._stream.flush()
         return written
 
     def aside(self) -> AbstractContextManager[None]:
-        """Nothing is in the way."""
+        """Clear the way for output of any other kind."""
         return nullcontext()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to put back."""
+    def __exit__(self, *error: object) -> None:
+        """Put back what was there."""
+
+
+_MILESTONES = (
+    events.SessionStarting,
+    events.PlanMade,
+    events.SourceFinished,
+    events.AnotherRun,
+    events.ReadFixed,
+    events.ChunkFinished,
+    events.WorkUnitsPlanned,
+    events.WorkUnitsFinished,
+)
 
 
 class PlainProgress(SilentProgress):
     """Writes lines: when something begins or ends, and every ``period`` seconds in between."""
 
-    def __init__(self, stream: TextIO, period: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: IO[str], period: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._period = period
         self._clock = clock
@@ -235,24 +208,13 @@ class PlainProgress(SilentProgress):
 
     def __call__(self, event: Event) -> None:
         tally = self._tallies.count(event)
-        text = self._milestone(event)
-        if not text and tally.busy and self._clock() - self._last >= self._period:
-            text = tally.words()
-        if isinstance(event, events.ComparisonProgressed) and self._clock() - self._last >= self._period:
-            text = sentence(event)
+        text = sentence(event) if isinstance(event, _MILESTONES) else ""
+        if not text and self._clock() - self._last >= self._period:
+            compares = isinstance(event, events.ComparisonProgressed)
+            text = sentence(event) if compares else tally.words() if tally.busy else ""
         if text:
             self._last = self._clock()
-            about = subject(event)
-            self.write(f"{about + ': ' if about else ''}{text}\n")
-
-    def _milestone(self, event: Event) -> str:
-        match event:
-            case events.SessionStarting() | events.PlanMade() | events.SourceFinished() | events.AnotherRun():
-                return sentence(event)
-            case events.ReadFixed() | events.ChunkFinished() | events.WorkUnitsPlanned() | events.WorkUnitsFinished():
-                return sentence(event)
-            case _:
-                return ""
+            self.write(labelled(event, text) + "\n")
 
 
 _SESSION_IS_THERE = (
@@ -266,12 +228,13 @@ _SESSION_IS_THERE = (
 )
 
 
-class BarProgress:
+class BarProgress(SilentProgress):
     """One bar per source on a terminal, a spinner while there is nothing to measure yet."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+        super().__init__(console.file)
         self._progress: Progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -292,7 +255,7 @@ class BarProgress:
         else:
             self._progress.update(task, total=1 if tally.finished else None, completed=int(tally.finished))
         self._progress.update(task, words=tally.short_words())
-        if isinstance(event, events.PollStarted) and not tally.results:
+        if isinstance(event, events.PollStarted) and not tally.commits and not tally.staged:
             self._progress.reset(task, total=None, words=tally.short_words())
         if isinstance(event, _SESSION_IS_THERE) and "" in self._tasks:
             self._progress.remove_task(self._tasks.pop(""))
@@ -324,7 +287,5 @@ class BarProgress:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()

@@ -31,7 +31,7 @@ from tidegate.protocol.maintenance import clean_log
 from tidegate.protocol.position import Pace, Position
 from tidegate.protocol.table import Add, CommitNote, DeltaTablePort, arrow_schema
 from tidegate.protocol.table_checks import check_table
-from tidegate.schema.dead_letter import RESOLUTION, Letter
+from tidegate.schema.dead_letter import LETTER_COLUMNS, RESOLUTION, Letter, letter_of, letter_schema
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -116,10 +116,8 @@ class DeadLetterTable:
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
         """The letters of a pipeline that are not answered, oldest first."""
-        from tidegate.schema.dead_letter_rows import LETTERS, letter_of
-
         mine = f"l.pipeline = {_quoted(pipeline)}" + (f" and l.source = {_quoted(source)}" if source else "")
-        columns = ", ".join(f'l."{name}"' for name in LETTERS.names)
+        columns = ", ".join(f'l."{name}"' for name in LETTER_COLUMNS)
         answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
         sql = (
             f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
@@ -129,8 +127,6 @@ class DeadLetterTable:
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
-        from tidegate.schema.dead_letter_rows import LETTERS
-
         snapshot = self._delta.snapshot()
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
@@ -139,7 +135,7 @@ class DeadLetterTable:
         note = CommitNote({app_id: version}, self._pace.now_ms(), metadata.decode())
         failpoint("state.letters.before")
         if snapshot is None:
-            self._delta.create(LETTERS, (), adds, note)
+            self._delta.create(letter_schema(), (), adds, note)
         else:
             check_table(snapshot.facts, self.uri)
             self._check_columns(snapshot.facts.schema_json)
@@ -160,11 +156,8 @@ class DeadLetterTable:
             self._emit(Notice(key.pipeline, key.source, text))
 
     def _check_columns(self, found: str) -> None:
-
-        from tidegate.schema.dead_letter_rows import LETTERS
-
         names = set(arrow_schema(found).names)
-        missing = [name for name in LETTERS.names if name not in names]
+        missing = [name for name in LETTER_COLUMNS if name not in names]
         if missing:
             raise SchemaMismatch(
                 f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.specs.jdbc_addresses import current_identity
+from tidegate.specs.locations import current_identity
 
 ROOT = "_tidegate"
 LEGACY_ROOT = "_blizzard"

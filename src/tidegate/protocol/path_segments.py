@@ -25,8 +25,9 @@ from operator import attrgetter
 from typing import IO, TYPE_CHECKING
 from uuid import uuid4
 
-from tidegate.core.files.path_set import Segment, SetState, segments_to_merge, with_segment
+from tidegate.core.files.advance import segments_to_merge, with_segment
 from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.state import Segment, SetState
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.identity import SourceKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.dead_letters import DeadLetterTable
@@ -14,7 +14,8 @@ from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.protocol.work_areas import WorkRemover
-from tidegate.runs.bound_source import BoundSource
+from tidegate.runs.bound_source import AnySource, BoundSource
+from tidegate.runs.file_source import FileSource
 from tidegate.runs.files import PathTracker, SetTracker
 from tidegate.runs.tracker import TrackedSource, Tracker
 from tidegate.specs.columns import ColumnSource
@@ -82,6 +83,11 @@ TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
     UnitSource: _units,
 }
 """Who makes the tracker of a source, by the type of its spec."""
+
+
+def is_files(source: AnySource) -> TypeGuard[FileSource]:
+    """Whether a source is one of files."""
+    return "files" in source.tracker.offers
 
 
 def bind(

@@ -6,20 +6,22 @@ What only one kind of source needs is in its tracker: a source store, a state pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tidegate.config.problems import nearest, sentence
 from tidegate.core.json_shape import is_newer
-from tidegate.errors import ConfigError, StateError
+from tidegate.errors import ConfigError, StateError, StorageError
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.mirror import Recorded, read_recorded
+from tidegate.protocol.notes import Attempts, read_attempts
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.winner import StateUnreadable, way_out
+from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec, SourceSpec
 from tidegate.specs.units import UnitSource
@@ -29,7 +31,15 @@ Clock = Callable[[], datetime]
 
 
 class StateKind(Protocol):
-    """The part of a tracker that is about recorded states; the port as a whole is in ``runs.tracker``."""
+    """The part of a tracker that is about recorded states; the port as a whole is in ``runs.tracker``.
+
+    What has a body here is what most kinds answer: no copy of the state is kept elsewhere.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    """What the identity of a position calls it."""
 
     @property
     def identity(self) -> Identity:
@@ -38,13 +48,11 @@ class StateKind(Protocol):
     @property
     def mirror_legacy(self) -> bool:
         """Whether the mirror is also written in Blizzard's form."""
-
-    @property
-    def kind(self) -> str:
-        """What the identity of a position calls it."""
+        return False
 
     def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
         """Who pays the follow-ups that only this kind has."""
+        return {}
 
     def decode(self, recorded: State | None) -> Any:
         """The recorded state, a fresh one where nothing is; ``StateError`` when it is not one of this kind."""
@@ -57,12 +65,15 @@ class StateKind(Protocol):
 
     def embedded(self, encoded: State) -> State:
         """The part of it that goes into the log, from which a lost document is replaced."""
+        return encoded
 
     def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
         """What a commit owes that moves the state."""
+        return ()
 
     def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
         """Stop where a copy of the state, kept elsewhere, contradicts the position that was opened."""
+        return
 
 
 SourceT_co = TypeVar("SourceT_co", bound=SourceSpec, covariant=True)
@@ -112,6 +123,24 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def recorded(self) -> Recorded | None:
         """The newest position that is shown without opening the table."""
         return read_recorded(self.table_store, self.key)
+
+    def attempts(self, position: Position) -> Attempts | None:
+        """What earlier runs noted, for a source that was opened and has no position; None for any other."""
+        return read_attempts(self.table_store, self.key, self.positions.site.identity) if position.first_run else None
+
+    def clean_work(self, now: datetime) -> None:
+        """Remove old work areas of this source, if that is possible now."""
+        with suppress(StorageError):
+            clean_old(self.table_store, self.key, now)
+
+    def new_work(self) -> WorkArea:
+        """A work area for rows that no commit refers to yet."""
+        return new_work_area(self.key, self.pipeline.sink.table)
+
+    def drop_work(self, area: WorkArea) -> None:
+        """Remove a work area that no commit refers to, if that is possible now."""
+        with suppress(StorageError):
+            remove_work(self.table_store, area.directory)
 
     def state_of(self, position: Position) -> Any:
         """The state of an opened position; stops at one that has no such form."""

@@ -6,20 +6,19 @@ their greatest values first and read up to these; where that cannot be asked, th
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, ahead, fixed, plan_columns, up_to, waiting
 from tidegate.core.columns.predicates import Bound, RowFilter
-from tidegate.errors import RowsRefused, StorageError, TidegateError
+from tidegate.errors import RowsRefused, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.protocol.table_checks import filled_by_spark
-from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
+from tidegate.protocol.work_areas import WorkArea, remove_work
 from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.pass_ import Pass
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explained
@@ -107,20 +106,18 @@ class ColumnWalk:
 
     def _nothing_new(self, position: Position) -> Position:
         """Nothing is saved; the mirror shows that somebody looked."""
-        return position if position.state is None else self._run.idle(position, position.state)
+        return self._run.idle(position)
 
     def _written(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         if self._is_straight(position):
             return self._appended(position, plan, frame, bounds)
         source = self._source
-        with suppress(StorageError):
-            clean_old(source.table_store, source.key, plan.now)
-        area = new_work_area(source.key, source.pipeline.sink.table)
+        source.clean_work(plan.now)
+        area = source.new_work()
         try:
             return self._loaded(position, plan, frame, bounds, area)
         except TidegateError:
-            with suppress(StorageError):
-                remove_work(source.table_store, area.directory)
+            source.drop_work(area)
             raise
 
     def _is_straight(self, position: Position) -> bool:

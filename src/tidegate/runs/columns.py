@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,23 +10,31 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.columns.planner import AHEAD_REMEDY, plan_columns, stored_ahead
 from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
-from tidegate.errors import StateError
-from tidegate.protocol.change import State
+from tidegate.core.columns.values import is_above, value_of
+from tidegate.errors import StateError, TidegateError, WatermarkError
+from tidegate.protocol.change import Change, State
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.position import Payer, Position, utc_now
 from tidegate.protocol.providers.copy import KIND as COPY
 from tidegate.protocol.providers.copy import ProviderCopy, check_copy, debt, is_same
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
+from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
+from tidegate.schema.names import spelled
 from tidegate.sources.reader import explained
-from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, WatermarkMode
+from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, TableRead, Value, Watermark, WatermarkMode
 from tidegate.specs.project import PipelineSpec
+from tidegate.storage.listing_scope import Scope
+from tidegate.storage.stores import open_store
 
+NULL = "null"
+_MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
+"""What the name of a column has in it whose value moves when a row changes."""
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnTracker(TrackerDefaults):
+class ColumnTracker(Tracker):
     """The watermark of one column source; ``provider`` has a copy of it, if there is one."""
 
     key: SourceKey
@@ -42,8 +51,8 @@ class ColumnTracker(TrackerDefaults):
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "is followed by columns"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
     replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
-    letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (
         "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
     )
@@ -136,10 +145,83 @@ class ColumnTracker(TrackerDefaults):
         return Backlog(notes=(NO_LOOK, *ahead))
 
     def edit(self, source: ColumnBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-        """Move the watermark, because a person says so."""
-        from tidegate.runs.column_edit import edit_columns
+        """Set the values of columns, or forget them all; a provider's copy moves with them."""
+        if edit.to is not None or (edit.values is None) != edit.reset:
+            wanted = "values of its watermark columns (values)"
+            raise TidegateError(f"the watermark of {source.pipeline.name!r} is something else", f"give {wanted}")
+        if edit.partition is not None:
+            raise TidegateError(
+                f"{source.pipeline.name!r} is followed by columns and has no partitions", "leave partition out"
+            )
+        texts = self._spelled(edit.values or {})
+        source = self.for_edit(source)
+        opened = source.positions.open()
+        if opened.table_version < 0:
+            raise TidegateError(
+                f"{self.key}: there is no table yet, so there is no watermark to move", "run the pipeline first"
+            )
+        before: ColumnState | None = source.state_of(opened)
+        after = ColumnState({}, frozenset(), now)
+        if edit.values is not None:
+            stored: Watermark = {} if before is None else before.values
+            given = {name: _value(name, text, stored.get(name)) for name, text in texts.items()}
+            kept = frozenset() if before is None else before.inclusive - set(texts)
+            after = ColumnState({**stored, **given}, kept | (set(texts) if edit.inclusive else set()), now)
+        is_there = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
+        same = is_there and self._has_same_copy(after)
+        action = "watermark reset" if edit.reset else "watermark set"
+        move = WatermarkMove(
+            *source.names,
+            action=action,
+            partition=None,
+            before=column_watermark_text(before),
+            after=column_watermark_text(after),
+            read_again=FileSet(),
+            never_read=FileSet(),
+            notes=(*opened.warnings, *self._remarks(source, before, after, same=same)),
+            version=opened.version,
+            table_version=opened.table_version,
+            tracking="columns",
+        )
+        if same or not confirm(move):
+            return move
+        state = self.encode(after)
+        change = Change(state=state, embedded=state, debts=self.follow_ups(before, after), action=action)
+        done = source.positions.commit(opened, change)
+        return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
-        return edit_columns(source, edit, now, confirm)
+    def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Texts by watermark columns, as those are spelled."""
+        known = self.source.watermark_columns
+        texts = {spelled(name, known): text for name, text in values.items()}
+        unknown = [name for name in texts if name not in known]
+        if unknown:
+            raise TidegateError(
+                f"{self.key}: {unknown[0]!r} is not a watermark column", f"allowed: {', '.join(known) or 'none'}"
+            )
+        return texts
+
+    def _remarks(
+        self, source: ColumnBound, before: ColumnState | None, after: ColumnState, *, same: bool
+    ) -> Iterator[str]:
+        """What a move means for rows; a watermark that lies ahead stops every run."""
+        load = source.pipeline.sink.load.type
+        if same:
+            yield "the watermark is there already: nothing changes"
+        elif not self._has_same_copy(before):
+            yield "the state provider has another watermark, whose place this one takes"
+        old = {} if before is None else before.values
+        for column in sorted({*old, *after.values}) if not same else ():
+            was, now = old.get(column), after.values.get(column)
+            if was is not None and (now is None or is_above(was, now)):
+                then = "replaced by what the source holds" if load.is_idempotent else "in the table twice then"
+                yield f"{column} moves down: rows above it are read again, and are {then}"
+            elif now is not None and (was is None or is_above(now, was)):
+                unread = "rows at or below it that were not read are never read"
+                yield f"{column} moves up: {unread}; only a replay reads them"
+        if after.updated is not None and not load.reads_everything:
+            for told in stored_ahead(self.source, after.values, after.updated):
+                yield f"{told}; runs stop until then"
 
     def doubles(self, source: ColumnBound) -> bool:
         """Whether rows are appended, and not replaced by their keys."""
@@ -151,21 +233,43 @@ class ColumnTracker(TrackerDefaults):
 
     def source_checks(self, source: ColumnBound) -> list[Check]:
         """Whether the source can be reached, and what is odd about it."""
-        from tidegate.runs.checks import column_checks
+        name, read = f"source {self.key}", self.source.read
 
-        return column_checks(source)
+        def look() -> Iterator[Check]:
+            yield _reached(name, self.type_name, self.source)
+            if isinstance(read, JdbcRead):
+                yield from jdbc_checks(name, read, self.source)
+            by_window = source.pipeline.sink.load.replace_by_watermark
+            for column in filter(_MOVES.search, self.source.watermark_columns if by_window else ()):
+                yield Check(
+                    name,
+                    "warn",
+                    f"replace_by_watermark: {column!r} looks like the time of an update; a row whose value moves below"
+                    " the window is not seen until a replay",
+                    "follow a column whose values stay, or replay such ranges: tidegate replay",
+                )
 
-    def table_checks(self, source: ColumnBound, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """What is odd about the position."""
-        from tidegate.runs.checks import column_table_checks
+        return guarded(name, look)
 
-        return column_table_checks(source, name, position, state)
+    def table_checks(
+        self, source: ColumnBound, name: str, position: Position, state: ColumnState | None
+    ) -> Iterator[Check]:
+        """A watermark that lies ahead; whether the provider says the same was looked at when the position opened."""
+        if not source.pipeline.sink.load.type.reads_everything:
+            for told in stored_ahead(self.source, {} if state is None else state.values, utc_now()):
+                yield Check(name, "fail", told, AHEAD_REMEDY)
 
     def further_checks(self, source: ColumnBound) -> list[Check]:
         """Whether the state provider answers."""
-        from tidegate.runs.checks import provider_checks
+        name, provider = f"state of {self.key}", self.provider
+        if provider is None:
+            return []
 
-        return provider_checks(source)
+        def look() -> Iterator[Check]:
+            found = provider.get_watermark(str(self.key))
+            yield Check(name, "ok", f"the provider answers: {found or 'nothing saved'}")
+
+        return guarded(name, look)
 
     @property
     def type_name(self) -> str:
@@ -180,7 +284,7 @@ class ColumnTracker(TrackerDefaults):
             case _:
                 return "python"
 
-    def has_same_copy(self, state: ColumnState | None) -> bool:
+    def _has_same_copy(self, state: ColumnState | None) -> bool:
         """Whether the provider, if there is one, has this watermark; what it has may be no watermark at all."""
         if self.provider is None:
             return True
@@ -215,3 +319,24 @@ def _cap(source: ColumnBound) -> str:
 
 def _asked_first(read: JdbcRead | TableRead) -> bool:
     return isinstance(read, JdbcRead) or read.format.is_pushed_down
+
+
+def _value(column: str, text: str, stored: Value | None) -> Value | None:
+    """The value that a person means; ``null`` is none."""
+    try:
+        return None if text == NULL else value_of(text, stored)
+    except WatermarkError as error:
+        other = (
+            "" if stored is None else f"; if the column has changed its type, set it to {NULL} first, then to the value"
+        )
+        raise WatermarkError(f"column {column!r}: {error.problem}", f"{error.remedy}{other}") from error
+
+
+def _reached(name: str, kind: str, source: ColumnSource) -> Check:
+    """Whether somebody listens at the source, or its folder can be listed."""
+    if not isinstance(source.read, TableRead):
+        return answers(name, kind, source)
+    location = source.read.location
+    if next(iter(open_store(location).list(scope=Scope())), None) is None:
+        return Check(name, "warn", f"{kind}: there is nothing at {location.uri}", "correct source_uri")
+    return Check(name, "ok", f"{kind}: {location.uri} answers")

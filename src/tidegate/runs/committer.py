@@ -45,9 +45,9 @@ from tidegate.runs.committer_round import (
     debt,
 )
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.lanes import first_columns
 from tidegate.runs.staged import DEFAULT, retention
 from tidegate.runs.staged_units import SourceSteps, TableColumns, since_version
-from tidegate.runs.table_columns import first_columns
 from tidegate.specs.project import Evolution
 
 TRIES_AGAINST_OTHERS = 20

@@ -19,9 +19,9 @@ from itertools import islice
 from tidegate.core.files.codec import decode
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.discovery import accepts
+from tidegate.core.files.discovery import opened as with_cold_start
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.files.sealing import opened as with_cold_start
 from tidegate.core.files.state import PathState
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
@@ -205,7 +205,8 @@ class Comparison:
         """
         assert self._listed is not None
         self._catch_up(opened)
-        comparing = Comparing(self._bound.source, _watermarks(self._bound, opened), self._ledger.history())
+        watermarks = self._bound.tracker.watermarks(self._bound.state_of(opened))
+        comparing = Comparing(self._bound.source, watermarks, self._ledger.history())
         piles, out_of_sight = _sorted_out(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
@@ -355,9 +356,3 @@ def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
     total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
     names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
     return FoundFiles(total, size, tuple(path for (path,) in names))
-
-
-def _watermarks(bound: FileSource, opened: Position) -> PathState:
-    """The recorded watermarks; of a set only what is not finished, since nothing can be late without a watermark."""
-    state = bound.state_of(opened)
-    return state if isinstance(state, PathState) else PathState(files=dict(state.unfinished()))

@@ -1,4 +1,4 @@
-"""Bad records and given-up files of a source: what they add to its commits, limits that stop a pass, and answers."""
+"""Bad records and given-up files of a source: what they add to its commits, and answers to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.core.files.paths import matches_path
 from tidegate.core.files.plan import GivenUp
-from tidegate.core.files.state import Covered, FileOutcome, Refused
-from tidegate.core.globs import matches_path
-from tidegate.errors import LimitReached, StateError
+from tidegate.core.files.state import Covered
+from tidegate.errors import StateError
 from tidegate.protocol.change import DataFile
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position
@@ -18,9 +18,6 @@ from tidegate.runs.file_source import FileSource
 from tidegate.schema.dead_letter import Letter
 from tidegate.sink.dead_letters import DeadLetterTarget, DeadLetterWriter
 from tidegate.sink.read_task import GroupResult
-
-FRACTION_FROM = 100
-"""Lines from which on the share of bad ones says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,51 +74,6 @@ def letterbox(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterW
     """For letters that are written by the driver."""
     target = bound.pipeline.dead_letters
     return DeadLetterWriter(DeadLetterTarget(target, bound.pipeline.name, bound.source.name, run, fingerprint))
-
-
-class Limits:
-    """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
-
-    def __init__(self, bound: FileSource) -> None:
-        self._handling = bound.pipeline.error_handling
-        self._name = f"{bound.pipeline.name}/{bound.source.name}"
-        self._failures = 0
-        self._bad = 0
-        self._lines = 0
-
-    def check(self, outcomes: Sequence[FileOutcome]) -> None:
-        """Raise if these, with what was committed before, are too many."""
-        handling = self._handling
-        failures, bad, lines = self._with(outcomes)
-        wrong = [
-            each.path for each in outcomes if isinstance(each, Refused) or (isinstance(each, Covered) and each.bad)
-        ]
-        last = wrong[-1] if wrong else "an earlier file"
-        if handling.max_failures and failures > handling.max_failures:
-            raise self._reached(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
-        if handling.max_bad_records and bad > handling.max_bad_records:
-            raise self._reached(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
-        share = handling.max_bad_fraction
-        if share and lines >= FRACTION_FROM and bad > share * lines:
-            raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
-
-    def keep(self, outcomes: Sequence[FileOutcome]) -> None:
-        """These are committed: they count from now on."""
-        self._failures, self._bad, self._lines = self._with(outcomes)
-
-    def _with(self, outcomes: Sequence[FileOutcome]) -> tuple[int, int, int]:
-        covered = [each for each in outcomes if isinstance(each, Covered)]
-        return (
-            self._failures + sum(isinstance(each, Refused) for each in outcomes),
-            self._bad + sum(each.bad for each in covered),
-            self._lines + sum(each.end - each.start for each in covered),
-        )
-
-    def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
-        return LimitReached(
-            f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
-            f"what exceeded the limit was not committed; correct the files or the schema, or raise {key}",
-        )
 
 
 @dataclass(frozen=True, slots=True)

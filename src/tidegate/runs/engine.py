@@ -1,9 +1,8 @@
-"""The port of engines, which execute what walks decide, and how files are dealt to tasks."""
+"""The port of engines, which execute what walks decide."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -78,30 +77,3 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what the engine holds."""
-
-
-def raise_failures(results: Iterable[GroupResult]) -> None:
-    """Raise what the first failed group met; to be called when the others need nothing more."""
-    for result in results:
-        if result.failure is not None:
-            raise result.failure
-
-
-def deal(units: Sequence[FileGroup], slots: int) -> tuple[tuple[FileGroup, ...], ...]:
-    """Groups dealt to at most ``slots`` tasks of about the same size; inside a task they keep the plan's order.
-
-    A task costs some tens of milliseconds however little it reads, so there are few of them; the largest groups
-    are dealt first, each to the emptiest slot.
-    """
-    loads = [0] * min(slots, len(units))
-    dealt: list[list[FileGroup]] = [[] for _ in loads]
-    for unit in sorted(units, key=lambda unit: (-unit.bytes, unit.number)):
-        emptiest = loads.index(min(loads))
-        loads[emptiest] += unit.bytes + 1
-        dealt[emptiest].append(unit)
-    return tuple(tuple(sorted(slot, key=lambda unit: unit.number)) for slot in dealt)
-
-
-def deadline_in(seconds: float) -> float:
-    """A wall-clock moment that tasks on other machines can compare with, too."""
-    return time.time() + seconds

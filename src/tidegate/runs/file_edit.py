@@ -8,7 +8,7 @@ run finds their lines anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,29 +18,17 @@ from tidegate.core.files.edit import Consequences, Found, blank, consequences, m
 from tidegate.core.files.paths import SourceFile, join, split
 from tidegate.core.files.state import PathState
 from tidegate.errors import TidegateError
+from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
-from tidegate.protocol.position import Position
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
-from tidegate.schema.dead_letter import READ_AGAIN, Letter
+from tidegate.schema.dead_letter import READ_AGAIN
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.project import PathSource
 from tidegate.storage.listing_scope import Scope
-
-
-def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-    """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees."""
-    if edit.values is not None or (edit.to is None) != edit.reset:
-        raise TidegateError(
-            f"the watermark of {bound.pipeline.name!r} is something else", "give the path of a file (to)"
-        )
-    if edit.to is not None:
-        return move_watermark(bound, target_of(bound.source, edit.to), now, confirm)
-    target = EditTarget(None if edit.partition is None else edit.partition.strip("/"))
-    return move_watermark(bound, target, now, confirm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +52,31 @@ class EditTarget:
         return moved_to(source, before, self.partition, self.name, now)
 
 
-def target_of(source: PathSource, path: str) -> EditTarget:
-    """The target that ``path`` names: relative to the source's location, or below it."""
-    relative = path.removeprefix(f"{source.location.uri}/")
+def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
+    """A path that is given is relative to the source's location, or below it."""
+    if edit.values is not None or (edit.to is None) != edit.reset:
+        problem = f"the watermark of {bound.pipeline.name!r} is something else"
+        raise TidegateError(problem, "give the path of a file (to)")
+    if edit.to is None:
+        return EditTarget(None if edit.partition is None else edit.partition.strip("/"))
+    uri = bound.source.location.uri
+    relative = edit.to.removeprefix(f"{uri}/")
     levels = relative.split("/")
     if "://" in relative or not all(levels) or {".", ".."} & set(levels):
         raise TidegateError(
-            f"{path!r} is not a file of source {source.name!r}",
-            f"give its path below {source.location.uri}, for instance date=2026-01-28/hour=14/0007.ndjson.gz",
+            f"{edit.to!r} is not a file of source {bound.source.name!r}",
+            f"give its path below {uri}, for instance date=2026-01-28/hour=14/0007.ndjson.gz",
         )
     return EditTarget(*split(relative))
 
 
-def move_watermark(bound: FileSource, target: EditTarget, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-    """Move the watermark if ``confirm`` agrees to what it would mean; what was done, or would have been.
+def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+    """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees to what it would mean;
+    what was done, or would have been.
 
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
     """
+    target = _target_of(bound, edit)
     opened = bound.positions.open()
     if opened.state is None or opened.table_version < 0:
         raise TidegateError(
@@ -94,21 +90,25 @@ def move_watermark(bound: FileSource, target: EditTarget, now: datetime, confirm
     scope = scope_of(bound.source)
     found = consequences(bound.source, before, after, _listed(bound, target, scope), now, files)
     letters = [letter for letter in letters if letter.file in found.from_start]
-    move = _foreseen(bound, target, opened, before, after, found, len(letters))
-    move = replace(move, notes=(*move.notes, *map(str, scope.left_out)))
+    remarks = _remarks(bound, target, found, len(letters), moves=after != before)
+    move = WatermarkMove(
+        *bound.names,
+        action=target.action,
+        partition=target.partition,
+        before=_watermark(before, target.partition),
+        after=_watermark(after, target.partition),
+        read_again=_file_set(found.again),
+        never_read=_file_set(found.never),
+        notes=(*opened.warnings, *found.notes, *remarks, *map(str, scope.left_out)),
+        version=opened.version,
+        table_version=opened.table_version,
+        letters=len(letters),
+    )
     if after == before or not confirm(move):
         return move
-    done = bound.positions.commit(opened, _change(bound, target, opened, after, letters))
-    return replace(move, version=done.version, table_version=done.table_version, applied=True)
-
-
-def _change(
-    bound: FileSource, target: EditTarget, opened: Position, after: PathState, letters: Sequence[Letter]
-) -> Change:
-    """The new state, with answers to the letters of files that the next run reads from their start."""
     answers = answered(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
     state = encode(after)
-    return Change(
+    change = Change(
         state=state,
         embedded=embedded(state),
         dead_letter_files=answers.files,
@@ -116,36 +116,8 @@ def _change(
         letters=-len(letters),
         action=target.action,
     )
-
-
-def _foreseen(
-    bound: FileSource,
-    target: EditTarget,
-    opened: Position,
-    before: PathState,
-    after: PathState,
-    found: Consequences,
-    letters: int,
-) -> WatermarkMove:
-    return WatermarkMove(
-        pipeline=bound.pipeline.name,
-        source=bound.source.name,
-        action=target.action,
-        partition=target.partition,
-        before=_watermark(before, target.partition),
-        after=_watermark(after, target.partition),
-        read_again=_file_set(found.again),
-        never_read=_file_set(found.never),
-        notes=(
-            *opened.warnings,
-            *found.notes,
-            *_letter_notes(letters),
-            *_remarks(bound, target, before, after, found),
-        ),
-        version=opened.version,
-        table_version=opened.table_version,
-        letters=letters,
-    )
+    done = bound.positions.commit(opened, change)
+    return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 
 def _listed(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
@@ -167,17 +139,11 @@ def _watermark(state: PathState, partition: str | None) -> str | None:
     return None if name is None else join(partition, name)
 
 
-def _letter_notes(letters: int) -> Iterator[str]:
-    if letters == 1:
-        yield "1 dead letter of these files is answered: the run reads them anew"
-    elif letters:
-        yield f"{letters:,} dead letters of these files are answered: the run reads them anew"
-
-
-def _remarks(
-    bound: FileSource, target: EditTarget, before: PathState, after: PathState, found: Consequences
-) -> Iterator[str]:
-    if after == before:
+def _remarks(bound: FileSource, target: EditTarget, found: Consequences, letters: int, *, moves: bool) -> Iterator[str]:
+    if letters:
+        are = "is" if letters == 1 else "are"
+        yield f"{count(letters, 'dead letter')} of these files {are} answered: the run reads them anew"
+    if not moves:
         yield "the watermark is there already: nothing changes"
     if found.again.files:
         yield (

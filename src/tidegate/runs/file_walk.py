@@ -8,23 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Any
 
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, NotReached, Refused
-from tidegate.errors import TidegateError
+from tidegate.errors import LimitReached, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
-from tidegate.runs.dead_letters import Limits, WrittenLetters, given_up
-from tidegate.runs.engine import deadline_in, deal, raise_failures
-from tidegate.runs.file_source import FileSource, SourceState, Step, discover_files, plan_files
-from tidegate.runs.frames import FrameCommit, as_read
+from tidegate.runs.dead_letters import WrittenLetters, given_up
+from tidegate.runs.file_source import FileSource, SourceState, Step, plan_files
+from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.staged import step_json
-from tidegate.runs.table_columns import TableColumnsPlan, resolve_columns
 from tidegate.schema.inference import Inference
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -32,6 +29,8 @@ from tidegate.storage.uploads import UploadCounts
 
 ADDS_PER_COMMIT = 10_000
 ROUNDS_FOR_CHANGED_FILES = 3
+FRACTION_FROM = 100
+"""Lines from which on the share of bad ones says something."""
 
 
 class FileWalk:
@@ -74,8 +73,7 @@ class FileWalk:
         """What to read on top of ``position``."""
         started = time.monotonic()
         run = self.run
-        listing = discover_files(self.source, run.state, now, run.polls)
-        plan = plan_files(self.source, run.state, position.version, listing, now)
+        plan = plan_files(self.source, run.state, position.version, now, polls=run.polls)
         self._tell_plan(plan, time.monotonic() - started)
         failpoint("runs.planned")
         return plan
@@ -86,8 +84,7 @@ class FileWalk:
 
     def task(self, columns: TableColumnsPlan) -> ReadTask:
         """What every task of a wave is told."""
-        seconds = self.source.source.interval_secs
-        deadline = None if self._stalled else deadline_in(seconds)
+        deadline = None if self._stalled else time.time() + self.source.source.interval_secs
         return columns.task(self.source.pipeline, self.source.source, deadline, self.run_id)
 
     def rest(self, position: Position, plan: Plan) -> Position:
@@ -129,9 +126,9 @@ class FileWalk:
         written = self.tracker.written(step)
         state = self.tracker.encode(written)
         letters = letters or WrittenLetters.of(results)
-        outcomes = [outcome for result in results for outcome in result.outcomes]
         staged = self.source.positions.staged
         before = self.run.state
+        schema_debts = () if self._inferred is None else (notes.debt(self._inferred),)
         change = Change(
             state=state,
             embedded=self.tracker.embedded(state),
@@ -141,10 +138,10 @@ class FileWalk:
             schema=None if columns is None else columns.table,
             partition_columns=() if columns is None else columns.partition_columns,
             dead_letter_files=letters.files,
-            debts=(*self._schema_debts(), *letters.debts(self.source, position)),
+            debts=(*schema_debts, *letters.debts(self.source, position)),
             letters=letters.count,
             action=self.run.action,
-            step=step_json(before, plan, outcomes) if plan and staged else None,
+            step=step_json(before, plan, outcomes_of(results)) if plan and staged else None,
             run=self.run_id,
             ranges=_ranges(results) if staged else {},
         )
@@ -196,7 +193,7 @@ class FileWalk:
         while left and not run.stop.is_set():
             self._frames = FrameCommit.of(source, run.engine, position, run.clock())
             results = self._wave(columns, first_files(left, source.source.max_islands))
-            outcomes = [outcome for result in results for outcome in result.outcomes]
+            outcomes = outcomes_of(results)
             self._tell_outcomes(outcomes, left)
             self._limits.check(outcomes)
             changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
@@ -241,16 +238,12 @@ class FileWalk:
         self, position: Position, plan: Plan, columns: TableColumnsPlan, results: Sequence[GroupResult]
     ) -> tuple[Position, bool]:
         """Commit one group of results with the state that follows from them."""
-        outcomes = [outcome for result in results for outcome in result.outcomes]
+        outcomes = outcomes_of(results)
         step = self.advance(plan, outcomes)
         if step.changed:
             position = self.commit(position, step, plan, results, columns)
         self._limits.keep(outcomes)
         return position, step.full
-
-    def _schema_debts(self) -> tuple[dict[str, Any], ...]:
-        """Inferred columns are remembered after the first commit that was written with them."""
-        return () if self._inferred is None else (notes.debt(self._inferred),)
 
     def _tell_letters(self, change: Change, results: Sequence[GroupResult]) -> None:
         if not change.letters:
@@ -258,9 +251,7 @@ class FileWalk:
         bad = [each for each in change.coverage if each.bad and not each.given_up]
         records = sum(each.bad for each in bad)
         example = (bad or list(change.coverage))[0].file
-        kinds: Counter[str] = Counter()
-        for result in results:
-            kinds.update(result.bad_kinds)
+        kinds = sum((Counter(result.bad_kinds) for result in results), Counter[str]())
         letters = self.tracker.letters.uri
         self.run.emit(events.DeadLetters(*self.names, records, change.letters - records, example, letters, dict(kinds)))
 
@@ -312,12 +303,21 @@ def first_files(units: Sequence[FileGroup], files: int) -> tuple[FileGroup, ...]
     return tuple(unit for unit, so_far in zip(units, total, strict=True) if so_far <= files) or tuple(units[:1])
 
 
+def outcomes_of(results: Iterable[GroupResult]) -> list[FileOutcome]:
+    """What became of each file."""
+    return [outcome for result in results for outcome in result.outcomes]
+
+
 def coverage_of(results: Iterable[GroupResult]) -> tuple[Coverage, ...]:
     """The record ranges that these results hold."""
+    return covered_ranges(outcomes_of(results))
+
+
+def covered_ranges(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
+    """The record ranges that these outcomes hold."""
     return tuple(
         Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
-        for result in results
-        for each in result.outcomes
+        for each in outcomes
         if isinstance(each, Covered)
     )
 
@@ -366,3 +366,70 @@ def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], s
         most_parts=uploads.most_parts,
         seconds=seconds,
     )
+
+
+def raise_failures(results: Iterable[GroupResult]) -> None:
+    """Raise what the first failed group met; to be called when the others need nothing more."""
+    for result in results:
+        if result.failure is not None:
+            raise result.failure
+
+
+def deal(units: Sequence[FileGroup], slots: int) -> tuple[tuple[FileGroup, ...], ...]:
+    """Groups dealt to at most ``slots`` tasks of about the same size; inside a task they keep the plan's order.
+
+    A task costs some tens of milliseconds however little it reads, so there are few of them; the largest groups
+    are dealt first, each to the emptiest slot.
+    """
+    loads = [0] * min(slots, len(units))
+    dealt: list[list[FileGroup]] = [[] for _ in loads]
+    for unit in sorted(units, key=lambda unit: (-unit.bytes, unit.number)):
+        emptiest = loads.index(min(loads))
+        loads[emptiest] += unit.bytes + 1
+        dealt[emptiest].append(unit)
+    return tuple(tuple(sorted(slot, key=lambda unit: unit.number)) for slot in dealt)
+
+
+class Limits:
+    """How much may go wrong in one pass; :meth:`check` raises before the commit that would exceed it."""
+
+    def __init__(self, bound: FileSource) -> None:
+        self._handling = bound.pipeline.error_handling
+        self._name = f"{bound.pipeline.name}/{bound.source.name}"
+        self._failures = 0
+        self._bad = 0
+        self._lines = 0
+
+    def check(self, outcomes: Sequence[FileOutcome]) -> None:
+        """Raise if these, with what was committed before, are too many."""
+        handling = self._handling
+        failures, bad, lines = self._with(outcomes)
+        wrong = [
+            each.path for each in outcomes if isinstance(each, Refused) or (isinstance(each, Covered) and each.bad)
+        ]
+        last = wrong[-1] if wrong else "an earlier file"
+        if handling.max_failures and failures > handling.max_failures:
+            raise self._reached(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
+        if handling.max_bad_records and bad > handling.max_bad_records:
+            raise self._reached(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
+        share = handling.max_bad_fraction
+        if share and lines >= FRACTION_FROM and bad > share * lines:
+            raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
+
+    def keep(self, outcomes: Sequence[FileOutcome]) -> None:
+        """These are committed: they count from now on."""
+        self._failures, self._bad, self._lines = self._with(outcomes)
+
+    def _with(self, outcomes: Sequence[FileOutcome]) -> tuple[int, int, int]:
+        covered = [each for each in outcomes if isinstance(each, Covered)]
+        return (
+            self._failures + sum(isinstance(each, Refused) for each in outcomes),
+            self._bad + sum(each.bad for each in covered),
+            self._lines + sum(each.end - each.start for each in covered),
+        )
+
+    def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
+        return LimitReached(
+            f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
+            f"what exceeded the limit was not committed; correct the files or the schema, or raise {key}",
+        )

@@ -9,50 +9,48 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, covered, idle
+from tidegate.core.files.advance import Advance, advance, advance_set, covered, idle
+from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.edit import Sorted, sorted_by_state
-from tidegate.core.files.path_set import SetAdvance, SetState, advance_set, decode_set, encode_set, idle_set
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead
-from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError
+from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
+from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
-from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.identity import Identity
 from tidegate.protocol.notes import KIND as SCHEMA
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.path_segments import Known, RememberedPaths
-from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.position import Payer, Position, utc_now
+from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedFile, SourcePlan
-from tidegate.runs.file_source import FileSource, discover_files, plan_files
+from tidegate.runs.checks import guarded
+from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
+from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import discover as discover_paths
-from tidegate.sources.file_discovery import discover_all
-from tidegate.specs.project import Delivery, PathSource
-from tidegate.storage.port import ObjectStore
+from tidegate.sources.file_discovery import discover_all, scope_of
+from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
+from tidegate.specs.project import Delivery, Format
 
 EXAMPLES = 10
+BACKLOG_LIMIT = 10_000
+ARROW, DATAFRAME = "arrow", "dataframe"
 
 
 @dataclass(frozen=True, slots=True)
-class FileTrackerBase(TrackerDefaults):
+class FileTrackerBase(FileTracker):
     """What both trackers of files have in common: one prefix of files, read by one walk."""
 
-    key: SourceKey
-    source: PathSource
-    store: ObjectStore
-    table_store: ObjectStore
-    letters: DeadLetterTable
-
-    kind: ClassVar[str]
     reads: ClassVar[str] = "reads files"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
     replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
@@ -77,9 +75,10 @@ class FileTrackerBase(TrackerDefaults):
         """Where delivery is staged, commits of runs become units."""
         if source.pipeline.delivery is Delivery.DIRECT:
             return source
-        from tidegate.runs.staged import delivering
+        from tidegate.runs.staged import StagedPositions, remembering
 
-        return delivering(source)
+        source = remembering(source)
+        return replace(source, positions=StagedPositions(source))
 
     def walk(self, run: Pass) -> Walk:
         """Discover, plan, read, commit."""
@@ -88,16 +87,31 @@ class FileTrackerBase(TrackerDefaults):
         return FileWalk(run)
 
     def plan_of(self, source: FileSource, now: datetime, *, accept_new_partitions: bool = False) -> SourcePlan:
-        """The plan of the next pass, with nothing written."""
-        from tidegate.runs.file_reports import plan_of
-
-        return plan_of(source, now)
+        """The plan of the next pass, by the same steps, with nothing written."""
+        source = self.for_run(source)
+        opened = source.open(read_only=True)
+        state = source.state_of(opened)
+        plan = plan_files(source, state, opened.version, now)
+        waiting = len(_units_above(source, 0 if opened.parent is None else opened.parent.version))
+        lane, why = _lane(source, opened)
+        notes = (*opened.warnings, *why, *_obstacles(source, opened, plan), *_pending_notes(source, waiting))
+        return SourcePlan(*source.names, plan, source.table_uri, lane=lane, notes=notes, pending_units=waiting)
 
     def backlog(self, source: FileSource, state: Any, version: int, now: datetime) -> Backlog:
-        """What waits above the watermark."""
-        from tidegate.runs.file_reports import backlog_of
-
-        return backlog_of(source, state, version, now)
+        """What waits above the watermark, staged units counted as done."""
+        waiting = _units_above(source, version)
+        known = Backlog()
+        if waiting:
+            source, state, known = _with_pending(source, state, version, waiting, now)
+        plan = plan_files(source, state, version, now, limit=BACKLOG_LIMIT)
+        return replace(
+            known,
+            files=plan.files,
+            bytes=plan.bytes,
+            complete=plan.complete,
+            behind=bool(plan.files),
+            notes=(*known.notes, *plan.notes),
+        )
 
     def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark, because a person says so."""
@@ -105,15 +119,9 @@ class FileTrackerBase(TrackerDefaults):
 
         return edit_files(source, edit, now, confirm)
 
-    def carried_forward(
-        self, source: FileSource, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
-    ) -> Any | None:
-        """Only watermarks can be carried forward."""
-        return None
-
     def read_next(self, source: FileSource, state: Any, version: int, now: datetime) -> str:
         """The files of the next plan, some by name."""
-        plan = plan_files(source, state, version, discover_files(source, state, now), now)
+        plan = plan_files(source, state, version, now)
         paths = [each.path for unit in plan.units for each in unit.slices]
         if not paths:
             return "no file: nothing at the source lies above that state any more"
@@ -122,16 +130,54 @@ class FileTrackerBase(TrackerDefaults):
         return f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
 
     def source_checks(self, source: FileSource) -> list[Check]:
-        """Whether the source can be reached, and what is odd about it."""
-        from tidegate.runs.checks import file_checks
+        """Whether the source answers, and whether its names sort in time."""
+        name = f"source {self.key}"
 
-        return file_checks(source)
+        def look() -> Iterator[Check]:
+            recorded = source.recorded()
+            state = self.known_state(source, recorded)
+            backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
+            more = "" if backlog.complete else " or more"
+            yield Check(name, "ok", f"{self.source.location.uri} answers; {backlog.files}{more} new files")
+            if self.source.format is Format.AVRO:
+                reading_library()
+            yield self._names_check(name, state, names_sort_in_time(sample(self.store, scope=scope_of(self.source))))
+
+        return guarded(name, look)
+
+    def _names_check(self, name: str, state: Any, verdict: NameOrder) -> Check:
+        """Files that sort below the watermark are easily missed."""
+        if verdict.order is Order.NOT_IN_TIME:
+            remedy = (
+                "files that sort below the watermark are found only inside the late window; name files by time "
+                "(Unix time, ISO 8601 or UUIDv7 first)"
+            )
+            return Check(name, "warn", verdict.describe(), remedy)
+        return Check(name, "ok", verdict.describe())
 
     def table_checks(self, source: FileSource, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """What is odd about the position."""
-        from tidegate.runs.checks import file_table_checks
+        """The declared schema against the table's columns; one that does not fit is raised as it would be by a run.
 
-        return file_table_checks(source, name, position)
+        The columns behind a transform are those of its result, which only a run knows.
+        """
+        from tidegate.runs.lanes import declared_columns
+
+        declared = declared_columns(source, position) if source.pipeline.transform is None else None
+        if declared is None or declared.existing is None:
+            return
+        new = [each for each in declared.table.names if each not in declared.existing.names]
+        left = [each for each in declared.existing.names if each not in declared.table.names]
+        if new:
+            yield Check(name, "ok", f"the schema declares columns that the table does not have yet: {', '.join(new)}")
+        if left:
+            told = f"the table has columns that the schema does not declare: {', '.join(left)}"
+            remedy = (
+                "rows that are read from now on have no value there; declare them under schema.fields if files have"
+                " them"
+            )
+            yield Check(name, "warn", told, remedy)
+        if not new and not left:
+            yield Check(name, "ok", "the declared schema and the table have the same columns")
 
     def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
         unfinished = list(state.unfinished())
@@ -176,7 +222,7 @@ class PathTracker(FileTrackerBase):
     def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance:
+    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[PathState]:
         return advance(
             self.source,
             state,
@@ -190,11 +236,20 @@ class PathTracker(FileTrackerBase):
     def sorted(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         return sorted_by_state(self.source, state, files, now)
 
+    def watermarks(self, state: PathState) -> PathState:
+        return state
+
+    def recounted(self, state: PathState, polled: PathListing) -> PathState | None:
+        counted = polled.directories.sealed
+        sealed = {
+            prefix: Seal(seal.below, counted[prefix])
+            for prefix, seal in state.sealed.items()
+            if seal.directories is not None and seal.directories < counted.get(prefix, 0)
+        }
+        return replace(state, sealed={**state.sealed, **sealed}) if sealed and polled.complete else None
+
     def idle(self, state: PathState, any_files: bool) -> PathState:
         return idle(state, any_files)
-
-    def written(self, step: Advance) -> PathState:
-        return step.state
 
     def carried_forward(
         self, source: FileSource, state: PathState, commits: Sequence[tuple[Coverage, ...]], now: datetime
@@ -211,13 +266,6 @@ class PathTracker(FileTrackerBase):
             return covered(self.source, state, ranges, listing.files, now)
         except StateError:
             return None
-
-    def keeping_pending(self) -> PathTracker:
-        """Watermarks remember what pending units finished."""
-        return self
-
-    def forget_pending(self) -> None:
-        """Nothing was remembered."""
 
     def summary(self, state: PathState) -> Summary:
         encoded: dict[str, Any] = codec.encode(state)
@@ -259,7 +307,7 @@ class SetTracker(FileTrackerBase):
     def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_set(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> SetAdvance:
+    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
         return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
 
     def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
@@ -273,10 +321,14 @@ class SetTracker(FileTrackerBase):
             return known
         return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
 
-    def idle(self, state: SetState, any_files: bool) -> SetState:
-        return idle_set(state, any_files)
+    def watermarks(self, state: SetState) -> PathState:
+        """Only what is not finished: nothing can be late without a watermark."""
+        return PathState(files=dict(state.unfinished()))
 
-    def written(self, step: SetAdvance) -> SetState:
+    def idle(self, state: SetState, any_files: bool) -> SetState:
+        return idle(state, any_files)
+
+    def written(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
             return self.remembered.including(step.state, step.finished)
         self.pending.update((file.path, file) for file in step.finished)
@@ -304,6 +356,14 @@ class SetTracker(FileTrackerBase):
         if self.pending is not None:
             self.pending.clear()
 
+    def _names_check(self, name: str, state: SetState, verdict: NameOrder) -> Check:
+        """What remembering every path costs, and whether it is needed."""
+        remembered = f"every poll lists all files and remembers their paths ({state.remembered:,} so far)"
+        told = f"{remembered}; {verdict.describe()}"
+        if verdict.order is Order.IN_TIME:
+            return Check(name, "warn", told, "use_watermark: true, for a new table, lists only what is new")
+        return Check(name, "ok", told)
+
     def summary(self, state: SetState) -> Summary:
         return self._summary(state, encode_set(state), tracking="set", remembered=state.remembered)
 
@@ -322,3 +382,63 @@ def _moment(seconds: int) -> datetime | None:
         return datetime.fromtimestamp(seconds, UTC) if seconds else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _with_pending(
+    bound: FileSource, state: SourceState, version: int, waiting: Sequence[Signal], now: datetime
+) -> tuple[FileSource, SourceState, Backlog]:
+    """What waits for the committer, and the source and its state on top of it.
+
+    Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
+    """
+    from tidegate.runs.staged import folded, read_unit, remembering
+
+    oldest = min(signal.since for signal in waiting)
+    known = Backlog(pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
+    try:
+        units = [read_unit(bound.positions.site, signal.seq) for signal in waiting]
+        known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
+        if [signal.seq for signal in waiting] != list(range(version + 1, version + 1 + len(waiting))):
+            raise StateError("they do not follow the position that was read", "look again")
+        there = remembering(bound)
+        return there, folded(there, state, units), known
+    except (StateError, ObjectMissing) as error:
+        return bound, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
+
+
+def _units_above(bound: FileSource, version: int) -> tuple[Signal, ...]:
+    """The staged units that wait above a committed position."""
+    return tuple(signal for signal in signals_of(bound.table_store, bound.key) if signal.seq > version)
+
+
+def _pending_notes(bound: FileSource, units: int) -> tuple[str, ...]:
+    if not units:
+        return ()
+    if bound.pipeline.delivery is Delivery.STAGED:
+        return (f"on top of staged units that wait for `tidegate commit`: {units:,}",)
+    return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
+
+
+def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
+    """Which lane a run would take, and why, or why it could not."""
+    if bound.pipeline.transform is None and not opened.needs_frames:
+        return ARROW, ()
+    from tidegate.runs.lanes import frame_reasons
+
+    try:
+        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(bound, opened))}",)
+    except TidegateError as error:
+        return DATAFRAME, (f"a run would stop: {error}",)
+
+
+def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
+    """Why a run would stop before it read anything, as far as that can be told from here."""
+    if not plan.units or opened.schema_json is None:
+        return ()
+    from tidegate.runs.lanes import as_read, declared_columns
+
+    try:
+        declared_columns(bound, as_read(bound, opened))
+    except TidegateError as error:
+        return (f"a run would stop: {error}",)
+    return ()

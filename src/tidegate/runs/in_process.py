@@ -1,13 +1,15 @@
 """The engine inside this process: no Spark, one thing after the other.
 
-Column sources are read once, and filtered here: Parquet files, Delta tables, HTTP APIs and Python functions.
+Column sources are read once, and filtered here: CSV, JSON and Parquet files, Delta tables, HTTP APIs and Python
+functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -21,7 +23,8 @@ from tidegate.protocol.table import arrow_schema
 from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import agreeing, look
-from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.schema.types import arrow_schema as arrow_schema_of
+from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files, list_files, scan_files
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_units
 from tidegate.sink.unit_columns import RecordBlocks
@@ -31,7 +34,16 @@ from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, load_function
 from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead, Value
+from tidegate.specs.columns import (
+    ColumnSource,
+    FunctionRead,
+    HttpRead,
+    JdbcRead,
+    NullWatermark,
+    TableFormat,
+    TableRead,
+    Value,
+)
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -103,42 +115,64 @@ def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:
 
 def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
     """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
-    if schema.fields and not isinstance(source.read, HttpRead):
+    match source.read:
+        case HttpRead():
+            return HttpArrowReader(source, schema, now)
+        case TableRead(format=TableFormat.CSV | TableFormat.JSON) as scan:
+            return ArrowReader(source, cache(lambda: _checked(source, _scanned_files(source, scan, schema))))
+    if schema.fields:
         raise _needs_spark(source.name, "its values are converted to declared columns")
     match source.read:
         case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
-            rows = _parquet_files(source, location)
+            rows = _checked(source, _parquet_files(source, location))
         case TableRead(format=TableFormat.DELTA, location=location):
-            rows = _delta_table(location)
-        case HttpRead():
-            return HttpArrowReader(source, schema, now)
+            rows = _checked(source, _delta_table(location))
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
             raise _needs_spark(source.name, "files of its type, or chosen by a pattern, are read by Spark")
-    return ArrowReader(source, _checked(source, rows))
+    return ArrowReader(source, lambda: rows, fixed_first=True)
 
 
-@dataclass
-class ArrowReader:
-    """Rows of a table in memory."""
+class _BatchReader:
+    """Reads rows that hold all that are asked for, and filters them here."""
 
     source: ColumnSource
-    rows: pa.Table
-    fixed_first: bool = True
+    fixed_first: bool
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the rows that match."""
-        seen = _greatest(self.source, self.read(rows)).values
-        return GreatestValues(seen, _greatest(self.source, self.rows).nulls)
+        """The greatest values among the rows that match; rows without any are counted besides."""
+        seen = Greatest(self.source.watermark_columns, self.source.mode)
+        for batch in self.read(replace(rows, nulls=NullWatermark.INCLUDE)).to_batches():
+            seen.see(batch)
+        return GreatestValues(seen.values, seen.nulls)
 
     def read(self, rows: RowFilter) -> pa.Table:
         """The rows that match."""
-        return _matching(self.source, self.rows, rows)
+        if rows.extra is not None:
+            raise _needs_spark(self.source.name, "filter_expression is a condition in the language of Spark")
+        table = self.batch(rows)
+        return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
+
+    def batch(self, rows: RowFilter) -> pa.Table:
+        """Rows among which those that match are."""
+        raise NotImplementedError
 
 
 @dataclass
-class HttpArrowReader:
+class ArrowReader(_BatchReader):
+    """Rows of a table in memory, or of files that are read when they are first asked for."""
+
+    source: ColumnSource
+    rows: Callable[[], pa.Table]
+    fixed_first: bool = False
+
+    def batch(self, rows: RowFilter) -> pa.Table:
+        return self.rows()
+
+
+@dataclass
+class HttpArrowReader(_BatchReader):
     """The records of an HTTP API, asked for in this process."""
 
     source: ColumnSource
@@ -150,21 +184,14 @@ class HttpArrowReader:
         """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
         return upper(self.source, self.schema, now)
 
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the records that match."""
-        seen = _greatest(self.source, self.read(rows))
-        return GreatestValues(seen.values, seen.nulls)
-
-    def read(self, rows: RowFilter) -> pa.Table:
-        """The records that match."""
+    def batch(self, rows: RowFilter) -> pa.Table:
         fetch = Fetch(http_read(self.source), parts(self.source, rows, self.now))
         found = [block for slot in range(fetch.slots) for block in blocks(fetch, slot, Counts())]
         fields = self.schema.fields or self._inferred(found)
         if self.schema.rescued is not None:
             fields = (*fields, FieldSpec(self.schema.rescued, "string"))
         decoder = RecordBlocks(fields, self.schema, fetch.parts, self.source.uri)
-        table = pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
-        return _matching(self.source, table, rows)
+        return pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
 
     def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
@@ -185,7 +212,7 @@ class HttpArrowReader:
 
 
 @dataclass
-class FunctionArrowReader:
+class FunctionArrowReader(_BatchReader):
     """What a Python function returns that needs no session: an Arrow table, or a pandas DataFrame."""
 
     source: ColumnSource
@@ -193,13 +220,8 @@ class FunctionArrowReader:
     now: datetime
     fixed_first: bool = False
 
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the rows that match."""
-        seen = _greatest(self.source, self.read(rows))
-        return GreatestValues(seen.values, seen.nulls)
-
-    def read(self, rows: RowFilter) -> pa.Table:
-        """What the function returns, as far as it matches; its session is None."""
+    def batch(self, rows: RowFilter) -> pa.Table:
+        """What the function returns; its session is None."""
         said = f"{self.source.name}: function {self.function.function}"
         call, mask = load_function(self.function.function, said), Mask.around(self.function)
         text = predicate(rows, SqlDialect.SPARK)
@@ -209,11 +231,10 @@ class FunctionArrowReader:
         except Exception as error:
             problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
             raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
-        if isinstance(returned, pa.Table):
-            return _matching(self.source, _checked(self.source, returned), rows)
         if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
-            table = pa.Table.from_pandas(returned, preserve_index=False)
-            return _matching(self.source, _checked(self.source, table), rows)
+            returned = pa.Table.from_pandas(returned, preserve_index=False)
+        if isinstance(returned, pa.Table):
+            return _checked(self.source, returned)
         raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
 
 
@@ -230,19 +251,6 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _matching(source: ColumnSource, table: pa.Table, rows: RowFilter) -> pa.Table:
-    if rows.extra is not None:
-        raise _needs_spark(source.name, "filter_expression is a condition in the language of Spark")
-    return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
-
-
-def _greatest(source: ColumnSource, rows: pa.Table) -> Greatest:
-    found = Greatest(source.watermark_columns, source.mode)
-    for batch in rows.to_batches():
-        found.see(batch)
-    return found
-
-
 def _delta_table(location: Location) -> pa.Table:
     """All rows of the newest version of a table."""
     found = pinned(location)
@@ -250,6 +258,14 @@ def _delta_table(location: Location) -> pa.Table:
         raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
     schema = arrow_schema(found.snapshot.facts.schema_json)
     return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
+
+
+def _scanned_files(source: ColumnSource, read: TableRead, schema: SchemaSpec) -> pa.Table:
+    """All records of CSV or JSON files, decoded as tasks of Spark decode them."""
+    files = files_of(source.name, read)
+    slices = list_files(files)
+    fields = schema.fields or infer_files(files, slices, schema)
+    return pa.Table.from_batches(scan_files(files, fields, schema, slices), arrow_schema_of(fields))
 
 
 def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:

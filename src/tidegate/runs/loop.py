@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
@@ -25,15 +25,15 @@ from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import care_if_due
-from tidegate.runs.pass_ import Pass
+from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
 from tidegate.runs.presence import Courtesy, at_work, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
-from tidegate.runs.source_report import finished, left_out, not_begun, source_report, told_once, unknown_words
-from tidegate.runs.tracker import TrackedSource
+from tidegate.runs.tracker import Summary, TrackedSource
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
 
+SHOWN_UNKNOWN_FIELDS = 10
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 Name = tuple[str, str]
@@ -142,7 +142,7 @@ class Loop:
             )
             with at_work(bound.table_store, bound.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
                 if not free:
-                    return left_out(name, time.monotonic() - started, self.emit)
+                    return self._leave_out(name, time.monotonic() - started)
                 done.run()
                 self._passes[name] = done
                 care_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, self.stop)
@@ -150,7 +150,7 @@ class Loop:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = Mask.around(self.project).error(failure)
-            self.emit(events.SourceFailed(*name, told_once(name, failure)))
+            self.emit(events.SourceFailed(*name, without_name(name, failure)))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)
@@ -165,16 +165,81 @@ class Loop:
 
     def _tell(self, name: Name, done: Pass | None, error: TidegateError | None, seconds: float) -> SourceReport:
         summary = None if done is None else done.source.tracker.summary(done.state)
-        if done is None or summary is None:
-            report = not_begun(name, error, seconds)
-        else:
-            report = source_report(done, summary, error, seconds)
+        report = _not_begun(name, error, seconds)
+        if done is not None and summary is not None:
+            report = _pass_report(report, done, summary)
         if report.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
-            self.emit(events.Notice(*name, unknown_words(report.unknown_fields, rescued)))
+            self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, rescued)))
         files = 0 if summary is None else summary.state_files
-        self.emit(finished(report, failed=error is not None, state_files=files))
+        self.emit(_finished(report, failed=error is not None, state_files=files))
         return report
+
+    def _leave_out(self, name: Name, seconds: float) -> SourceReport:
+        """The report of a source that was left to another run, which is no failure; its end is told."""
+        report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
+        self.emit(_finished(report, failed=False))
+        return report
+
+
+def _not_begun(name: Name, error: TidegateError | None, seconds: float) -> SourceReport:
+    """The report of a source that could not even be opened."""
+    told = None if error is None else without_name(name, error)
+    code = 0 if error is None else error.exit_code
+    return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
+
+
+def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceReport:
+    """The report of a pass, whatever it walked over; ``summary`` is that of the state it reached."""
+    totals = done.totals
+    idle = "Initial" if done.is_first or done.state is None else "Idle"
+    return replace(
+        blank,
+        state=summary.state or ("Active" if totals.commits else idle),
+        watermark=summary.watermark,
+        files=totals.files,
+        bytes=totals.bytes,
+        rows=totals.rows,
+        commits=totals.commits,
+        staged=totals.staged,
+        failed=summary.failed,
+        skipped=tuple(totals.skipped.items()),
+        table_version=totals.table_version,
+        bad_records=totals.bad_records,
+        dead_files=totals.dead_files,
+        unknown_fields=dict(totals.unknown_fields.most_common()),
+        work_units=totals.work_units,
+        failed_units=tuple(totals.failed_units),
+    )
+
+
+def _finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> events.SourceFinished:
+    """The event that ends a pass, from its report."""
+    return events.SourceFinished(
+        report.pipeline,
+        report.source,
+        state=report.state,
+        watermark=report.watermark,
+        source_files=report.files,
+        rows=report.rows,
+        failed_files=len(report.failed),
+        commits=report.commits,
+        seconds=report.seconds,
+        state_files=state_files,
+        failed=failed,
+        staged=report.staged,
+        failed_units=len(report.failed_units),
+    )
+
+
+def _unknown_words(counts: Mapping[str, int], rescued: str | None = None) -> str:
+    """Fields of the source that no column takes, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
+    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
+    if rescued is not None:
+        return f"fields and values that fit no column were kept in {rescued!r}: {shown}{more}"
+    return f"fields that the schema does not declare were left out: {shown}{more}"
 
 
 def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:

@@ -23,10 +23,12 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.bound_source import AnySource, Clock
 from tidegate.runs.engine import Engine
-from tidegate.runs.presence import attempts_before
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 """Seconds before a pass that lost begins again, so that two do not ask for the same again and again."""
+
+ANOTHER_RUN = "another_run"
+"""Why something was left out: another run does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class PassRetries:
     tries: int
     errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged)
     in_a_row: bool = False
+
+
+def without_name(name: tuple[str, str], error: TidegateError) -> str:
+    """The error without the name of the source in front: that is told beside it."""
+    return str(error).removeprefix(f"{'/'.join(name)}: ")
 
 
 @dataclass(slots=True)
@@ -159,8 +166,9 @@ class Pass:
 
     def begin_at(self, position: Position) -> None:
         """Go on from the state of ``position``."""
-        self.is_first, self.before = position.first_run, attempts_before(self.source, position)
-        self.state = self.source.state_of(position)
+        self.is_first, self.before = position.first_run, self.source.attempts(position)
+        is_new = position.state is None
+        self.state = self.source.tracker.attempted(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
 
     def commit(self, position: Position, change: Change, state: Any) -> Position:
@@ -177,9 +185,10 @@ class Pass:
             self._losses, self._began = 0, time.monotonic()
         return after
 
-    def idle(self, position: Position, state: State) -> Position:
-        """Nothing was found: the mirror shows that somebody looked."""
-        return self.source.positions.idle(position, state)
+    def idle(self, position: Position, state: State | None = None) -> Position:
+        """Nothing was found: the mirror shows that somebody looked, unless there is no state to show."""
+        shown = position.state if state is None else state
+        return position if shown is None else self.source.positions.idle(position, shown)
 
     def notice(self, text: str) -> None:
         """Tell a person something about this source."""

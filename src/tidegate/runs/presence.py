@@ -26,8 +26,8 @@ from tidegate.observe import events
 from tidegate.observe.wording import count, duration
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, read_attempts, shown_attempts
-from tidegate.protocol.position import Position, utc_now
+from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, shown_attempts
+from tidegate.protocol.position import utc_now
 from tidegate.reports.run import SourceReport
 from tidegate.runs.bound_source import AnySource, Clock
 from tidegate.specs.project import OnConflict
@@ -296,13 +296,6 @@ def _began_or_never(number: int) -> str:
         return _began(number)
     except FileNotFoundError:
         return "never"
-
-
-def attempts_before(bound: AnySource, opened: Position) -> Attempts | None:
-    """What earlier runs noted, for a source that was opened and has no position; None for any other."""
-    if not opened.first_run:
-        return None
-    return read_attempts(bound.table_store, bound.key, bound.positions.site.identity)
 
 
 def settle_attempts(

@@ -5,12 +5,7 @@ read the file before, and none does after. What keeps it from being read again i
 same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
 committed is read from the ledger, and everything compared again.
 
-It tells what it finds as events; nobody reads a report there. With ``reconcile.ingest`` late files are read, too.
-
-A late file is one that the position already passes over, so its commit changes nothing in the state: no run would
-read the file before, and none does after. What keeps it from being read again is the ledger, which has it from the
-same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
-committed is read from the ledger, and everything compared again.
+On a schedule it tells what it finds as events. With ``reconcile.ingest`` late files are read, too.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from tidegate.core.files.comparison import Finding
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import grouped
-from tidegate.core.files.state import Covered, FileOutcome, PathState, Refused, Seal
+from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration, size
@@ -42,30 +37,18 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import (
     FILES_PER_PLAN,
     FileSource,
-    SourceState,
     Step,
     discover_files,
     sizing_of,
 )
 from tidegate.runs.file_walk import FileWalk
+from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
-from tidegate.runs.pass_ import Pass
+from tidegate.runs.pass_ import Pass, without_name
 from tidegate.runs.replay_record import fence
-from tidegate.runs.table_columns import TableColumnsPlan
 from tidegate.runs.tracker import TrackedSource
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
-
-
-@dataclass(frozen=True, slots=True)
-class _SameState:
-    """A step that leaves the state as it is."""
-
-    state: SourceState
-    changed: bool
-    advanced: tuple[tuple[str, str | None, str], ...] = ()
-    sealed: tuple[str, ...] = ()
-    full: bool = False
 
 
 class LateWalk(FileWalk):
@@ -122,7 +105,7 @@ class LateWalk(FileWalk):
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state stays as it is."""
         self.refused.update((each.path, each.reason) for each in outcomes if isinstance(each, Refused))
-        return _SameState(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
+        return Advance(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
         """Finished files are not late any more."""
@@ -138,19 +121,10 @@ class LateWalk(FileWalk):
         They were counted before everything was listed, so a directory that came later goes on being noticed.
         """
         assert self.compared is not None
-        state = self.run.state
-        if not isinstance(state, PathState):
+        state = self.tracker.recounted(self.run.state, self._polled)
+        if state is None or self.run.stop.is_set() or self.compared.late().count:
             return position
-        polled = self._polled
-        sealed = {
-            prefix: Seal(seal.below, polled.directories.sealed[prefix])
-            for prefix, seal in state.sealed.items()
-            if (seal.directories or 0) < polled.directories.sealed.get(prefix, 0) and seal.directories is not None
-        }
-        if not sealed or not polled.complete or self.run.stop.is_set() or self.compared.late().count:
-            return position
-        step = Advance(replace(state, sealed={**state.sealed, **sealed}), changed=True)
-        return self.commit(position, step, None, (), None)
+        return self.commit(position, Advance(state, changed=True), None, (), None)
 
 
 SAFE_AGE = timedelta(hours=24)
@@ -219,8 +193,8 @@ class Reconciling:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, _told_once(bound, error)))
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
 
     def _opened(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
@@ -228,7 +202,7 @@ class Reconciling:
         try:
             opened = bound.open(read_only=True)
         except TidegateError as error:
-            return replace(blank, error=_told_once(bound, error), exit_code=error.exit_code)
+            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
 
     def _ingested(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
@@ -256,7 +230,7 @@ class Reconciling:
             ingested_rows=run.totals.rows,
             commits=run.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            error=None if error is None else _told_once(bound, error),
+            error=None if error is None else without_name(bound.names, error),
             exit_code=0 if error is None else error.exit_code,
         )
 
@@ -315,11 +289,6 @@ class Reconciling:
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
-
-
-def _told_once(bound: TrackedSource, error: TidegateError) -> str:
-    """The error without the name of the source in front: that is told beside it."""
-    return str(error).removeprefix(f"{bound.key}: ")
 
 
 def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:

@@ -7,10 +7,10 @@ record afterwards: killed between the two, it is read once more and takes its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import ClassVar
 
 from tidegate.core.columns.replay import (
     KIND,
@@ -32,11 +32,11 @@ from tidegate.protocol.change import Change, State
 from tidegate.protocol.documents import KIND as WORK
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log_contents import sources_of
-from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.work_areas import WorkRemover
-from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound
+from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec
@@ -185,18 +185,16 @@ def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
     return ReplayState(columns, config.start, config.end, interval, timezone=zone)
 
 
-class ReplayStates:
+@dataclass(frozen=True, slots=True)
+class ReplayStates(StateKind):
     """The states of replays of a column source, which have a position of their own in the table that they write."""
 
-    kind = KIND
-    mirror_legacy = False
+    source: ColumnSource
+    kind: ClassVar[str] = KIND
 
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
-
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """Nothing is owed that others do not owe."""
-        return {}
+    @property
+    def identity(self) -> Identity:
+        return Identity(KIND, self.source.uri, None, self.source.notes, self.source.former_uri)
 
     def decode(self, recorded: State | None) -> ReplayState | None:
         """The record, None where there was no replay."""
@@ -207,29 +205,17 @@ class ReplayStates:
         return ReplayState("", 0, 1, finished=frozenset({0}))
 
     def encode(self, state: ReplayState) -> dict[str, object]:
-        """As a document has it."""
         return dict(encode(state))
-
-    def embedded(self, encoded: State) -> State:
-        """All of it."""
-        return encoded
-
-    def follow_ups(self, before: object, after: object) -> tuple[Mapping[str, Any], ...]:
-        """Nothing is owed."""
-        return ()
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """No copy is kept elsewhere."""
 
 
 def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[ColumnSource, ReplayStates]:
     """Replays of this source, as a source of their own in the table that is written."""
     site = bound.positions.site
     store = open_store(pipeline.sink.table)
-    identity = Identity(KIND, bound.source.uri, None, bound.source.notes, bound.source.former_uri)
+    states = ReplayStates(bound.source)
     positions = PositionStore(
         SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        identity,
+        states.identity,
         pipeline.sink.table,
         store,
         checkpoint_every=site.checkpoint_every,
@@ -240,7 +226,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         pace=site.pace,
         emit=site.emit,
     )
-    return BoundSource(pipeline, bound.source, store, positions, ReplayStates(identity), 1, 1)
+    return BoundSource(pipeline, bound.source, store, positions, states, 1, 1)
 
 
 FENCE_TRIES = 20

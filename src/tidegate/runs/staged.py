@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import Covered, FileOutcome, RecordsRead, Refused
+from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
@@ -34,7 +34,6 @@ from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import check_changes
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Step
 from tidegate.sink.read_task import outcome_from_json, outcome_to_json
-from tidegate.specs.project import Delivery
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 DEFAULT = timedelta(days=7)
@@ -112,14 +111,7 @@ def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, An
     told = [each for each in outcomes if isinstance(each, Covered | Refused)]
     known = {path for path, _ in state.unfinished()}
     new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
-    due = tracker.sorted(state, new, plan.now).due
-    entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in due}
-    return _with_files(state, entries) if told else None
-
-
-def _with_files(state: Any, entries: Mapping[str, RecordsRead]) -> SourceState:
-    changed: SourceState = replace(state, files={**state.files, **entries})
-    return changed
+    return tracker.reopened(state, tracker.sorted(state, new, plan.now).due) if told else None
 
 
 def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
@@ -178,14 +170,6 @@ def folded(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -
 
 
 LISTINGS = 5
-
-
-def delivering(bound: FileSource) -> FileSource:
-    """The source as a run uses it: where delivery is staged, its commits become units."""
-    if bound.pipeline.delivery is Delivery.DIRECT:
-        return bound
-    bound = remembering(bound)
-    return replace(bound, positions=StagedPositions(bound))
 
 
 def units_pending(opened: Position) -> int:

@@ -24,9 +24,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.core.files.state import Covered
 from tidegate.errors import ObjectMissing, StateError, TableError
-from tidegate.protocol.change import Change, Coverage, DataFile, Written
+from tidegate.protocol.change import Change, DataFile, Written
 from tidegate.protocol.commit import Member
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Signal, StagedUnit
@@ -34,6 +33,7 @@ from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, sch
 from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.dead_letters import WrittenLetters
 from tidegate.runs.file_source import FileSource, SourceState
+from tidegate.runs.file_walk import covered_ranges
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
 from tidegate.sink.read_task import outcome_from_json
@@ -373,12 +373,7 @@ def _check_coverage(unit: StagedUnit) -> None:
         outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
     except (KeyError, TypeError) as error:
         raise StateError(f"its step cannot be read ({error!r})", "") from error
-    taken = [
-        Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
-        for each in outcomes
-        if isinstance(each, Covered)
-    ]
-    if list(unit.coverage) != taken:
+    if unit.coverage != covered_ranges(outcomes):
         raise StateError("what the unit covers is not what its step takes", "")
 
 

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, Protocol
 
 from tidegate.core.files.paths import SourceFile
-from tidegate.protocol.change import Coverage, State
+from tidegate.protocol.change import Coverage
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.mirror import Recorded
-from tidegate.protocol.position import Payer, Position
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.notes import Attempts
+from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
 from tidegate.reports.units import UnitSourcePlan
@@ -25,6 +25,8 @@ from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]
+Offer = Literal["files", "units", "replay", "replay_range"]
+"""What commands do with some kinds only: list and read files, list units, replay files, replay a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,41 +93,42 @@ AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
 
 
 class Tracker(StateKind, Protocol):
-    """One kind of watermark of one source. It is only ever given states of its own kind."""
+    """One kind of watermark of one source. It is only ever given states of its own kind.
 
-    @property
-    def reads(self) -> str:
-        """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+    What has a body here is what most kinds answer: the state refers to nothing, and runs commit by themselves.
+    """
 
-    @property
-    def replay_hint(self) -> str:
-        """What to do instead where a source is replayed in a way that does not fit it."""
+    __slots__ = ()
 
-    @property
-    def source(self) -> Any:
-        """The source, as it was configured."""
-
-    @property
-    def retries(self) -> PassRetries:
-        """How often a pass begins again where another run was first."""
-
-    @property
-    def keeps_position(self) -> bool:
-        """Whether the next poll may go on from the position that the last one reached, if nothing was committed."""
+    source: Any
+    """The source, as it was configured."""
+    reads: ClassVar[str]
+    """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+    offers: ClassVar[frozenset[Offer]] = frozenset()
+    """What commands can do with such a source that they cannot do with every kind."""
+    replay_hint: ClassVar[str]
+    """What to do instead where a source is replayed in a way that does not fit it."""
+    retries: ClassVar[PassRetries]
+    """How often a pass begins again where another run was first."""
+    not_compared: ClassVar[str | None]
+    """Why the rows of the table are not compared with the source; None where they are."""
+    keeps_position: ClassVar[bool] = False
+    """Whether the next poll may go on from the position that the last one reached, if nothing was committed."""
+    rebuilds: ClassVar[bool] = False
+    """Whether a lost part of the state can be made anew from what the documents say was read."""
 
     @property
     def letters(self) -> DeadLetterTable | None:
         """The dead-letter table; None where a source has no bad records."""
-
-    @property
-    def not_compared(self) -> str | None:
-        """Why the rows of the table are not compared with the source; None where they are."""
+        return None
 
     def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
         """The record of replays of the source in the table of ``pipeline``; None where replays keep none."""
+        return None
 
     def for_run(self, source: Any) -> Any:
         """The bound source as runs use it."""
+        return source
 
     def walk(self, run: Pass) -> Walk:
         """What a pass does with the source."""
@@ -138,6 +141,11 @@ class Tracker(StateKind, Protocol):
 
     def known_state(self, source: Any, recorded: Recorded | None) -> Any:
         """The state to show: the recorded one, or what is known without one."""
+        return self.decode(None if recorded is None else recorded.state)
+
+    def attempted(self, attempts: Attempts | None) -> Any:
+        """The state of a source without a position: what is known of it from attempts that failed."""
+        return self.decode(None)
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
         """What waits above ``state``, as far as that is told without a run."""
@@ -147,106 +155,46 @@ class Tracker(StateKind, Protocol):
 
     def for_edit(self, source: Any) -> Any:
         """The bound source for a person who moves its state: copies that are kept elsewhere are replaced."""
+        return source
 
     def check(self, state: Any) -> None:
         """``StateError`` when something that the state refers to is missing or damaged."""
-
-    @property
-    def rebuilds(self) -> bool:
-        """Whether a lost part of the state can be made anew from what the documents say was read."""
+        return
 
     def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
         """The state without what is missing or damaged, made anew from the files that were ``read``."""
-
-    def carried_forward(
-        self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
-    ) -> Any | None:
-        """An earlier state after ``commits`` that are known to follow it; None where that cannot be told."""
-
-    def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
-        """What a run from ``state`` would read, in words; None where only a run can tell."""
-
-    def doubles(self, source: Any) -> bool:
-        """Whether rows that are read again are in the table twice then."""
-
-    def stored(self, state: Any) -> str:
-        """What ``doctor`` adds to a position: the watermark in brackets, where it fits into a line."""
-
-    def source_checks(self, source: Any) -> list[Check]:
-        """What ``doctor`` finds at the source."""
-
-    def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """What it finds wrong, or worth knowing, about a position and its table."""
-
-    def further_checks(self, source: Any) -> list[Check]:
-        """What it finds at others who keep a copy of the state."""
-
-
-TrackedSource = BoundSource[Any, Tracker]
-"""A source of any kind, as commands work on it."""
-
-
-class TrackerDefaults:
-    """What most kinds answer: nothing is kept elsewhere, nothing is referred to, and runs commit by themselves."""
-
-    __slots__ = ()
-
-    keeps_position: ClassVar[bool] = False
-    rebuilds: ClassVar[bool] = False
-
-    @property
-    def mirror_legacy(self) -> bool:
-        return False
-
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        return {}
-
-    def embedded(self, encoded: State) -> State:
-        return encoded
-
-    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
-        return ()
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """No copy of the state is kept elsewhere."""
-
-    def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
-        return None
-
-    def for_run(self, source: Any) -> Any:
-        return source
-
-    def for_edit(self, source: Any) -> Any:
-        return source
-
-    def known_state(self, source: Any, recorded: Recorded | None) -> Any:
-        return source.tracker.decode(None if recorded is None else recorded.state)
-
-    def check(self, state: Any) -> None:
-        """The state refers to nothing."""
-
-    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
         return state
 
     def carried_forward(
         self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> Any | None:
+        """An earlier state after ``commits`` that are known to follow it; None where that cannot be told."""
         return None
 
     def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
+        """What a run from ``state`` would read, in words; None where only a run can tell."""
         return None
 
     def doubles(self, source: Any) -> bool:
+        """Whether rows that are read again are in the table twice then."""
         return True
 
     def stored(self, state: Any) -> str:
+        """What ``doctor`` adds to a position: the watermark in brackets, where it fits into a line."""
         return ""
 
     def source_checks(self, source: Any) -> list[Check]:
+        """What ``doctor`` finds at the source."""
         return []
 
     def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
+        """What it finds wrong, or worth knowing, about a position and its table."""
         return iter(())
 
     def further_checks(self, source: Any) -> list[Check]:
+        """What it finds at others who keep a copy of the state."""
         return []
+
+
+TrackedSource = BoundSource[Any, Tracker]
+"""A source of any kind, as commands work on it."""

@@ -2,37 +2,49 @@
 
 The rows of a group of work units and the coverage that says so become visible in one commit. A unit that fails is
 absent from it and holds up nobody.
+
+A wave is as large as can be read in the time that a group has, by how long the waves before took. Units of which rows
+may be in the table and units of which none are do not share one: they are committed in different ways. Units that fail
+come last, so that they hold up no other when the breaker opens.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from tidegate.core.calendar import milliseconds, shifted, zone_named
 from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.core.units.planner import failure_start, plan_units, progressed
 from tidegate.core.units.state import Units, UnitState
-from tidegate.errors import RunStopped, StorageError
+from tidegate.errors import RunStopped
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, DataFile, State
 from tidegate.protocol.position import Position
-from tidegate.protocol.work_areas import clean_old
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.pass_ import Pass
-from tidegate.runs.source_report import ANOTHER_RUN
-from tidegate.runs.unit_source import attempted
-from tidegate.runs.unit_waves import Breaker, Outcomes, UnitChange, UnitGroup, Waves, sorted_out
+from tidegate.runs.engine import Engine
+from tidegate.runs.pass_ import ANOTHER_RUN, Pass
+from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.inputs import read_units
-from tidegate.sources.units.work import UnitWork
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead, JdbcRead
-from tidegate.specs.units import FileRead, UnitSource
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import Evolution
+from tidegate.specs.units import FileRead, NotFound, Replace, UnitSource
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FIRST = 8
+GROWTH = 8
 MOST_COMMITS = 1000
 """About so many for a partition of all units: each has the state of all of them, so groups grow with their number."""
 
@@ -54,15 +66,13 @@ class UnitWalk:
     def go(self, position: Position) -> Position:
         """Plan and carry out; what was committed is durable and complete, and the rest is as it was."""
         run = self._run
-        run.state = run.state or attempted(self._source, run.before)
         units = read_units(self._source.source)
         plan = self._plan(position, units)
         if plan.settles and not plan.count and position.table_version >= 0:
             return self._note(position, progressed(run.state, plan, []))
         if not plan.count:
-            return position if position.state is None else run.idle(position, position.state)
-        with suppress(StorageError):
-            clean_old(self._source.table_store, self._source.key, plan.now)
+            return run.idle(position)
+        self._source.clean_work(plan.now)
         return self._carry_out(position, plan, units)
 
     def _plan(self, position: Position, units: Units) -> UnitPlan:
@@ -254,3 +264,254 @@ def _identity(work: WorkUnit) -> tuple[str, int]:
 
 def _shown(moment: int) -> str:
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+class Waves:
+    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added."""
+
+    def __init__(
+        self,
+        works: Iterable[WorkUnit],
+        most: int,
+        seconds: float,
+        first: int = FIRST,
+        failing: Collection[str] = (),
+    ) -> None:
+        self._works = _failing_last(works, failing)
+        self._most = most
+        self._seconds = seconds
+        self._size = min(first, most)
+        self._waiting: dict[bool, deque[WorkUnit]] = {False: deque(), True: deque()}
+
+    def next(self, at_most: int | None = None) -> tuple[WorkUnit, ...]:
+        """The next work units; none at the end."""
+        size = max(1, min(self._size, at_most or self._size))
+        fuller = self._fuller(size)
+        return tuple(fuller.popleft() for _ in range(min(size, len(fuller))))
+
+    def took(self, units: int, seconds: float) -> None:
+        """The next wave is as large as fits into the time, and not much larger than this one."""
+        fits = self._most if seconds <= 0 else int(units * self._seconds / seconds)
+        self._size = max(1, min(self._most, fits, units * GROWTH))
+
+    def left(self) -> int:
+        """How many were not given; none can be given afterwards."""
+        waiting = sum(map(len, self._waiting.values()))
+        return waiting + sum(1 for _ in self._works)
+
+    def _fuller(self, size: int) -> deque[WorkUnit]:
+        for work in self._works:
+            waiting = self._waiting[work.replaces]
+            waiting.append(work)
+            if len(waiting) >= size:
+                return waiting
+        return max(self._waiting.values(), key=len)
+
+
+def _failing_last(works: Iterable[WorkUnit], failing: Collection[str]) -> Iterator[WorkUnit]:
+    """Work units in their order, but those of failing units behind all others, who failed less first."""
+    put_off = []
+    for work in works:
+        if work.unit in failing:
+            put_off.append(work)
+        else:
+            yield work
+    yield from sorted(put_off, key=lambda work: work.failures)
+
+
+class Breaker:
+    """Opens after so many failures in a row: then nothing more is asked of that server in this run."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._streak = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the rest is left for the next run."""
+        return bool(self._limit) and self._streak >= self._limit
+
+    @property
+    def left(self) -> int | None:
+        """How many more may fail before it opens; None while nothing fails."""
+        return self._limit - self._streak if self._limit and self._streak else None
+
+    def begin(self) -> None:
+        """Another source begins: where it is open, one more failure is enough, and a success closes it."""
+        if self.is_open:
+            self._streak = self._limit - 1
+
+    def note(self, *, failed: bool) -> None:
+        """Count one work unit."""
+        self._streak = self._streak + 1 if failed else 0
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """``done`` with what was written, ``failed`` and ``thin`` with the reason, ``retired`` units with theirs."""
+
+    done: list[tuple[WorkUnit, UnitWritten]] = field(default_factory=list)
+    failed: list[tuple[WorkUnit, str]] = field(default_factory=list)
+    thin: list[tuple[WorkUnit, str]] = field(default_factory=list)
+    retired: dict[str, str] = field(default_factory=dict)
+    retired_works: list[tuple[WorkUnit, str]] = field(default_factory=list)
+
+
+def sorted_out(
+    source: UnitSource, works: Sequence[WorkUnit], results: Sequence[UnitWritten | UnitFailure], now: datetime
+) -> Outcomes:
+    """Each work unit to where it belongs."""
+    found = Outcomes()
+    for work, result in zip(works, results, strict=True):
+        if isinstance(result, UnitFailure):
+            _refused(source, work, result, found)
+        elif result.rows < source.work.min_records:
+            _thin(source, work, result.rows, now, found)
+        else:
+            found.done.append((work, result))
+    return found
+
+
+def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Outcomes) -> None:
+    reason = f"{result.problem}; {result.remedy}" if result.remedy else result.problem
+    if not result.not_found or source.work.not_found is NotFound.FAIL:
+        found.failed.append((work, reason))
+    elif source.work.not_found is NotFound.EMPTY:
+        found.done.append((work, UnitWritten()))
+    else:
+        found.retired[work.unit] = reason
+        found.retired_works.append((work, reason))
+
+
+def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
+    """Fewer rows than there must be: a failure, unless the partition may still be incomplete."""
+    reason = f"{rows:,} rows, and min_records is {source.work.min_records:,}"
+    after = source.work.min_records_after
+    end = work.nominal_end
+    if after is None:
+        found.failed.append((work, reason))
+    elif end is None or shifted(end, zone_named(source.timezone), later=after) > milliseconds(now):
+        found.thin.append((work, f"{reason}; it may still be incomplete (min_records_after)"))
+    else:
+        found.failed.append((work, f"{reason}, and its time is over (min_records_after)"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitGroup:
+    """What a wave brought, in its order; ``straight``: its files are in the table's folder already."""
+
+    results: tuple[UnitWritten | UnitFailure, ...]
+    columns: pa.Schema | None
+    partition_columns: tuple[str, ...]
+    straight: bool
+
+
+class UnitChange:
+    """One group on its way into the table; :meth:`clean` takes away what no commit refers to."""
+
+    def __init__(self, source: UnitBound, engine: Engine, opened: Position, plan: UnitPlan) -> None:
+        self._source = source
+        self._engine = engine
+        self._opened = opened
+        self._plan = plan
+        self._area = source.new_work()
+        self._owed = False
+
+    def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork]) -> UnitGroup:
+        """Read and write the work units; nothing of it is visible yet."""
+        straight = self._is_straight(wave)
+        done = self._engine.carry_out(
+            UnitWave(
+                pipeline=self._source.pipeline,
+                source=self._source.source,
+                works=tuple(works),
+                scratch=self._below("fetched"),
+                now=self._plan.now,
+                place=None if straight else self._below("rows"),
+                table=self._opened.schema() if self._source.pipeline.transform is None else None,
+            )
+        )
+        mask = Mask.around(self._source.pipeline, [each.secrets for each in works])
+        return UnitGroup(mask.deep(done.results), done.columns, done.partition_columns, straight)
+
+    def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
+        """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""
+        opened = self._opened
+        files = tuple(file for _, written in done for file in written.data_files)
+        rows = sum(written.rows for _, written in done)
+        columns = group.columns or opened.schema() or self._bare()
+        if columns is None:
+            return None
+        by_keys = self._source.source.replace is Replace.MERGE_KEYS
+        replaced = [ReplacedUnit(work.unit, work.low, work.high) for work, _ in done if work.replaces and not by_keys]
+        if group.straight or not (files or replaced):
+            return Change(
+                state=state,
+                embedded=state,
+                data_files=files,
+                rows=rows,
+                schema=columns if files or opened.table_id is None else None,
+                partition_columns=group.partition_columns,
+            )
+        return self._framed(group, files, rows, columns, replaced, state)
+
+    def _bare(self) -> pa.Schema | None:
+        """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
+        import pyarrow as pa
+
+        from tidegate.sink.unit_task import own_columns
+
+        pipeline = self._source.pipeline
+        grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
+        own = own_columns(self._source.source, ()) if grows else []
+        return pa.schema(own) if own else None
+
+    def _framed(
+        self,
+        group: UnitGroup,
+        files: Sequence[DataFile],
+        rows: int,
+        columns: pa.Schema,
+        replaced: Sequence[ReplacedUnit],
+        state: State,
+    ) -> Change:
+        from tidegate.sink.row_task import Batch
+
+        opened, source = self._opened, self._source
+        is_transformed = bool(files) and source.pipeline.transform is not None
+        batch = Batch(
+            source.pipeline if is_transformed else replace(source.pipeline, transform=None),
+            source.source.rows,
+            self._below("rows"),
+            tuple(file.path for file in files),
+            columns,
+            rows,
+            group.partition_columns,
+            tuple(file.size for file in files),
+        )
+        frame = self._engine.replace_units(batch, source.source, replaced)
+        self._owed = True
+        return Change(
+            state=state,
+            embedded=state,
+            rows=rows,
+            rows_known=True,
+            frame=frame,
+            schema=frame.columns(opened.schema()),
+            partition_columns=group.partition_columns if opened.table_id is None else opened.partition_columns,
+            debts=(self._area.debt(),),
+        )
+
+    def clean(self) -> None:
+        """Take the work area away, unless a commit owes that."""
+        if not self._owed:
+            self._source.drop_work(self._area)
+
+    def _is_straight(self, wave: Sequence[WorkUnit]) -> bool:
+        """Whether files are written straight into the table's folder: nothing is replaced, the Arrow lane commits."""
+        pipeline, source = self._source.pipeline, self._source.source
+        plain = pipeline.transform is None and source.replace is not Replace.MERGE_KEYS
+        return plain and not self._opened.needs_frames and not any(work.replaces for work in wave)
+
+    def _below(self, name: str) -> Location:
+        return replace(self._area.location, uri=f"{self._area.location.uri}/{name}")

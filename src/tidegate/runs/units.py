@@ -1,31 +1,41 @@
-"""The tracker of work units: which time ranges were read of each unit, and what failed."""
+"""Work units: which time ranges were read of each unit and what failed, what would run and why, and how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from tidegate.core.units.state import UnitState, decode_units, encode_units, unit_watermark_text
-from tidegate.errors import ConfigError
+from tidegate.core.calendar import EPOCH, iso, milliseconds, zone_named
+from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
+from tidegate.core.units.planner import plan_units
+from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.observe.wording import count
 from tidegate.protocol.change import State
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.mirror import Recorded
-from tidegate.protocol.notes import read_attempts
-from tidegate.protocol.position import Position
+from tidegate.protocol.notes import Attempts, read_attempts
+from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import WatermarkMove
-from tidegate.reports.run import Check
-from tidegate.reports.units import UnitSourcePlan
-from tidegate.runs.bound_source import UnitBound
+from tidegate.reports.run import Check, FailedUnit, WorkProgress
+from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
+from tidegate.runs.bound_source import AnySource, UnitBound
+from tidegate.runs.checks import answers, guarded, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Summary, TrackerDefaults, WatermarkEdit
-from tidegate.runs.unit_source import attempted, coverage_text, failed_units
-from tidegate.specs.units import Replace, UnitSource
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
+from tidegate.sources.units.inputs import read_units
+from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
+from tidegate.specs.units import FileRead, Replace, UnitSource
+
+OPEN_REASONS = frozenset({WhySkipped.CAPPED, WhySkipped.WAITING})
+"""Why work units do not run that a later run carries out, without anything new."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTracker(TrackerDefaults):
+class UnitTracker(Tracker):
     """What was read of one source of work units."""
 
     key: SourceKey
@@ -33,8 +43,8 @@ class UnitTracker(TrackerDefaults):
 
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
+    offers: ClassVar[frozenset[Offer]] = frozenset({"units"})
     replay_hint: ClassVar[str] = "for those there is `tidegate units reset`"
-    letters: ClassVar[None] = None
     not_compared: ClassVar[str | None] = (
         "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
     )
@@ -72,27 +82,65 @@ class UnitTracker(TrackerDefaults):
             value=text,
             updated=state.updated,
             partitions=_Coverage(state),
-            failed_units=failed_units(state),
+            failed_units=tuple(
+                FailedUnit(unit, utc(start), failure.reason, failure.count)
+                for (unit, start), failure in state.failures.items()
+            ),
             retired=dict(state.retired),
         )
 
     def plan_of(self, source: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
         """What the next run would read, and why it would not read the rest."""
-        from tidegate.runs.unit_reports import plan_of
-
-        return plan_of(source, now, accept_new_partitions=accept_new_partitions)
+        looked = look(source, now, accept_new_partitions=accept_new_partitions)
+        plan, units = looked.plan, looked.units
+        return UnitSourcePlan(
+            *source.names,
+            table_uri=source.table_uri,
+            kind=self.type_name,
+            source_uri=self.source.uri,
+            position=looked.opened.version,
+            now=utc(milliseconds(now)),
+            zone=plan.zone,
+            grid=plan.grid,
+            run=plan.run,
+            replace=self.source.replace.value,
+            work_units=len(plan.partitions) * len(plan.units),
+            would_run=plan.count,
+            reasons=_reasons(plan),
+            job_cutoff=maybe_utc(plan.job_cutoff),
+            partitions=tuple(_partition_lines(plan)),
+            units=plan.units,
+            runs=tuple(_planned(each) for each in plan.runs),
+            skipped=tuple(_skipped(each) for each in plan.skipped),
+            stale=plan.stale,
+            input_version=plan.input_version,
+            repeated=units.repeated,
+            filtered=units.filtered,
+            notes=(*looked.opened.warnings, *plan.notes, *plan.remarks, *_input_notes(units), *_obstacles(plan)),
+        )
 
     def known_state(self, source: UnitBound, recorded: Recorded | None) -> UnitState | None:
         """The recorded coverage or, where there is none, what is known of failures."""
         if recorded is not None:
             return self.decode(recorded.state)
-        return attempted(source, read_attempts(source.table_store, source.key, self.identity))
+        return self.attempted(read_attempts(source.table_store, source.key, self.identity))
+
+    def attempted(self, attempts: Attempts | None) -> UnitState | None:
+        """What earlier runs know of failures; nothing of it counts as read."""
+        if attempts is None or attempts.failures is None:
+            return None
+        try:
+            found = decode_units(attempts.failures)
+        except (TidegateError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return UnitState(zone=self.source.timezone, runs=found.runs, failures=found.failures)
 
     def backlog(self, source: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
         """What a run would do now; servers are not asked."""
-        from tidegate.runs.unit_reports import backlog_of
-
-        return backlog_of(source, state, version, now)
+        plan = plan_units(source.pipeline.name, self.source, state, read_units(self.source), version, now)
+        progress = _progress(plan, state)
+        notes = (*plan.notes, *_obstacles(plan))
+        return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
 
     def edit(self, source: UnitBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Work units have commands of their own."""
@@ -109,16 +157,48 @@ class UnitTracker(TrackerDefaults):
         return f" ({unit_watermark_text(state) or 'nothing read'})"
 
     def source_checks(self, source: UnitBound) -> list[Check]:
-        """Whether the source can be reached, and what is odd about it."""
-        from tidegate.runs.checks import unit_checks
+        """Whether the source can be reached, and whether its units can be read."""
+        name, asked = f"source {self.key}", self.source.read
+        read = asked.http if isinstance(asked, FileRead) else asked
 
-        return unit_checks(source)
+        def look() -> Iterator[Check]:
+            if isinstance(read, HttpRead | JdbcRead):
+                yield answers(name, self.type_name, ColumnSource(self.source.name, read))
+            else:
+                told = f"{self.type_name}: {self.source.uri}; the run tells whether it can be read"
+                yield Check(name, "ok", told)
+            if isinstance(read, JdbcRead):
+                yield from jdbc_checks(name, read, self.source)
 
-    def table_checks(self, source: UnitBound, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """What is odd about the position."""
-        from tidegate.runs.checks import unit_table_checks
+        if self.source.unit is None and not self.source.inputs:
+            return guarded(name, look)
+        inputs = f"units of {self.key}"
+        return [*guarded(name, look), *guarded(inputs, lambda: _input_check(inputs, read_units(self.source)))]
 
-        return unit_table_checks(source, name, position, state)
+    def table_checks(
+        self, source: UnitBound, name: str, position: Position, state: UnitState | None
+    ) -> Iterator[Check]:
+        """What failed, and how much would run."""
+        if state is not None and state.failures:
+            failed = count(len(state.failures), "work unit")
+            remedy = f"tidegate units list CONFIG -p {source.pipeline.name} --failed"
+            yield Check(name, "warn", f"{failed} failed when tried last", remedy)
+        units = read_units(self.source)
+        plan = plan_units(source.pipeline.name, self.source, state, units, position.version, utc_now())
+        yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
+
+    @property
+    def type_name(self) -> str:
+        """What kind of source it is, in the word of the configuration."""
+        match self.source.read:
+            case JdbcRead():
+                return "jdbc"
+            case HttpRead():
+                return "http"
+            case FileRead(format=format_):
+                return f"{format_.value} files"
+            case _:
+                return "python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +215,178 @@ class _Coverage(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.state.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLook:
+    """A source as it is found: its position, its state, its units and the plan for them."""
+
+    opened: Position
+    state: UnitState | None
+    units: Units
+    plan: UnitPlan
+
+
+def look(bound: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> UnitLook:
+    """The plan of the next run, by the same steps, with nothing written."""
+    opened = bound.open(read_only=True)
+    state = bound.state_of(opened) or bound.tracker.attempted(bound.attempts(opened))
+    units = read_units(bound.source)
+    plan = plan_units(
+        bound.pipeline.name,
+        bound.source,
+        state,
+        units,
+        opened.version,
+        now,
+        accept_new_partitions=accept_new_partitions,
+    )
+    return UnitLook(opened, state, units, plan)
+
+
+def _reasons(plan: UnitPlan) -> dict[str, int]:
+    """How many work units run or do not, by reason."""
+    found = Counter[str]()
+    for group in plan.runs:
+        found[group.pattern.why.value] += len(group.units)
+    for each in plan.skipped:
+        found[each.why.value] += each.count
+    return dict(found)
+
+
+def _partition_lines(plan: UnitPlan) -> Iterator[PartitionLine]:
+    """Each partition with its work units by reason; ranges are counted where they begin and end."""
+    numbers = {each.start: number for number, each in enumerate(plan.partitions)}
+    running = [Counter[str]() for _ in plan.partitions]
+    changes = [Counter[str]() for _ in range(len(plan.partitions) + 1)]
+    for group in plan.runs:
+        running[numbers[group.pattern.start]][group.pattern.why.value] += len(group.units)
+    for each in plan.skipped:
+        changes[numbers[each.first]][each.why.value] += len(each.units)
+        changes[numbers[each.last] + 1][each.why.value] -= len(each.units)
+    skipped = Counter[str]()
+    for partition, here, change in zip(plan.partitions, running, changes, strict=False):
+        for why, number in change.items():
+            skipped[why] += number
+        reasons = dict(here) | {why: number for why, number in skipped.items() if number}
+        yield PartitionLine(utc(partition.start), utc(partition.end), maybe_utc(partition.nominal_end), reasons)
+
+
+def _planned(group: RunGroup) -> PlannedUnits:
+    work = group.pattern
+    return PlannedUnits(
+        start=utc(work.start),
+        nominal_end=maybe_utc(work.nominal_end),
+        units=group.units,
+        low=utc(work.low),
+        high=utc(work.high),
+        why=work.why.value,
+        before=maybe_utc(work.before),
+        segments=spans(work.segments),
+        replaces=work.replaces,
+        failures=work.failures,
+    )
+
+
+def _skipped(each: SkippedUnits) -> SkippedWork:
+    return SkippedWork(
+        each.why.value, each.units, each.partitions, utc(each.first), utc(each.last), maybe_utc(each.eligible)
+    )
+
+
+def _input_notes(units: Units) -> Iterator[str]:
+    if units.filtered:
+        rows = count(units.filtered, "row")
+        yield f"{rows} of the secondary input made no unit: not passed by its filters, or without a value in its fields"
+    if units.repeated:
+        yield f"{count(units.repeated, 'row')} of the secondary input gave a unit that was there already"
+
+
+def _obstacles(plan: UnitPlan) -> Iterator[str]:
+    if not plan.units:
+        yield "there are no units, so nothing runs"
+    if plan.stale:
+        stale = count(len(plan.stale), "unit")
+        yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
+
+
+def _progress(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
+    """The work units of a plan by what has become of them."""
+    reasons = Counter(_reasons(plan))
+    later = sum(reasons[why.value] for why in OPEN_REASONS)
+    retired, unfinished = reasons[WhySkipped.RETIRED.value], reasons[WhySkipped.GRACE_OVER.value]
+    skipped = sum(each.count for each in plan.skipped)
+    eligible = [each.eligible for each in plan.skipped if each.eligible is not None]
+    known = frozenset(plan.units)
+    failures = {} if state is None else state.failures
+    return WorkProgress(
+        done=skipped - later - retired - unfinished,
+        open=plan.count + later,
+        failed=sum(1 for unit, _ in failures if unit in known),
+        retired=retired,
+        unfinished=unfinished,
+        next_eligible=utc(min(eligible)) if eligible and not plan.count else None,
+    )
+
+
+def spans(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    """Ranges as texts."""
+    return tuple((utc(low), utc(high)) for low, high in ranges)
+
+
+def starting_at(partitions: Sequence[TimePartition], text: str, zone: str) -> TimePartition:
+    """The partition that begins where ``text`` says, in UTC or as clocks of ``zone`` show it."""
+    known = zone_named(zone)
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        raise _no_partition(partitions, text, zone) from None
+    moment = milliseconds(given if given.tzinfo else given.replace(tzinfo=known))
+    found = next((each for each in partitions if each.start == moment), None)
+    if found is None:
+        raise _no_partition(partitions, text, zone)
+    return found
+
+
+def _no_partition(partitions: Sequence[TimePartition], text: str, zone: str) -> TidegateError:
+    where = zone_named(zone)
+    if not partitions:
+        return TidegateError(f"no partition begins at {text!r}: there are none", "look at the range of the source")
+    first, last = (iso(each.start, where) for each in (partitions[0], partitions[-1]))
+    return TidegateError(
+        f"no partition begins at {text!r}", f"they begin from {first} to {last}; `tidegate plan` shows them"
+    )
+
+
+def _input_check(name: str, units: Units) -> Iterator[Check]:
+    version = f" ({units.version})" if units.version else ""
+    left = f"; {count(units.filtered, 'row')} filtered" if units.filtered else ""
+    told = f"{count(len(units.values), 'unit')}{version}{left}"
+    yield Check(name, "ok" if units.values else "warn", told, "" if units.values else "nothing runs without units")
+
+
+def coverage_text(coverage: Sequence[tuple[int, int]], zone: str) -> str:
+    """What was read, as people read it.
+
+    >>> coverage_text(((0, 86_400_000), (172_800_000, 259_200_000)), "UTC")
+    '1970-01-01 to 1970-01-02, 1970-01-03 to 1970-01-04'
+    """
+    where = zone_named(zone)
+    return ", ".join(f"{iso(low, where)} to {iso(high, where)}" for low, high in coverage) or "nothing"
+
+
+def utc(moment: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond where it has any.
+
+    >>> utc(0), utc(1_582_281_462_123)
+    ('1970-01-01T00:00:00Z', '2020-02-21T10:37:42.123Z')
+    """
+    time = EPOCH + timedelta(milliseconds=moment)
+    return (
+        time.astimezone(UTC).isoformat(timespec="milliseconds" if moment % 1000 else "seconds").replace("+00:00", "Z")
+    )
+
+
+def maybe_utc(moment: int | None) -> str | None:
+    """The same, where there is a moment."""
+    return None if moment is None else utc(moment)

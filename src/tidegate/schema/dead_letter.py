@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from tidegate.schema.names import field_to_json
 from tidegate.specs.project import FieldSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
 RETRIED, DISCARDED, REPLAYED, READ_AGAIN = "retried", "discarded", "replayed", "read again"
@@ -51,22 +56,39 @@ class Letter:
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``; bytes that are no text are shown as far as they can be."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "pipeline": self.pipeline,
-            "source": self.source,
-            "at": self.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "run": self.run,
-            "file": self.file,
-            "size": self.size,
-            "etag": self.etag,
-            "line": self.line,
-            "reason": self.reason,
-            "stage": self.stage,
-            "schema_fingerprint": self.schema_fingerprint,
-            "text": self.text if self.raw is None else self.raw.decode(errors="backslashreplace"),
-        }
+        shown = {name: getattr(self, name) for name in LETTER_COLUMNS if name not in ("raw", "resolves")}
+        shown["at"] = self.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        if self.raw is not None:
+            shown["text"] = self.raw.decode(errors="backslashreplace")
+        return shown
+
+
+LETTER_COLUMNS = tuple(each.name for each in fields(Letter))
+"""The columns of the dead-letter table, in their order."""
+
+
+@cache
+def letter_schema() -> pa.Schema:
+    """The Arrow schema of the dead-letter table: a column for each field of :class:`Letter`."""
+    import pyarrow as pa
+
+    types = {"str": pa.string(), "int": pa.int64(), "bytes": pa.binary(), "datetime": pa.timestamp("us", tz="UTC")}
+    declared = ((each.name, *str(each.type).partition(" | ")) for each in fields(Letter))
+    return pa.schema([pa.field(name, types[kind], nullable=bool(optional)) for name, kind, optional, _ in declared])
+
+
+def letter_of(row: Mapping[str, Any]) -> Letter:
+    """The letter in a row of the table."""
+    values: dict[str, Any] = {name: row.get(name) for name in LETTER_COLUMNS}
+    return Letter(**values)
+
+
+def letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
+    """Letters as rows of the table."""
+    import pyarrow as pa
+
+    rows = [{name: getattr(letter, name) for name in LETTER_COLUMNS} for letter in letters]
+    return pa.RecordBatch.from_pylist(rows, letter_schema())
 
 
 def letter_id(pipeline: str, source: str, run: str, file: str, line: int) -> str:

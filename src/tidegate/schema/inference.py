@@ -1,4 +1,4 @@
-"""Columns inferred from sampled JSON records: what every field was seen to be, and the type that holds all of it.
+"""Columns inferred from sampled records, JSON or text cells: what each field was seen to be, and a type for all of it.
 
 Whole numbers become ``int64``, other numbers ``float64``, and a field that is both ``float64``. Whole numbers
 beyond 64 bits become ``decimal(20,0)``; numbers that none of these types holds exactly are kept as text, by the
@@ -6,6 +6,9 @@ type ``json``. Text stays ``string``, also where it looks like a moment: a type 
 must be declared, not guessed. A field that was null whenever it was there is a ``string``, an empty list a list
 of strings, an object without keys ``json``, and so is what lies deeper than a table can be nested; the report
 says so.
+
+Cells, as CSV has them, follow the same rules; ``true`` and ``false`` become ``boolean``. Anything else, a number with
+leading zeros, one that no number type holds exactly and a mixture included, stays ``string``, which takes every cell.
 """
 
 from __future__ import annotations
@@ -15,16 +18,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from tidegate.errors import SourceError
 from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
 from tidegate.schema.names import (
+    DECLARE_OTHERS,
     MOST_LEVELS,
     field_from_json,
     field_to_json,
     forbidden_name,
     name_problem,
+    unusable,
 )
 from tidegate.specs.project import FieldSpec
 
@@ -40,7 +46,13 @@ SHOWN = 10
 NUMBERS = frozenset({"integer", "long integer", "large integer", "number", "inexact number"})
 """The kinds of numbers, by what can hold them: see :func:`number_kind`."""
 
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""A number as a cell has it: JSON's grammar, so that one with leading zeros is text."""
+
 _LARGE = re.compile(r"-?[0-9]{1,20}")
+Row = Mapping[str, str | None]
+"""The cells of one record by column, None for null."""
+
 _SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
 
 
@@ -93,10 +105,6 @@ class Inference:
     records: int
     unreadable: int = 0
     problems: tuple[str, ...] = ()
-
-    def describe(self) -> tuple[str, ...]:
-        """Lines for people."""
-        return tuple(each.describe() for each in self.report)
 
     def summary(self) -> str:
         """One line for people: how many columns, and the ones that are unsure, if they are few."""
@@ -152,15 +160,19 @@ class _Seen:
     items: _Seen | None = None
     nulls: int = 0
 
+    def count(self, kind: str, value: Any) -> None:
+        """One more value of this kind; the first of each is an example."""
+        self.kinds[kind] += 1
+        if kind not in self.examples:
+            self.examples[kind] = shortened(value)
+
     def add(self, value: Any, levels: int = MOST_LEVELS) -> None:
         """Look into one more value, ``levels`` deep."""
         kind = _kind(value)
         if kind == "null":
             self.nulls += 1
             return
-        self.kinds[kind] += 1
-        if kind not in self.examples:
-            self.examples[kind] = shortened(value)
+        self.count(kind, value)
         if not levels:
             return
         if isinstance(value, Pairs):
@@ -381,3 +393,45 @@ class _TypeInference:
 
 def _kinds(seen: _Seen) -> str:
     return " and ".join(f"{kind} ({seen.examples[kind]})" for kind, _ in seen.kinds.most_common())
+
+
+def cell_kind(cell: str) -> str:
+    """What the text of a cell looks like: a kind of number, ``boolean`` or ``string``."""
+    if NUMBER.fullmatch(cell):
+        return number_kind(cell)
+    return "boolean" if cell.lower() in ("true", "false") else "string"
+
+
+def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbidden: tuple[str, ...] = ()) -> Inference:
+    """Columns that take every sampled record; raises :class:`SourceError` for names that cannot be columns."""
+    columns: dict[str, _Seen] = {}
+    records = 0
+    for row in chain.from_iterable(samples):
+        records += 1
+        for name, cell in row.items():
+            seen = columns.setdefault(name, _Seen())
+            if cell is not None:
+                seen.count(cell_kind(cell), cell)
+    if not records:
+        raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
+    if problems := unusable(list(columns), forbidden):
+        raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
+    report = tuple(
+        FieldReport(name, kind, records, sum(seen.kinds.values()), dict(seen.kinds.most_common()), note)
+        for name, seen in columns.items()
+        for kind, note in [_cell_type(seen)]
+    )
+    return Inference(tuple(FieldSpec(each.path, each.type) for each in report), report, records, unreadable)
+
+
+def _cell_type(seen: _Seen) -> tuple[str, str]:
+    """The type of a column of cells, and a note where it is not plain."""
+    kinds = set(seen.kinds)
+    if not kinds:
+        return "string", "never had a value; taken for text"
+    if kinds <= NUMBERS:
+        number = number_type(kinds)
+        return number or "string", "" if number else "no number type holds all values exactly; kept as text"
+    if kinds == {"boolean"}:
+        return "boolean", ""
+    return "string", f"kept as text: {_kinds(seen)}" if len(kinds) > 1 else ""

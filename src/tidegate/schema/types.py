@@ -3,17 +3,26 @@
 The Arrow form is what the Parquet files and the Delta table hold: timestamps in microseconds UTC, ``json`` as
 text, list elements named ``element`` as Delta names them. ``json`` is therefore not told from ``string`` on
 the way back; the decoder works from the declarations, never from an Arrow schema alone.
+
+Columns can be inferred from files with types of their own: whole numbers of up to 32 bits become ``int32``, larger
+ones ``int64``, columns that are ``int32`` here and ``int64`` there the wider of them. A column whose type no table has
+(a map whose keys are no texts, an interval, what is nested too deep) is kept as ``json`` text. Every column may be
+null: a later file need not have it.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidegate.errors import TableError
-from tidegate.schema.names import check, decimal_of
+from tidegate.errors import SourceError, TableError
+from tidegate.schema.inference import NUMBER, FieldReport, Inference, cell_kind
+from tidegate.schema.names import DECLARE_OTHERS, check, decimal_of, problems, unusable
 from tidegate.specs.project import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -181,3 +190,107 @@ def _grown(known: FieldSpec, seen: FieldSpec) -> FieldSpec:
     if known.items is not None and seen.items is not None:
         return replace(known, items=_grown(known.items, seen.items))
     return known
+
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_LONG = re.compile(r"[0-9]{16}|[eE][+-]?[0-9]{3}")
+"""Numbers that must be looked at one by one: sixteen digits in a row, or an exponent of three."""
+
+
+def examples_of(cells: pa.Array) -> dict[str, str]:
+    """A cell of each kind that a column of texts has."""
+    filled = cells.drop_null()
+    number = pc.match_substring_regex(filled, f"^(?:{NUMBER.pattern})$")
+    whole = pc.match_substring_regex(filled, f"^(?:{_INTEGER.pattern})$")
+    truth = pc.is_in(pc.ascii_lower(filled), pa.array(["true", "false"], filled.type))
+    plain = pc.and_not(number, pc.match_substring_regex(filled, _LONG.pattern))
+    other = pc.invert(pc.or_(number, truth))
+    masks = (pc.and_(plain, whole), pc.and_not(plain, whole), truth, other)
+    places = (pc.index(mask, True).as_py() for mask in masks)
+    found = [filled[place].as_py() for place in places if place >= 0]
+    found += filled.filter(pc.and_not(number, plain)).unique().to_pylist()
+    return {cell_kind(cell): cell for cell in found}
+
+
+_WIDER = ("int32", "int64", "float64")
+
+
+@dataclass(slots=True)
+class _TypedColumn:
+    found: FieldSpec
+    kinds: Counter[str]
+    records: int = 0
+    clash: str = ""
+
+    def add(self, other: FieldSpec, type: pa.DataType, records: int, path: str) -> None:
+        self.records += records
+        self.kinds[str(type)] += records
+        if other == self.found:
+            return
+        if {other.type, self.found.type} <= set(_WIDER):
+            self.found = max(other, self.found, key=lambda each: _WIDER.index(each.type))
+        elif not self.clash:
+            self.clash = f"{other.name!r} is {' and '.join(self.kinds)} (in {path})"
+
+
+def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple[str, ...] = ()) -> Inference:
+    """Columns for files of these names, schemas and numbers of records; raises :class:`SourceError`."""
+    columns: dict[str, _TypedColumn] = {}
+    records = 0
+    for path, schema, count in files:
+        records += count
+        for each in schema:
+            found = _declared(each)
+            columns.setdefault(each.name, _TypedColumn(found, Counter())).add(found, each.type, count, path)
+    if not columns:
+        raise SourceError("no file has a column to infer a schema from", "declare schema.fields, or wait for data")
+    wrong = unusable(list(columns), forbidden)
+    wrong += [column.clash for column in columns.values() if column.clash]
+    if wrong:
+        raise SourceError("no columns can be inferred from the files: " + "; ".join(wrong), DECLARE_OTHERS)
+    report = [
+        FieldReport(name, column.found.type, records, column.records, dict(column.kinds), _note(column.found))
+        for name, column in columns.items()
+    ]
+    return Inference(tuple(column.found for column in columns.values()), tuple(report), records)
+
+
+def _note(found: FieldSpec) -> str:
+    kept = "; no table has its type, it is kept as JSON text" if found.type == "json" else ""
+    return f"from the files' own schema{kept}"
+
+
+def _declared(each: pa.Field) -> FieldSpec:
+    """The column that holds what a file has; ``json`` where no other type does."""
+    try:
+        (found,) = field_specs(pa.schema([pa.field(each.name, _widened(each.type))]))
+    except TableError:
+        return FieldSpec(each.name, "json")
+    return FieldSpec(each.name, "json") if any(problems((replace(found, name="column"),))) else found
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    """The narrowest type of the type list that holds every value of ``kind``, at any depth."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(child.name, _widened(child.type)) for child in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _widened(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _widened(kind.value_type)))
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if pa.types.is_integer(kind):
+        return pa.int32() if kind.bit_width + pa.types.is_unsigned_integer(kind) <= 32 else pa.int64()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return plain(kind)

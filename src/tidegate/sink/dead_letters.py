@@ -11,8 +11,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import LimitReached
 from tidegate.formats.json_decoder import Rejected
 from tidegate.formats.strict_lines import bad_kind
-from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, letter_id
-from tidegate.schema.dead_letter_rows import batch
+from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, letter_id, letter_rows
 from tidegate.sink.parquet_file import FinishedFile, uuid7
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings
@@ -128,5 +127,5 @@ class DeadLetterWriter:
             return
         if self._writer is None:
             self._writer = RollingWriter(open_store(self._place.table), _SETTINGS)
-        self._writer.write(batch(letters), Partition(), letters[0].file or "")
+        self._writer.write(letter_rows(letters), Partition(), letters[0].file or "")
         self.count += len(letters)

@@ -1,32 +1,38 @@
-"""What a task must know to read a group of files, and what it gives back."""
+"""What a task must know to read a group of files, and what it gives back; files that are scanned in full."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.core.files.plan import FileGroup
+from tidegate.core.files.discovery import accepts
+from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.errors import TidegateError
+from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.avro import AvroFormat
-from tidegate.formats.conversion import ColumnFit
 from tidegate.formats.csv import CsvFormat
+from tidegate.formats.files import Fetcher
 from tidegate.formats.json import LineFormat
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import ParquetFormat
-from tidegate.formats.port import FormatReader, RowDecoder
+from tidegate.formats.port import FormatReader
+from tidegate.formats.samples import Sampler, spread
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
+from tidegate.schema.inference import agreeing
 from tidegate.schema.names import reading_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs.columns import CsvOptions
+from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
+from tidegate.specs.columns import CsvOptions, TableFormat, TableRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import (
     Compression,
@@ -37,9 +43,11 @@ from tidegate.specs.project import (
     PartitionBy,
     PathSource,
     PipelineSpec,
+    SchemaSpec,
     SinkSpec,
 )
 from tidegate.storage.port import Upload
+from tidegate.storage.stores import open_store
 from tidegate.storage.uploads import UploadCounts
 
 HELD_BYTES = 64 * 1024 * 1024
@@ -193,24 +201,81 @@ def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
 
 def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
     """The format that reads files into the columns of ``task``."""
-    coerce, forbidden = task.coerce_conflicts_to_utf8, partitioning.from_path
-    lines = Decoder(
+    rules = RecordRules(
         task.fields,
         numbers=task.numbers,
-        coerce=coerce,
-        forbidden=forbidden,
+        coerce=task.coerce_conflicts_to_utf8,
+        forbidden=partitioning.from_path,
         filled=partitioning.required,
-        rows_per_step=task.batch_size,
         rescued=task.rescued,
     )
-    if task.format in (Format.NDJSON, Format.JSON):
-        return LineFormat(lines, task.format, task.compression)
-    rows = RowDecoder(
-        task.fields, numbers=task.numbers, coerce=coerce, forbidden=forbidden, filled=partitioning.required
+    match task.format:
+        case Format.CSV:
+            return CsvFormat(rules, task.csv, task.compression)
+        case Format.PARQUET:
+            return ParquetFormat(rules, task.batch_size)
+        case Format.AVRO:
+            return AvroFormat(rules, task.batch_size)
+        case _:
+            return LineFormat(Decoder(rules, task.batch_size), task.format, task.compression)
+
+
+def files_of(name: str, read: TableRead) -> PathSource:
+    """The files of a scan as a source of files."""
+    lines = Format.NDJSON if read.lines else Format.JSON
+    format_ = Format.CSV if read.format is TableFormat.CSV else lines
+    return PathSource(
+        name, read.location, pattern=read.pattern, format=format_, csv=read.csv, follow_links=read.follow_links
     )
-    lenient = task.numbers is Numbers.LENIENT
-    fitting = ColumnFit(task.fields, coerce=coerce, lenient=lenient, forbidden=forbidden)
-    if task.format is Format.CSV:
-        return CsvFormat(task.fields, task.csv, task.compression, rows, fitting)
-    columnar = ParquetFormat if task.format is Format.PARQUET else AvroFormat
-    return columnar(task.fields, rows, lines, fitting)
+
+
+def list_files(source: PathSource) -> list[FileSlice]:
+    """The files that are there now, the large ones first."""
+    store = open_store(source.location)
+    check_location(store, source)
+    scope = scope_of(source)
+    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
+    refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
+    ordered = sorted(found, key=lambda each: (-each.size, each.path))
+    return [FileSlice(each.path, each.size, each.etag) for each in ordered]
+
+
+def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
+    """The columns that the first records of some files have."""
+    sampler = Sampler(open_store(source.location), source)
+    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
+    return agreeing(found).fields
+
+
+def scan_files(
+    source: PathSource, fields: tuple[FieldSpec, ...], schema: SchemaSpec, slices: Sequence[FileSlice]
+) -> Iterator[pa.RecordBatch]:
+    """The records of these files; raises :class:`SourceError` at the first that is none.
+
+    What is followed by column values has no place for single lines that failed.
+    """
+    task = ReadTask(
+        source.location,
+        source.location,
+        fields,
+        b"",
+        compression=source.compression,
+        format=source.format,
+        csv=source.csv,
+        numbers=schema.numbers,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+    )
+    files = open_format(task, Partitioning(None, arrow_schema(fields)))
+    with closing(Fetcher(open_store(source.location))) as fetcher:
+        for each in slices:
+            before = 0
+            with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
+                for decoded in files.decoded(raw, each):
+                    if decoded.rejected:
+                        first = decoded.rejected[0]
+                        raise SourceError(
+                            f"{each.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
+                            "correct the file, or declare schema.fields that it fits",
+                        )
+                    before += decoded.lines
+                    yield decoded.batch

@@ -22,14 +22,14 @@ from tidegate.errors import SourceError, TableError
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
 from tidegate.formats.files import chunks
-from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
+from tidegate.formats.json import LONGEST_LINE, LineTooLong, line_blocks
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
-from tidegate.schema.cell_inference import cell_kind, examples_of, infer_cells, infer_types
-from tidegate.schema.inference import Inference, look
+from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.inference import Inference, cell_kind, infer_cells, look
 from tidegate.schema.names import unusable
-from tidegate.schema.types import arrow_schema, arrow_type, field_specs, plain
+from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask, open_format
 from tidegate.sources.http.answers import Shapes
@@ -82,9 +82,8 @@ class RecordBlocks:
 
     def __init__(self, fields: tuple[FieldSpec, ...], schema: SchemaSpec, parts: Sequence[Part], where: str) -> None:
         """The rows have the columns ``fields``; ``where`` tells in messages whose records they are."""
-        self._decoder = Decoder(
-            fields, numbers=schema.numbers, coerce=schema.coerce_conflicts_to_utf8, rescued=schema.rescued
-        )
+        coerce = schema.coerce_conflicts_to_utf8
+        self._decoder = Decoder(RecordRules(fields, schema.numbers, coerce, rescued=schema.rescued))
         self._parts = parts
         self._where = where
         self.schema: pa.Schema = self._decoder.schema
@@ -205,10 +204,8 @@ def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
 
 def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
     with closing(opened(file, seeks=False)) as raw:
-        plain = chunks(raw, file.slice.path, file.compression)
-        is_array = read.format is FileFormat.JSON
-        whole = element_lines(without_mark(plain), file.slice.path) if is_array else plain
-        yield from (line for block in blocks(whole) for line in block.splitlines() if line.strip())
+        whole = line_blocks(raw, file.slice.path, file.compression, is_array=read.format is FileFormat.JSON)
+        yield from (line for block in whole for line in block.splitlines() if line.strip())
 
 
 def _schema(read: FileRead, file: FetchedFile) -> pa.Schema:

@@ -1,15 +1,13 @@
-"""Discovery of files: the requests of one poll, and none that history adds to.
+"""File discovery: the requests of one poll, and none that history adds to.
 
-The stream is never ahead of its reader by more than a few pages, and an error of any request is the reader's.
+*By watermarks.* Directories above known partitions are looked at one level at a time: their names show what is new and
+what is sealed. A known partition without known ones below it is listed from its bound on, with everything deeper that
+sorts above the bound; a directory that nothing is known about is listed whole. These places never overlap, so each file
+is seen once, however deep it lies. :mod:`~tidegate.core.files.discovery` says what to list and take.
 
-Directories above known partitions are looked at one level at a time (their names show what is new and what is
-sealed). A known partition without known ones below it is listed from its bound on, with everything deeper
-that sorts above the bound; a directory that nothing is known about is listed whole. These places never
-overlap, so each file is seen once, however deep it lies. ``planning.discovery`` says what to list and take.
+*By a set of paths.* Everything is listed, as a stream that is compared batch by batch, so neither the listing nor the
+set is ever in memory as a whole. The stream is never ahead of its reader by more than a few pages.
 
-Any error of the store ends the poll: a listing is whole, or cut off on purpose after ``limit`` new files.
-
-The listing is a stream that is compared batch by batch, so neither it nor the set is ever in memory as a whole.
 Any error of the store ends the poll: a listing is whole, or cut off on purpose after ``limit`` new files.
 """
 
@@ -20,27 +18,33 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
 from queue import Queue
 
 from tidegate.core.files.discovery import (
+    EXAMPLES,
+    Directories,
     PathListing,
+    Reason,
+    ReasonCounts,
+    Skipped,
     accepts,
     accepts_directory,
     cold_prefixes,
+    is_directory_sealed,
     is_new,
+    is_sealed,
     list_after,
+    opened,
     survey,
     table_of,
+    tallied,
 )
-from tidegate.core.files.path_set import SetState
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
-from tidegate.core.files.state import PathState
-from tidegate.core.reasons import EXAMPLES, Reason, ReasonCounts, Skipped, tallied
+from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known
@@ -183,10 +187,17 @@ def discover(
     ``SourceError`` if the location is not there, ``StorageError`` if any of it cannot be listed.
     """
     check_location(store, source)
-    before = store.requests.list, store.requests.keys
     deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
-    places, scope = Places.of(source, state, now), scope_of(source)
-    poll = _Poll(store, source, state, places, scope, deep, limit, is_new(source, state))
+    poll = _WatermarkPoll(
+        store=store,
+        source=source,
+        limit=limit,
+        scope=scope_of(source),
+        state=state,
+        places=Places.of(source, state, now),
+        deep=deep,
+        is_unfinished=is_new(source, state),
+    )
     prefixes = cold_prefixes(source, state, now)
     if prefixes is None:
         poll.look_into(ROOT)
@@ -194,17 +205,12 @@ def discover(
         poll.whole = [prefix for prefix in prefixes if poll.is_wanted(prefix)]
     poll.list_whole()
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
-    return PathListing(
-        files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
-        skipped=poll.skipped,
+    found = poll.listing()
+    return replace(
+        found,
         directories=seen,
-        list_requests=store.requests.list - before[0],
-        listed_keys=store.requests.keys - before[1],
-        complete=not poll.is_cut,
         deep=deep or (prefixes is None and not poll.places.partitions),
-        any_files=bool(poll.seen or poll.files or poll.skipped),
-        tables=tuple(sorted(poll.tables)),
-        unseen=frozenset(scope.unseen),
+        any_files=bool(poll.seen or found.files or found.skipped),
     )
 
 
@@ -223,30 +229,63 @@ def scope_of(source: PathSource) -> Scope:
     return Scope(follow_links=source.follow_links, apart=apart)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Poll:
-    """One poll: level by level where partitions are known, then whole where they are not."""
+    """One poll: what it has taken and left out so far, and whether it was cut off."""
 
     store: ObjectStore
     source: PathSource
-    state: PathState
-    places: Places
-    scope: Scope
-    deep: bool
     limit: int | None
-    is_unfinished: Callable[[str], bool]
+    scope: Scope
     tally: ReasonCounts = field(default_factory=ReasonCounts)
     files: list[SourceFile] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)
+    new_files: int = 0
+    is_cut: bool = False
+    requests_before: int = field(init=False)
+    keys_before: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.requests_before, self.keys_before = self.store.requests.list, self.store.requests.keys
+
+    def take(self, file: SourceFile, *, is_new: bool) -> None:
+        """Take a file, unless there are as many new ones as were asked for."""
+        if is_new and self.new_files == self.limit:
+            self.is_cut = True
+            return
+        self.new_files += is_new
+        self.files.append(file)
+
+    def leave_out(self, reason: Reason, path: str, *, is_directory: bool = False) -> None:
+        """Count a path that is not taken; one inside a Delta table names the table."""
+        self.tally.add(reason, f"{path}/" if is_directory else path)
+        table = table_of(self.source, path) if reason is Reason.INTERNAL else None
+        if table is not None:
+            self.tables.add(table)
+
+    def listing(self) -> PathListing:
+        """What was found, and what it cost."""
+        return PathListing(
+            files=tuple(sorted(self.files, key=lambda file: sort_key(file.path))),
+            skipped=tallied((*self.tally.result(), *self.scope.left_out)),
+            list_requests=self.store.requests.list - self.requests_before,
+            listed_keys=self.store.requests.keys - self.keys_before,
+            complete=not self.is_cut,
+            tables=tuple(sorted(self.tables)),
+            unseen=frozenset(self.scope.unseen),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _WatermarkPoll(_Poll):
+    """Level by level where partitions are known, then whole where they are not."""
+
+    state: PathState
+    places: Places
+    deep: bool
+    is_unfinished: Callable[[str], bool]
     seen: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
-    tables: set[str] = field(default_factory=set)
-    is_cut: bool = False
-    new_files: int = 0
-
-    @property
-    def skipped(self) -> tuple[Skipped, ...]:
-        """What was not taken, whoever left it out."""
-        return tallied((*self.tally.result(), *self.scope.left_out))
 
     def look_into(self, directory: str) -> None:
         """One level of ``directory`` where partitions are known below it; others are to be listed whole."""
@@ -256,7 +295,7 @@ class _Poll:
         known = _Known(self.places.is_remembered)
         level = self.store.list_directory(directory, self._bound(directory), known=known, scope=self.scope)
         self.seen.update(level.directories)
-        self._take(level.objects, known)
+        self._take_all(level.objects, known)
         for each in filter(self.is_wanted, level.directories):
             self.look_into(each)
 
@@ -271,7 +310,7 @@ class _Poll:
             run = pool.map if pool else map
             while not self.is_cut and (together := list(islice(left, width))):
                 for found, known in run(self._everything_in, together):
-                    self._take(found, known)
+                    self._take_all(found, known)
         self.is_cut = self.is_cut or next(left, None) is not None
 
     def _everything_in(self, directory: str) -> tuple[list[ObjectInfo], _Known]:
@@ -287,7 +326,7 @@ class _Poll:
                 break
         return found, known
 
-    def _take(self, found: Iterable[ObjectInfo], known: _Known) -> None:
+    def _take_all(self, found: Iterable[ObjectInfo], known: _Known) -> None:
         """Take the accepted files, until there are as many new ones as were asked for."""
         self.tally.include(known.skipped)
         for info in found:
@@ -296,13 +335,9 @@ class _Poll:
             self._see_directories_of(info.path)
             reason = self._refusal(info.path)
             if reason is not None:
-                self.tally.add(reason, info.path)
-                self._see_table(reason, info.path)
-            elif self.new_files == self.limit and self._is_new(info.path):
-                self.is_cut = True
+                self.leave_out(reason, info.path)
             else:
-                self.new_files += self._is_new(info.path)
-                self.files.append(SourceFile(info.path, info.size, info.etag))
+                self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 
     def is_wanted(self, directory: str) -> bool:
         """Whether to look into ``directory``; says why not in the tally."""
@@ -310,14 +345,8 @@ class _Poll:
         if reason is None and not self.places.is_open(directory):
             reason = Reason.SEALED
         if reason is not None:
-            self.tally.add(reason, f"{directory}/")
-            self._see_table(reason, directory)
+            self.leave_out(reason, directory, is_directory=True)
         return reason is None
-
-    def _see_table(self, reason: Reason, path: str) -> None:
-        table = table_of(self.source, path) if reason is Reason.INTERNAL else None
-        if table is not None:
-            self.tables.add(table)
 
     def _refusal(self, path: str) -> Reason | None:
         reason = accepts(self.source, path)
@@ -371,42 +400,27 @@ def discover_all(
     is not there, ``StorageError`` if any of it cannot be listed.
     """
     check_location(store, source)
-    before = store.requests.list, store.requests.keys
-    poll = _FullPoll(source, state, look_up, limit)
-    scope = scope_of(source)
-    with closing(list_everything(store, scope)) as listed:
+    poll = _SetPoll(store=store, source=source, limit=limit, scope=scope_of(source), state=state, look_up=look_up)
+    with closing(list_everything(store, poll.scope)) as listed:
         while not poll.is_cut and (batch := list(islice(listed, BATCH))):
-            poll.take(batch)
-    return PathListing(
-        files=tuple(sorted(poll.files, key=lambda file: sort_key(file.path))),
-        skipped=tallied((*poll.tally.result(), *scope.left_out)),
-        list_requests=store.requests.list - before[0],
-        listed_keys=store.requests.keys - before[1],
-        complete=not poll.is_cut,
-        any_files=poll.any_files or bool(scope.left_out),
-        tables=tuple(sorted(poll.tables)),
-        unseen=frozenset(scope.unseen),
+            poll.take_batch(batch)
+    return replace(
+        poll.listing(),
+        any_files=poll.any_files or bool(poll.scope.left_out),
         sorts_in_time=names_sort_in_time(poll.sample).order is Order.IN_TIME,
     )
 
 
-@dataclass(slots=True)
-class _FullPoll:
-    """One poll: what was accepted, looked up and found new so far."""
+@dataclass(slots=True, kw_only=True)
+class _SetPoll(_Poll):
+    """What was accepted, looked up and found new so far."""
 
-    source: PathSource
     state: SetState
     look_up: LookUp
-    limit: int | None
-    tally: ReasonCounts = field(default_factory=ReasonCounts)
-    files: list[SourceFile] = field(default_factory=list)
     sample: list[ObjectInfo] = field(default_factory=list)
-    new_files: int = 0
-    is_cut: bool = False
     any_files: bool = False
-    tables: set[str] = field(default_factory=set)
 
-    def take(self, batch: Sequence[ObjectInfo]) -> None:
+    def take_batch(self, batch: Sequence[ObjectInfo]) -> None:
         """Take the new files of ``batch``, until there are as many as were asked for."""
         self.any_files = True
         accepted = list(self._accepted(batch))
@@ -422,7 +436,7 @@ class _FullPoll:
                 case Known.PENDING:
                     self.tally.add(Reason.PENDING, file.path)
                 case Known.NEW:
-                    self._take_new(file)
+                    self.take(file, is_new=file.path not in self.state.files)
             if self.is_cut:
                 break
         self.tally.include(Skipped(Reason.READ, len(read), tuple(read[:EXAMPLES])))
@@ -433,15 +447,4 @@ class _FullPoll:
             if reason is None:
                 yield info
             else:
-                self.tally.add(reason, info.path)
-                table = table_of(self.source, info.path) if reason is Reason.INTERNAL else None
-                if table is not None:
-                    self.tables.add(table)
-
-    def _take_new(self, file: SourceFile) -> None:
-        is_unknown = file.path not in self.state.files
-        if is_unknown and self.new_files == self.limit:
-            self.is_cut = True
-            return
-        self.new_files += is_unknown
-        self.files.append(file)
+                self.leave_out(reason, info.path)

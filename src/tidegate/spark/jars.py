@@ -34,9 +34,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.specs.columns import ColumnSource, JdbcRead, TableRead
-from tidegate.specs.project import PipelineSpec
-from tidegate.specs.units import UnitSource
+from tidegate.specs.columns import JdbcRead, TableRead
+from tidegate.specs.project import PipelineSpec, SourceSpec
 
 SUPPORTED = (17, 21)
 _FOLDERS = (
@@ -270,7 +269,7 @@ def driver_of(url: str) -> Driver | None:
     return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
 
 
-def packages_of(sources: Iterable[ColumnSource | UnitSource]) -> tuple[str, ...]:
+def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
     """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
     found: dict[str, None] = {}
     for source in sources:
@@ -281,16 +280,9 @@ def packages_of(sources: Iterable[ColumnSource | UnitSource]) -> tuple[str, ...]
 
 def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
     """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
-    chosen = tuple(pipelines)
-    sources: list[ColumnSource | UnitSource] = []
-    for each in chosen:
-        sources += each.of(ColumnSource)
-        sources += each.of(UnitSource)
-    places = [
-        each.sink.table.uri
-        for each in chosen
-        if any(isinstance(source, ColumnSource | UnitSource) for source in each.sources)
-    ]
+    asked = [(each, source) for each in pipelines for source in each.sources if source.read is not None]
+    sources = [source for _, source in asked]
+    places = [pipeline.sink.table.uri for pipeline, _ in asked]
     places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
     return (*packages_of(sources), *on_s3)

@@ -22,7 +22,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlD
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, own_columns, write, write_fetched, write_wave
-from tidegate.sources.http.sender import slot_count
+from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
 from tidegate.sources.reader import UnitRequest
 from tidegate.sources.units.fetch import Senders

@@ -12,8 +12,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from tidegate.specs.jdbc_addresses import former_identity, hosts_of, identity_of
-from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.locations import Location, Options, Secret, former_identity, hosts_of, identity_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.locations import Location, Options, Secret, looks_secret
 
 MASK = "***"
 SHORTEST = 6
@@ -34,9 +34,6 @@ KEPT = 100_000
 
 LEFT_OUT = " … (the middle is left out) … "
 
-_SECRET_KEY = re.compile(
-    r"(?i)passw|passphrase|secret|token|credential|signature|sas_|api[._-]?key|access[._-]?key|private[._-]?key"
-)
 _NAMED = (
     r"(?i:((?:passw\w{0,40}|passphrase|pass|pwd|pw|secret\w{0,40}|token|key|sig|authorization|bearer|basic)"
     r"[\"'\\]{0,20}(?:\s{0,20}[:=]\s{0,20}|\s{1,20})[\"'\\]{0,20}))"
@@ -66,15 +63,6 @@ _WIDEST = 20
 
 Value = TypeVar("Value")
 Span = tuple[int, int]
-
-
-def looks_secret(key: str) -> bool:
-    """Whether a key of this name holds something that must not be shown.
-
-    >>> looks_secret("AWS_SECRET_ACCESS_KEY"), looks_secret("spark.executor.memory")
-    (True, False)
-    """
-    return bool(_SECRET_KEY.search(key))
 
 
 def looks_random(value: str) -> bool:

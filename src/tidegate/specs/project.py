@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidegate.specs.columns import CsvOptions, Load, StateSpec
 from tidegate.specs.locations import Location
@@ -35,6 +35,10 @@ class SourceSpec(Protocol):
     @property
     def poll_interval_secs(self) -> int:
         """Seconds between two polls of a continuous run."""
+
+    @property
+    def read(self) -> Any | None:
+        """What is asked of a database, a server, a table or a function; None for files, which tasks read."""
 
     @property
     def takes_turns(self) -> bool:
@@ -138,6 +142,10 @@ class PathSource:
     def uri(self) -> str:
         """The prefix that holds the files."""
         return self.location.uri
+
+    @property
+    def read(self) -> None:
+        """Nothing is asked: tasks read the files."""
 
     @property
     def takes_turns(self) -> bool:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidegate.core.reasons import Reason, ReasonCounts, Skipped
+from tidegate.core.files.discovery import Reason, ReasonCounts, Skipped
 from tidegate.observe.wording import visible
 
 INTERNAL = ("_", ".")

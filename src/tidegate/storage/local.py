@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.specs.locations import Location
 from tidegate.storage import durability, failures
 from tidegate.storage.listing_scope import Links, Scope

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import obstore
 from obstore.exceptions import BaseError, InvalidPathError
 
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask

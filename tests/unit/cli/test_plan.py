@@ -12,9 +12,9 @@ import pytest
 
 from tidegate.cli.pages import plain
 from tidegate.cli.plan import PARTITIONS_SHOWN, render_plan
+from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import PathState
-from tidegate.core.reasons import Reason, Skipped
 from tidegate.reports.run import SourcePlan
 from unit.cli.standin import StandIn, document, invoke
 

@@ -17,8 +17,8 @@ from support.commands import child, walk
 from tidegate import errors
 from tidegate.cli.main import cli
 from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
+from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.reasons import Reason, Skipped
 from tidegate.core.units.plan import WhyRun, WhySkipped
 from tidegate.reports import chaos, correction, ledger, run, schema, staging, units
 from unit.cli.standin import invoke

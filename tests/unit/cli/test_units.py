@@ -15,8 +15,9 @@ from tidegate.cli.plan import render_plan
 from tidegate.cli.status import render_status
 from tidegate.cli.units import render_unit, render_units
 from tidegate.cli.watermark import render_watermarks
-from tidegate.commands.status import plan_of, status_of, watermark_of
+from tidegate.commands.status import plan_of, status_of
 from tidegate.commands.units import viewed
+from tidegate.commands.watermark import watermark_of
 from tidegate.specs.project import ProjectSpec
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+import tidegate
 from support.unit_positions import UnitLake, day, monthly, project_of
-from tidegate import api
-from tidegate.commands.status import plan_of, status_of, watermark_of
+from tidegate.commands.status import plan_of, status_of
+from tidegate.commands.watermark import watermark_of
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.specs.locations import Location
@@ -85,7 +86,7 @@ def test_every_work_unit_has_one_reason_and_the_counts_agree(tmp_path: Path) -> 
 def test_a_plan_shows_what_would_run_at_another_time(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     UnitLake(project).run(FEBRUARY)
-    [now, later] = [api.plan(project, now=moment)[0] for moment in (FEBRUARY, MARCH)]
+    [now, later] = [tidegate.plan(project, now=moment)[0] for moment in (FEBRUARY, MARCH)]
     assert isinstance(now, UnitSourcePlan)
     assert isinstance(later, UnitSourcePlan)
     assert (now.would_run, later.would_run) == (1, 2)
@@ -98,8 +99,8 @@ def test_other_partitions_are_planned_only_when_they_are_accepted(tmp_path: Path
     UnitLake(project_of(tmp_path, source)).run(FEBRUARY)
     weekly = project_of(tmp_path, replace(source, work=WorkUnits(partition=PartitionKind.WEEKLY)))
     with pytest.raises(WatermarkError, match="accept-new-partitions"):
-        api.plan(weekly, now=MARCH)
-    [plan] = api.plan(weekly, now=MARCH, accept_new_partitions=True)
+        tidegate.plan(weekly, now=MARCH)
+    [plan] = tidegate.plan(weekly, now=MARCH, accept_new_partitions=True)
     assert isinstance(plan, UnitSourcePlan)
     assert plan.would_run > 0
 
@@ -169,23 +170,23 @@ def test_units_are_listed_with_those_first_that_need_somebody(tmp_path: Path) ->
     project = project_of(tmp_path, monthly("a", "b", "c"))
     lake = UnitLake(project)
     lake.run(FEBRUARY, failing=("b",), retiring=("c",))
-    [found] = api.units(project, "answers", now=MARCH)
+    [found] = tidegate.units(project, "answers", now=MARCH)
     assert [(each.unit, each.state, each.done, each.open, each.failed) for each in found.units] == [
         ("b", "failed", 0, 3, 2),
         ("c", "retired", 0, 0, 0),
         ("a", "open", 1, 2, 0),
     ]
     assert found.units[0].reason == "the server answered 500"
-    [troubled] = api.units(project, "answers", failed=True, limit=1, now=MARCH)
+    [troubled] = tidegate.units(project, "answers", failed=True, limit=1, now=MARCH)
     assert (troubled.total, len(troubled.units)) == (2, 1)
-    [january] = api.units(project, "answers", names=("a",), partition="2020-01-01", now=MARCH)
+    [january] = tidegate.units(project, "answers", names=("a",), partition="2020-01-01", now=MARCH)
     assert [(each.done, each.open, each.read_up_to) for each in january.units] == [(1, 0, "2020-02-01T00:00:00Z")]
 
 
 def test_one_unit_is_shown_partition_by_partition(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a", "b"))
     UnitLake(project).run(FEBRUARY)
-    view = api.unit(project, "answers", "a", now=MARCH)
+    view = tidegate.unit(project, "answers", "a", now=MARCH)
     assert view.coverage == (("2020-01-01T00:00:00Z", "2020-02-21T00:00:00Z"),)
     assert view.variables == {"surveyId": "a"}
     assert [(each.why, each.low, each.high_watermark) for each in view.work_units] == [
@@ -194,21 +195,21 @@ def test_one_unit_is_shown_partition_by_partition(tmp_path: Path) -> None:
         ("first", "2020-03-01T00:00:00Z", None),
     ]
     with pytest.raises(TidegateError, match="there is no unit 'x'"):
-        api.unit(project, "answers", "x")
+        tidegate.unit(project, "answers", "x")
 
 
 def test_a_reset_has_one_partition_read_again_and_replaced(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a", "b"))
     lake = UnitLake(project)
     lake.run(FEBRUARY)
-    move = api.reset_units(project, "answers", names=("a",), partition="2020-01-01")
+    move = tidegate.reset_units(project, "answers", names=("a",), partition="2020-01-01")
     assert (move.applied, move.version, move.units, move.ranges) == (True, 2, ("a",), 1)
     again = {(work.unit, work.start): work for work in lake.planned(FEBRUARY).works()}
     january = next(work for (unit, _), work in again.items() if unit == "a")
     assert (january.replaces, january.before) == (True, None)
-    assert api.unit(project, "answers", "a").left == (("2020-01-01T00:00:00Z", "2020-02-01T00:00:00Z"),)
-    assert api.reset_units(project, "answers", names=("a",), partition="2020-01-01").applied is False
-    [history] = api.watermark_history(project, "answers")
+    assert tidegate.unit(project, "answers", "a").left == (("2020-01-01T00:00:00Z", "2020-02-01T00:00:00Z"),)
+    assert tidegate.reset_units(project, "answers", names=("a",), partition="2020-01-01").applied is False
+    [history] = tidegate.watermark_history(project, "answers")
     assert [(each.action, each.watermark) for each in history.positions] == [
         ("units reset", "2020-02-21 (2 units)"),
         ("run", "2020-02-21 (2 units)"),
@@ -219,7 +220,7 @@ def test_nothing_is_committed_without_a_yes(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     lake = UnitLake(project)
     lake.run(FEBRUARY)
-    move = api.reset_units(project, "answers", confirm=lambda move: False)
+    move = tidegate.reset_units(project, "answers", confirm=lambda move: False)
     assert (move.applied, move.ranges, lake.place.open().version) == (False, 1, 1)
 
 
@@ -227,34 +228,34 @@ def test_a_retry_forgets_failures_and_retirement(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a", "b", "c"))
     lake = UnitLake(project)
     lake.run(FEBRUARY, failing=("b",), retiring=("c",))
-    move = api.retry_units(project, "answers", names=("b",), partition="2020-02-01")
+    move = tidegate.retry_units(project, "answers", names=("b",), partition="2020-02-01")
     assert (move.applied, move.failures, move.retired) == (True, 1, 0)
-    move = api.retry_units(project, "answers")
+    move = tidegate.retry_units(project, "answers")
     assert (move.applied, move.failures, move.retired, move.units) == (True, 1, 1, ("b", "c"))
     plan = lake.planned(FEBRUARY)
     assert all(work.failures == 0 for work in plan.works())
     assert {work.unit for work in plan.works()} == {"a", "b", "c"}
-    assert api.retry_units(project, "answers").applied is False
+    assert tidegate.retry_units(project, "answers").applied is False
 
 
 def test_what_is_not_there_cannot_be_moved(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     with pytest.raises(TidegateError, match="nothing was read yet"):
-        api.reset_units(project, "answers")
+        tidegate.reset_units(project, "answers")
     UnitLake(project).run(FEBRUARY)
     with pytest.raises(TidegateError, match="no partition begins at '2020-01-15'"):
-        api.reset_units(project, "answers", partition="2020-01-15")
+        tidegate.reset_units(project, "answers", partition="2020-01-15")
     with pytest.raises(TidegateError, match="nothing is recorded of a unit 'x'"):
-        api.retry_units(project, "answers", names=("x",))
+        tidegate.retry_units(project, "answers", names=("x",))
     with pytest.raises(ConfigError, match="no source 'other'"):
-        api.retry_units(project, "answers", "other")
+        tidegate.retry_units(project, "answers", "other")
 
 
 REFUSED: dict[str, Callable[[ProjectSpec], object]] = {
-    "watermark set": lambda project: api.set_watermark(project, "answers", values={"a": "1"}),
-    "watermark reset": lambda project: api.reset_watermark(project, "answers"),
-    "replay": lambda project: api.replay(project, "answers", files="*"),
-    "replay of a range": lambda project: api.replay_range(project, "answers", start="1", end="2"),
+    "watermark set": lambda project: tidegate.set_watermark(project, "answers", values={"a": "1"}),
+    "watermark reset": lambda project: tidegate.reset_watermark(project, "answers"),
+    "replay": lambda project: tidegate.replay(project, "answers", files="*"),
+    "replay of a range": lambda project: tidegate.replay_range(project, "answers", start="1", end="2"),
 }
 
 
@@ -268,18 +269,18 @@ def test_commands_for_other_sources_point_to_those_for_work_units(
 
 def test_commands_about_files_say_that_there_are_none(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
-    for ask in (api.files, api.list_letters, api.show_schema, api.compact_ledger):
+    for ask in (tidegate.files, tidegate.list_letters, tidegate.show_schema, tidegate.compact_ledger):
         with pytest.raises(ConfigError, match="has work units; allowed here"):
             ask(project, "answers")
     with pytest.raises(ConfigError, match="nothing can be staged"):
-        api.commit(project)
+        tidegate.commit(project)
 
 
 def test_reconcile_looks_at_the_table_and_the_position(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     UnitLake(project).run(FEBRUARY)
     (tmp_path / "lake" / "answers" / "left.parquet").write_bytes(b"x")
-    report = api.reconcile(project)
+    report = tidegate.reconcile(project)
     assert [(each.version, each.compared) for each in report.sources] == [(1, False)]
     assert "units reset" in report.sources[0].notes[-1]
     assert report.tables[0].foreign.count + report.tables[0].orphans.count + report.tables[0].young.count == 1
@@ -299,7 +300,7 @@ def test_a_fence_keeps_what_was_read(tmp_path: Path) -> None:
 def test_recover_says_that_all_is_well(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a"))
     UnitLake(project).run(FEBRUARY)
-    assert [each.verdict for each in api.recover(project, "answers")] == ["ok"]
+    assert [each.verdict for each in tidegate.recover(project, "answers")] == ["ok"]
 
 
 def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) -> None:
@@ -314,12 +315,12 @@ def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) 
     DeltaTable(str(table)).alter.set_table_description("a foreign commit")
     for version in (0, 1):
         (table / "_delta_log" / f"{version:020d}.json").unlink()
-    stopped = api.recover(project, "answers")[0]
+    stopped = tidegate.recover(project, "answers")[0]
     assert stopped.verdict == "fail"
     assert "--accept mirror" in stopped.remedy
     assert "--accept previous --accept doubles` goes on from the state of position 1 (2020-02-21" in stopped.remedy
-    assert api.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
-    assert api.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
+    assert tidegate.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
+    assert tidegate.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
     assert watermark_of(lake.place).value == "2020-03-02"
     assert lake.run(day("2020-03-05"))
 
@@ -327,13 +328,13 @@ def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) 
 def test_doctor_looks_at_inputs_and_table(tmp_path: Path) -> None:
     project = project_of(tmp_path, monthly("a", "b"))
     UnitLake(project).run(FEBRUARY, failing=("b",))
-    found = {each.name: each for each in api.doctor(project) if "answers/surveys" in each.name}
+    found = {each.name: each for each in tidegate.doctor(project) if "answers/surveys" in each.name}
     assert found["units of answers/surveys"].detail == "2 units"
-    checks = [each.detail for each in api.doctor(project) if each.name == "table of answers/surveys"]
+    checks = [each.detail for each in tidegate.doctor(project) if each.name == "table of answers/surveys"]
     assert any("2 work units failed when tried last" in each for each in checks)
     gone = SecondaryInput(("id",), Location((tmp_path / "gone").as_uri()), InputFormat.JSON)
     source = replace(monthly(), unit=UnitWatermark("surveyId"), inputs=(gone,))
-    failed = [each for each in api.doctor(project_of(tmp_path, source)) if each.verdict == "fail"]
+    failed = [each for each in tidegate.doctor(project_of(tmp_path, source)) if each.verdict == "fail"]
     assert any("there are no files" in each.detail for each in failed)
 
 
@@ -341,7 +342,7 @@ def test_a_missing_input_stops_the_plan(tmp_path: Path) -> None:
     gone = SecondaryInput(("id",), Location((tmp_path / "gone").as_uri()), InputFormat.JSON)
     source = replace(monthly(), unit=UnitWatermark("surveyId"), inputs=(gone,))
     with pytest.raises(SourceError, match="gone"):
-        api.plan(project_of(tmp_path, source))
+        tidegate.plan(project_of(tmp_path, source))
 
 
 def test_a_plan_of_many_units_stays_small(tmp_path: Path) -> None:

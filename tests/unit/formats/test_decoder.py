@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 
 FIELDS = (
@@ -41,14 +42,14 @@ FULL = (
 
 
 def decode_one(line: bytes, *, fields: tuple[FieldSpec, ...] = FIELDS, **options: object) -> dict[str, object]:
-    decoded = Decoder(fields, **options).decode(line + b"\n")  # type: ignore[arg-type]
+    decoded = Decoder(RecordRules(fields, **options)).decode(line + b"\n")  # type: ignore[arg-type]
     assert decoded.rejected == ()
     assert decoded.lines == line.count(b"\n") + 1
     return {key: value for key, value in decoded.batch.to_pylist()[0].items() if value is not None}
 
 
 def reason(line: bytes, *, fields: tuple[FieldSpec, ...] = FIELDS, **options: object) -> str:
-    decoded = Decoder(fields, **options).decode(FULL + b"\n" + line + b"\n" + FULL + b"\n")  # type: ignore[arg-type]
+    decoded = Decoder(RecordRules(fields, **options)).decode(FULL + b"\n" + line + b"\n" + FULL + b"\n")  # type: ignore[arg-type]
     assert [each.offset for each in decoded.rejected] == [1], decoded.batch.to_pylist()
     assert decoded.batch.num_rows == 2
     assert decoded.rejected[0].text == line
@@ -75,7 +76,7 @@ def test_every_type_is_read_exactly() -> None:
 
 
 def test_the_batch_has_exactly_the_declared_schema() -> None:
-    decoder = Decoder(MAPPED)
+    decoder = Decoder(RecordRules(MAPPED))
     fast = decoder.decode(FULL[:-1] + b',"m":{"a":1,"b":null}}\n').batch
     slow = decoder.decode(FULL[:-1] + b',"m":{"a" :1,"b":null}}\n').batch
     assert fast.schema.equals(decoder.schema)
@@ -190,7 +191,7 @@ def test_a_line_that_does_not_fit_is_named_with_its_reason(line: bytes, words: s
 
 def test_a_missing_required_value_is_a_bad_record() -> None:
     fields = (FieldSpec("i", "int64", nullable=False), FieldSpec("s", "string"))
-    decoded = Decoder(fields).decode(b'{"i":1}\n{"s":"a"}\n{"i":null}\n')
+    decoded = Decoder(RecordRules(fields)).decode(b'{"i":1}\n{"s":"a"}\n{"i":null}\n')
     reasons = [(each.offset, each.reason) for each in decoded.rejected]
     assert reasons == [(1, "required field 'i' is missing"), (2, "required field 'i' is null")]
 
@@ -198,7 +199,7 @@ def test_a_missing_required_value_is_a_bad_record() -> None:
 def test_a_required_field_of_a_struct_may_miss_where_the_struct_does() -> None:
     inner = FieldSpec("id", "int64", nullable=False)
     fields = (FieldSpec("u", "struct", fields=(inner,)), FieldSpec("s", "string"))
-    decoded = Decoder(fields).decode(b'{"s":"a"}\n{"u":{}}\n{"u":{"id":1}}\n')
+    decoded = Decoder(RecordRules(fields)).decode(b'{"s":"a"}\n{"u":{}}\n{"u":{"id":1}}\n')
     assert [each.reason for each in decoded.rejected] == ["required field 'u.id' is missing"]
     assert decoded.batch.to_pylist() == [{"u": None, "s": "a"}, {"u": {"id": 1}, "s": None}]
 
@@ -209,7 +210,7 @@ def test_a_repeated_key_in_a_map_is_a_bad_record() -> None:
 
 
 def test_blank_lines_count_as_lines_but_not_as_records() -> None:
-    decoded = Decoder(FIELDS).decode(b'\n{"i":1}\r\n\r\n  \n{"i":2}\n')
+    decoded = Decoder(RecordRules(FIELDS)).decode(b'\n{"i":1}\r\n\r\n  \n{"i":2}\n')
     assert decoded.lines == 5
     assert decoded.batch.column("i").to_pylist() == [1, 2]
     assert decoded.offsets is not None
@@ -217,36 +218,36 @@ def test_blank_lines_count_as_lines_but_not_as_records() -> None:
 
 
 def test_windows_line_ends_are_read_the_fast_way() -> None:
-    decoded = Decoder(FIELDS).decode(b'{"i":1}\r\n{"i":2}\r\n')
+    decoded = Decoder(RecordRules(FIELDS)).decode(b'{"i":1}\r\n{"i":2}\r\n')
     assert (decoded.lines, decoded.offsets) == (2, None)
     assert decoded.batch.column("i").to_pylist() == [1, 2]
 
 
 def test_one_record_over_two_lines_beside_two_on_one_is_found() -> None:
-    decoded = Decoder(FIELDS).decode(b'{"i":1,\n"s":"a"}\n{"i":2}{"i":3}\n{"i":4}\n')
+    decoded = Decoder(RecordRules(FIELDS)).decode(b'{"i":1,\n"s":"a"}\n{"i":2}{"i":3}\n{"i":4}\n')
     assert [each.offset for each in decoded.rejected] == [0, 1, 2]
     assert decoded.batch.column("i").to_pylist() == [4]
 
 
 def test_a_line_break_inside_a_text_beside_two_records_on_a_line_is_found() -> None:
-    decoded = Decoder(FIELDS).decode(b'{"s":"}\n{"}{"s":"x"}\n')
+    decoded = Decoder(RecordRules(FIELDS)).decode(b'{"s":"}\n{"}{"s":"x"}\n')
     assert [each.offset for each in decoded.rejected] == [0, 1]
 
 
 def test_unknown_fields_are_named_and_counted() -> None:
-    decoder = Decoder(FIELDS)
+    decoder = Decoder(RecordRules(FIELDS))
     line = b'{"i":1,"more":{"i":2},"u":{"name":"a","mail":"b"},"gone":null}\n'
     decoded = decoder.decode(line * 640)
     assert decoded.batch.num_rows == 640
     assert decoder.unknown == {"more": 640, "u.mail": 640}
-    lenient = Decoder(FIELDS, numbers=Numbers.LENIENT)
+    lenient = Decoder(RecordRules(FIELDS, numbers=Numbers.LENIENT))
     lenient.decode(line * 640)
     assert lenient.unknown == {"more": 640, "u.mail": 640}
 
 
 def test_a_repeated_key_is_found_among_unknown_fields() -> None:
     assert "key 'i' is repeated" in reason(b'{"i":1,"zz":7,"i":2}')
-    decoder = Decoder(FIELDS)
+    decoder = Decoder(RecordRules(FIELDS))
     lines = [b'{"i":1,"zz":7}'] * 1000
     lines[777] = b'{"i":1,"zz":7,"i":2}'
     for _ in range(3):
@@ -256,7 +257,7 @@ def test_a_repeated_key_is_found_among_unknown_fields() -> None:
 
 def test_escaped_punctuation_cannot_hide_a_repeated_key() -> None:
     hiding = b'{"s":"\\u003a\\u0022\\u0022\\u002c"}'
-    decoded = Decoder(FIELDS).decode(hiding + b'\n{"i":1,"i":2}\n')
+    decoded = Decoder(RecordRules(FIELDS)).decode(hiding + b'\n{"i":1,"i":2}\n')
     assert [each.offset for each in decoded.rejected] == [1]
     assert decoded.batch.column("s").to_pylist() == [':"",']
 
@@ -281,7 +282,7 @@ def test_other_misfits_stay_bad_records_with_coercion() -> None:
 
 def test_json_columns_keep_what_was_written() -> None:
     fields = (FieldSpec("p", "json"), FieldSpec("i", "int64"))
-    decoder = Decoder(fields)
+    decoder = Decoder(RecordRules(fields))
     lines = b'{"p":{"a": 1.10, "b":[123456789012345678901234567890]},"i":1}\n{"p":"text"}\n{"p":null}\n{"p":0.1}\n'
     assert decoder.decode(lines).batch.column("p").to_pylist() == [
         '{"a":1.10,"b":[123456789012345678901234567890]}',
@@ -305,7 +306,7 @@ def test_lenient_numbers_are_bent() -> None:
 def test_names_with_punctuation_are_read() -> None:
     fields = (FieldSpec("dc:title", "string"), FieldSpec('a"b', "int64"))
     assert decode_one(b'{"dc:title":"x","a\\"b":1}', fields=fields) == {"dc:title": "x", 'a"b': 1}
-    decoded = Decoder(fields).decode(b'{"dc:title":"x","dc:title":"y"}\n')
+    decoded = Decoder(RecordRules(fields)).decode(b'{"dc:title":"x","dc:title":"y"}\n')
     assert [each.reason for each in decoded.rejected] == ["key 'dc:title' is repeated"]
 
 
@@ -375,8 +376,8 @@ WAYS: dict[str, dict[str, Any]] = {
 @settings(max_examples=examples(200, 30), deadline=None)
 @given(chosen=st.lists(lines(), min_size=1, max_size=12))
 def test_neighbours_never_change_what_a_line_gives(way: str, chosen: list[bytes]) -> None:
-    together = Decoder(**WAYS[way]).decode(b"\n".join(chosen) + b"\n")
-    alone = [Decoder(**WAYS[way]).decode(line + b"\n") for line in chosen]
+    together = Decoder(RecordRules(**WAYS[way])).decode(b"\n".join(chosen) + b"\n")
+    alone = [Decoder(RecordRules(**WAYS[way])).decode(line + b"\n") for line in chosen]
     assert together.lines == len(chosen)
     assert together.batch.to_pylist() == [row for each in alone for row in each.batch.to_pylist()]
     refused = [number for number, each in enumerate(alone) if each.rejected]
@@ -387,13 +388,13 @@ def test_neighbours_never_change_what_a_line_gives(way: str, chosen: list[bytes]
 @given(st.lists(GOOD, min_size=1, max_size=20), SEPARATORS)
 def test_what_was_written_is_what_is_read(records: list[dict[str, object]], separators: tuple[str, str]) -> None:
     written = [json.dumps(record, separators=separators).encode() for record in records]
-    decoded = Decoder(FIELDS).decode(b"\n".join(written) + b"\n")
+    decoded = Decoder(RecordRules(FIELDS)).decode(b"\n".join(written) + b"\n")
     assert decoded.rejected == ()
     for record, row in zip(records, decoded.batch.to_pylist(), strict=True):
         for name in ("i", "f", "s", "b", "l"):
             assert row[name] == record.get(name)
         assert (row["n"] is None) == (record.get("n") is None)
-    assert decoded.batch.schema.equals(pa.schema(Decoder(FIELDS).schema))
+    assert decoded.batch.schema.equals(pa.schema(Decoder(RecordRules(FIELDS)).schema))
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int64", "decimal(10,2)"])
@@ -401,7 +402,7 @@ def test_what_was_written_is_what_is_read(records: list[dict[str, object]], sepa
 def test_an_exponent_of_any_size_is_answered(kind: str, numbers: Numbers) -> None:
     fields = (FieldSpec("n", kind),)
     for number in (b"1e-9999999999", b"-1e-9999999999", b"0." + b"0" * 300_000 + b"1"):
-        decoded = Decoder(fields, numbers=numbers).decode(b'{"n":%b}\n' % number)
+        decoded = Decoder(RecordRules(fields, numbers=numbers)).decode(b'{"n":%b}\n' % number)
         assert [each["n"] for each in decoded.batch.to_pylist()] == ([0] if numbers is Numbers.LENIENT else [])
     for number in (b"0e999999999", b"-0.0E9999999999999999999999", b"0e-9999999999"):
         assert decode_one(b'{"n":%b}' % number, fields=fields, numbers=numbers) == {"n": 0}
@@ -412,7 +413,7 @@ def test_an_exponent_of_any_size_is_answered(kind: str, numbers: Numbers) -> Non
 def test_a_text_that_is_no_number_is_none_in_any_column(kind: str, text: str) -> None:
     line = json.dumps({"n": text}).encode() + b"\n"
     for numbers in Numbers:
-        decoded = Decoder((FieldSpec("n", kind),), numbers=numbers).decode(line)
+        decoded = Decoder(RecordRules((FieldSpec("n", kind),), numbers=numbers)).decode(line)
         assert [each.offset for each in decoded.rejected] == [0], decoded.batch.to_pylist()
 
 
@@ -434,15 +435,15 @@ def test_digits_far_behind_the_point_are_seen_in_every_place(kind: str, number: 
         b'{"s":{"a}b":{"v":1},"c":{"v":%b}}}',
         b'{"km\\/h":%b}',
     ):
-        decoded = Decoder(fields).decode(line % number + b"\n")
+        decoded = Decoder(RecordRules(fields)).decode(line % number + b"\n")
         assert decoded.batch.to_pylist() == [], line
         only = tuple(each for each in fields if b'"%b"' % each.name.encode() in line.replace(b"\\", b""))
-        assert Decoder(only).decode(line % number + b"\n").batch.to_pylist() == [], line
+        assert Decoder(RecordRules(only)).decode(line % number + b"\n").batch.to_pylist() == [], line
 
 
 @pytest.mark.parametrize("neighbour", [b"", b"bad\n"])
 def test_a_number_is_no_date_whichever_way_it_is_read(neighbour: bytes) -> None:
     fields = (FieldSpec("d", "date"), FieldSpec("t", "timestamp"))
-    decoded = Decoder(fields, numbers=Numbers.LENIENT).decode(b'{"d":19723}\n{"t":1000000}\n' + neighbour)
+    decoded = Decoder(RecordRules(fields, numbers=Numbers.LENIENT)).decode(b'{"d":19723}\n{"t":1000000}\n' + neighbour)
     assert decoded.batch.to_pylist() == [{"d": None, "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}]
     assert "does not fit a date column" in decoded.rejected[0].reason

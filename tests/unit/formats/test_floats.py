@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.formats.json_decoder import Decoder
-from tidegate.formats.strict_lines import StrictLineReader
+from tidegate.formats.strict_lines import RecordRules, StrictLineReader
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.read_task import ReadTask
@@ -72,7 +72,7 @@ NEIGHBOURS = {"alone": b"", "good": b'{"f":1.5,"g":0}\n' * 3, "undeclared": b'{"
 def decoded(line: str, neighbours: str, **options: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows and reasons that a line gives among others."""
     beside = NEIGHBOURS[neighbours]
-    found = Decoder(FIELDS, **options).decode(beside + line.encode() + b"\n" + beside)
+    found = Decoder(RecordRules(FIELDS, **options)).decode(beside + line.encode() + b"\n" + beside)
     own = beside.count(b"\n")
     offsets = range(found.lines) if found.offsets is None else found.offsets.tolist()
     rows = [row for row, offset in zip(found.batch.to_pylist(), offsets, strict=True) if offset == own]
@@ -102,7 +102,7 @@ def test_other_numbers_are_the_nearest_there_is(column: str, text: str, neighbou
 def test_the_same_holds_inside_lists_and_beside_values_to_rescue(text: str) -> None:
     assert "l[1]" in decoded(f'{{"l":[0,{text}]}}', "good")[1][0]
     fields = (*FIELDS, FieldSpec("left", "string"))
-    found = Decoder(fields, rescued="left").decode(f'{{"f":{text}}}\n{{"f":0}}\n'.encode())
+    found = Decoder(RecordRules(fields, rescued="left")).decode(f'{{"f":{text}}}\n{{"f":0}}\n'.encode())
     assert [row["left"] for row in found.batch.to_pylist()] == [f'{{"f":{text}}}', None]
 
 
@@ -185,5 +185,5 @@ def test_the_nearest_of_two_floats_is_taken_or_the_even_one(bits: int, side: int
         written = middle + side * middle.scaleb(-100)
     expected = (low if bits % 2 == 0 else high) if side == 0 else (low, high)[side > 0]
     sign = "-" if negative else ""
-    read = StrictLineReader(FIELDS, numbers=Numbers.LENIENT).read(f'{{"g":{sign}{written}}}'.encode())
+    read = StrictLineReader(RecordRules(FIELDS, numbers=Numbers.LENIENT)).read(f'{{"g":{sign}{written}}}'.encode())
     assert read["g"] == (-expected if negative else expected)

@@ -22,8 +22,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, Refused
 from tidegate.errors import ObjectChanged
 from tidegate.formats.files import Fetcher
-from tidegate.schema.dead_letter import Letter
-from tidegate.schema.dead_letter_rows import letter_of
+from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.partitions import Partitioning

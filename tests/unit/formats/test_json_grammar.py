@@ -18,6 +18,7 @@ from support.long_runs import LONG
 from tidegate.errors import SourceError
 from tidegate.formats.json import blocks, element_lines
 from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import look
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
@@ -75,7 +76,7 @@ class Layout:
         return text not in TOO_DEEP and _python(self.line(text)) and _orjson(self.line(text))
 
     def decode(self, block: bytes) -> Decoded:
-        return Decoder(self.fields, **self.options).decode(block)
+        return Decoder(RecordRules(self.fields, **self.options)).decode(block)
 
 
 def _columns(name: str, **options: Any) -> dict[str, Layout]:
@@ -233,7 +234,7 @@ def test_what_is_not_json_is_not_looked_at_for_a_schema() -> None:
 )
 def test_two_wrongs_beside_each_other_make_no_right(lines: tuple[bytes, bytes]) -> None:
     for numbers in Numbers:
-        decoded = Decoder(FIELDS, numbers=numbers).decode(b"\n".join([GOOD, *lines, GOOD]) + b"\n")
+        decoded = Decoder(RecordRules(FIELDS, numbers=numbers)).decode(b"\n".join([GOOD, *lines, GOOD]) + b"\n")
         good = 1 if lines[1] == b'{"i":1}' else 0
         assert decoded.batch.num_rows == 2 + good
         assert len(decoded.rejected) == decoded.lines - 2 - good

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 
 FIELDS = (
@@ -31,7 +32,7 @@ NEIGHBOURS = {"alone": (b"", b""), "good": (GOOD + b"\n", GOOD + b"\n"), "bad": 
 
 
 def rescuing(**options: Any) -> Decoder:
-    return Decoder(FIELDS, rescued="left", **options)
+    return Decoder(RecordRules(FIELDS, rescued="left", **options))
 
 
 def decoded(line: bytes, neighbours: str = "alone", **options: Any) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def test_a_block_without_anything_to_rescue_takes_the_fast_way(monkeypatch: pyte
     def slow(block: bytes) -> None:
         raise AssertionError("the slow way")
 
-    monkeypatch.setattr(decoder, "_slow", slow)
+    monkeypatch.setattr(decoder, "_decode_slowly", slow)
     found = decoder.decode(GOOD + b"\n" + GOOD + b"\n")
     assert found.batch.column("left").null_count == 2
 
@@ -136,7 +137,7 @@ def test_beside_a_json_column_and_in_long_blocks_every_line_keeps_its_own() -> N
     fields = (FieldSpec("id", "int64"), FieldSpec("j", "json"), FieldSpec("left", "string"))
     lines = [f'{{"id":{n},"j":{{"a": {n}}}' + (f',"more":{n}}}' if n % 300 == 0 else "}") for n in range(1000)]
     for kept in (fields, (fields[0], fields[2])):
-        found = Decoder(kept, rescued="left").decode(("\n".join(lines) + "\n").encode())
+        found = Decoder(RecordRules(kept, rescued="left")).decode(("\n".join(lines) + "\n").encode())
         rows = found.batch.to_pylist()
         assert [row["id"] for row in rows] == list(range(1000))
         for row in rows:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.formats.json_decoder import Decoder
-from tidegate.formats.undeclared import MOST_SHAPES
+from tidegate.formats.line_fields import MOST_SHAPES
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 
 KEY = FieldSpec("key", "string", nullable=False)
@@ -42,7 +43,7 @@ def block(records: list[dict[str, Any]]) -> bytes:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("every", [1, 10, 333, 1000])
 def test_a_field_in_few_lines_is_named_and_counted(way: str, every: int) -> None:
-    decoder = Decoder(**WAYS[way])
+    decoder = Decoder(RecordRules(**WAYS[way]))
     records = [
         {"id": n, "s": "x", "t": "2026-01-28T00:00:00Z"} | ({"rare": n} if n % every == 0 else {}) for n in range(1000)
     ]
@@ -68,20 +69,20 @@ def test_a_field_in_few_lines_is_named_and_counted(way: str, every: int) -> None
     ],
 )
 def test_names_are_paths_and_nulls_have_no_value(way: str, record: dict[str, Any], names: dict[str, int]) -> None:
-    decoder = Decoder(**WAYS[way])
+    decoder = Decoder(RecordRules(**WAYS[way]))
     decoder.decode(block([{"id": 1}, record]))
     assert decoder.unknown == names
 
 
 def test_a_field_inside_maps_is_named_without_their_keys() -> None:
-    decoder = Decoder((*FIELDS, MAP))
+    decoder = Decoder(RecordRules((*FIELDS, MAP)))
     decoder.decode(block([{"m": {"p": {"v": 1, "w": 2}, "q": {"w": 3}}}]))
     assert decoder.unknown == {"m.w": 2}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_lines_that_are_no_records_are_not_counted(way: str) -> None:
-    decoder = Decoder(**WAYS[way])
+    decoder = Decoder(RecordRules(**WAYS[way]))
     lines = block([{"id": 1, "x": 1}, {"id": 2, "x": 2}]) + b'{"id":"q","x":3}\n{"x":1,\n'
     rows = decoder.decode(lines).batch.num_rows
     assert decoder.unknown["x"] == rows
@@ -89,7 +90,7 @@ def test_lines_that_are_no_records_are_not_counted(way: str) -> None:
 
 
 def test_fields_of_several_kinds_and_very_many_fields_are_counted_all_the_same() -> None:
-    decoder = Decoder(FIELDS)
+    decoder = Decoder(RecordRules(FIELDS))
     records = [{"id": n, "x": [1, "a", {"y": 1}, [2]][n % 4], f"f{n}": n} for n in range(MOST_SHAPES + 500)]
     for start in range(0, len(records), 500):
         decoder.decode(block(records[start : start + 500]))
@@ -128,20 +129,20 @@ def expected(records: list[dict[str, Any]]) -> Counter[str]:
 @settings(max_examples=examples(500, 25), deadline=None)
 @given(blocks=st.lists(st.lists(RECORDS, min_size=1, max_size=8), min_size=1, max_size=4))
 def test_counts_are_exact_whatever_came_before(way: str, blocks: list[list[dict[str, Any]]]) -> None:
-    decoder = Decoder(**WAYS[way])
+    decoder = Decoder(RecordRules(**WAYS[way]))
     for records in blocks:
         assert decoder.decode(block(records)).batch.num_rows == len(records)
     assert decoder.unknown == expected([record for records in blocks for record in records])
 
 
 def test_undeclared_fields_beside_a_number_out_of_range_are_counted() -> None:
-    decoder = Decoder((FieldSpec("j", "json"),))
+    decoder = Decoder(RecordRules((FieldSpec("j", "json"),)))
     assert decoder.decode(b'{"j":1,"u":1e400,"v":2}\n').batch.to_pylist() == [{"j": "1"}]
     assert decoder.unknown == {"u": 1, "v": 1}
 
 
 def test_a_name_with_a_zero_character_is_not_cut_to_another() -> None:
-    decoder = Decoder((FieldSpec("a", "int64"),))
+    decoder = Decoder(RecordRules((FieldSpec("a", "int64"),)))
     for line in (
         b'{"a":1,"b\\u0000c":"t"}\n',
         b'{"a":1,"b":"q"}\n',
@@ -168,7 +169,7 @@ def test_a_name_with_a_zero_character_is_not_cut_to_another() -> None:
 )
 @pytest.mark.parametrize("value", ['"5"', "1.5"])
 def test_no_key_hides_a_value_that_does_not_fit(rest: str, value: str) -> None:
-    decoder = Decoder((FieldSpec("a", "int64"), FieldSpec("s", "string")))
+    decoder = Decoder(RecordRules((FieldSpec("a", "int64"), FieldSpec("s", "string"))))
     for s in ('"t"', "null", '":null"', r'"\":null"'):
         good, bad = (f'{{"a":{each},"s":{s},{rest}}}\n'.encode() for each in ("5", value))
         for _ in range(2):

@@ -9,7 +9,7 @@ import pytest
 from laws.world import files
 from tidegate.core.files.state import Finished, PathState, RecordsRead
 from tidegate.errors import StateError
-from tidegate.migrate.blizzard import is_about, read_older, settled
+from tidegate.migrate.blizzard import carry_over, is_about, read_older
 
 BASES = ("s3://b/in", "s3a://b/in")
 
@@ -57,23 +57,23 @@ def test_what_is_not_understood_is_refused(data: dict[str, Any]) -> None:
 def test_partitions_without_an_entry_below_the_watermark_count_as_read_unless_told_otherwise() -> None:
     state = older({"watermark": "d=3/a", "partition_watermarks": {"d=1": "a", "d=3": "a"}})
     listed = files("d=1/b", "d=2/a", "d=2/b", "d=3/b", "d=4/a")
-    result = settled(state, listed)
+    result = carry_over(state, listed)
     assert result.left_out == ("d=2/a", "d=2/b")
     assert result.state.partition_watermarks == {"d=1": "a", "d=2": "b", "d=3": "a"}
-    assert settled(state, listed, read_skipped=True).state.partition_watermarks == {"d=1": "a", "d=3": "a"}
+    assert carry_over(state, listed, read_skipped=True).state.partition_watermarks == {"d=1": "a", "d=3": "a"}
 
 
 def test_in_a_partition_that_was_just_begun_only_what_lies_before_counts_as_read() -> None:
     data = {"watermark": "d=3/a", "partition_watermarks": {"d=3": "a"}}
     state = older({**data, "source_state": {"files": {"d=2/b": {"RecordsRead": 3}}}})
-    result = settled(state, files("d=2/a", "d=2/b", "d=2/c"))
+    result = carry_over(state, files("d=2/a", "d=2/b", "d=2/c"))
     assert result.left_out == ("d=2/a",)
     assert result.state.partition_watermarks["d=2"] == "a"
 
 
 def test_a_file_in_progress_in_a_sealed_partition_opens_it_and_nothing_else_is_read_again() -> None:
     state = older({"source_state": {"files": {"d=2/a": {"RecordsRead": 3}}, "last_committed_file": "d=4/a"}})
-    result = settled(state, files("d=1/a", "d=2/a", "d=2/b", "d=3/a", "d=4/a", "d=4/b"))
+    result = carry_over(state, files("d=1/a", "d=2/a", "d=2/b", "d=3/a", "d=4/a", "d=4/b"))
     assert result.resumed == ("d=2/a",)
     assert result.state.sealed_below == "d=2"
     assert result.state.partition_watermarks == {"d=2": "b", "d=3": "a", "d=4": "a"}
@@ -81,7 +81,7 @@ def test_a_file_in_progress_in_a_sealed_partition_opens_it_and_nothing_else_is_r
 
 def test_progress_gets_the_size_and_etag_of_now_and_what_is_gone_is_told() -> None:
     state = older({"source_state": {"files": {"d/b": {"RecordsRead": 3}, "d/x": {"RecordsRead": 4}}}})
-    result = settled(state, files("d/b"))
+    result = carry_over(state, files("d/b"))
     (listed,) = files("d/b")
     assert result.state.files["d/b"] == RecordsRead(3, listed.size, listed.etag)
     assert result.gone == ("d/x",)
@@ -89,6 +89,6 @@ def test_progress_gets_the_size_and_etag_of_now_and_what_is_gone_is_told() -> No
 
 def test_a_file_below_one_that_was_finished_is_in_a_gap_and_is_read() -> None:
     data = {"watermark": "d/a", "partition_watermarks": {"d": "a"}, "source_state": {"files": {"d/c": "Finished"}}}
-    result = settled(older(data), files("d/a", "d/b", "d/c", "d/d"))
+    result = carry_over(older(data), files("d/a", "d/b", "d/c", "d/d"))
     assert result.gaps == ("d/b",)
     assert result.state.files == {"d/c": Finished()}

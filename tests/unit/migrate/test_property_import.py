@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.migrate.properties import NAMES, PREFIXES, PropertyOutcome, becoming
+from tidegate.migrate.properties import CARRIED, LEFT, NOT_NEEDED, rule_of
 from tidegate.migrate.property_import import import_file, import_text
 from tidegate.migrate.property_requests import strftime
 from tidegate.reports.staging import PropertiesImport
@@ -362,10 +362,17 @@ def test_patterns_of_times(pattern: str, expected: str | None) -> None:
     assert strftime(pattern) == expected
 
 
+NAMES = {**CARRIED, **LEFT, **NOT_NEEDED}
+EXACT = [name for name in NAMES if not name.endswith(".")]
+
+
 def test_every_name_has_one_fate_and_prefixes_are_for_the_others() -> None:
-    assert {becoming(name) for name in NAMES} == set(NAMES.values())
-    assert becoming("state.store.x").fate is PropertyOutcome.NOT_NEEDED
-    assert becoming("ms.http.conn.max").text == PREFIXES["ms.http.conn."].text
+    assert len(NAMES) == len(CARRIED) + len(LEFT) + len(NOT_NEEDED)
+    assert {name: rule_of(name) for name in NAMES} == {name: name for name in NAMES}
+    assert rule_of("state.store.x") == "state.store." in NOT_NEEDED
+    assert rule_of("ms.http.conn.max") == "ms.http.conn." in NOT_NEEDED
+    assert rule_of("ms.unheard.of") == "ms." in LEFT
+    assert rule_of("x.y") == ""
 
 
 def test_a_file_is_read_whatever_its_encoding(tmp_path: Path) -> None:
@@ -404,7 +411,11 @@ VALUES: Any = st.recursive(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.dictionaries(st.sampled_from([*NAMES, "x.y"]), VALUES, min_size=1, max_size=6))
+@given(
+    st.dictionaries(
+        st.sampled_from([*(name for name in NAMES if not name.endswith(".")), "x.y"]), VALUES, min_size=1, max_size=6
+    )
+)
 def test_odd_values_are_told_and_never_stop_an_import(values: dict[str, Any]) -> None:
     lines = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()]
     report = import_text("job.name=j\nms.source.uri=https://h/x\n" + "\n".join(lines), "job.pull")

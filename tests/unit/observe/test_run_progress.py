@@ -50,7 +50,7 @@ def after(*happened: Event) -> SourceProgress:
 
 def test_the_running_wave_counts_by_its_share() -> None:
     tally = after(planned(4, 1000), wave(400), progressed(1))
-    assert (tally.bytes_so_far, tally.files, tally.share) == (100, 0, 0.1)
+    assert (tally.bytes_so_far, tally.planned_bytes, tally.files) == (100, 1000, 0)
 
 
 def test_a_commit_replaces_the_estimate_of_its_wave() -> None:
@@ -71,10 +71,6 @@ def test_the_pass_after_a_finished_one_starts_at_nothing() -> None:
 def test_a_contested_commit_gives_the_estimate_back() -> None:
     lost = events.CommitContested("p", "s", detail="version 3")
     assert after(planned(4, 1000), wave(400), progressed(4), lost).bytes_so_far == 0
-
-
-def test_a_pass_that_found_nothing_is_whole_when_it_is_finished() -> None:
-    assert (after(planned(0, 0)).share, after(planned(0, 0), FINISHED).share) == (0.0, 1.0)
 
 
 def test_failed_files_show_in_both_wordings() -> None:
@@ -104,7 +100,6 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, max_size=30))
 def test_no_order_of_events_shows_more_than_all(happened: list[Event]) -> None:
     tally = after(*happened)
-    assert 0.0 <= tally.share <= 1.0
     assert 0 <= tally.bytes_so_far <= tally.planned_bytes
     assert tally.words()
     assert tally.short_words()

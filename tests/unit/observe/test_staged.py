@@ -17,7 +17,7 @@ def test_the_sentence_says_that_it_waits() -> None:
 
 def test_a_pass_that_staged_counts_units_instead_of_commits() -> None:
     tally = SourceProgress(planned_files=4, planned_bytes=4096).after(UNIT)
-    assert (tally.files, tally.bytes, tally.rows, tally.commits, tally.staged, tally.results) == (2, 2048, 30, 0, 1, 1)
+    assert (tally.files, tally.bytes, tally.rows, tally.commits, tally.staged) == (2, 2048, 30, 0, 1)
     assert tally.words().endswith("30 rows, 1 staged unit")
     finished = SourceFinished("events", "asia", "Active", "b", 4, 60, 0, 0, 1.5, staged=2)
     assert sentence(finished) == "Active: 4 files, 60 rows, 2 staged units in 1.5 s"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.files.path_set import SetState
 from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.state import SetState
 from tidegate.errors import StateError
 from tidegate.protocol import path_segments
 from tidegate.protocol import path_segments as remembered_module

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tidegate import api
+import tidegate
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.identity import Identity, SourceKey
@@ -23,7 +23,7 @@ from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass, PassRetries
-from tidegate.runs.tracker import Backlog, Summary, TrackerDefaults, WatermarkEdit
+from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
 from tidegate.sink.row_task import row_task
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location
@@ -38,6 +38,7 @@ class CounterSource:
     path: Path
     poll_interval_secs: int = 60
     takes_turns: bool = False
+    read: str = "the number"
 
     @property
     def uri(self) -> str:
@@ -45,7 +46,7 @@ class CounterSource:
 
 
 @dataclass(frozen=True)
-class CounterTracker(TrackerDefaults):
+class CounterTracker(Tracker):
     """Remembers the last number that was read."""
 
     key: SourceKey
@@ -54,7 +55,6 @@ class CounterTracker(TrackerDefaults):
     kind: ClassVar[str] = "counter"
     reads: ClassVar[str] = "counts"
     replay_hint: ClassVar[str] = "numbers are not replayed"
-    letters: ClassVar[None] = None
     not_compared: ClassVar[str] = "numbers are not compared"
     retries: ClassVar[PassRetries] = PassRetries(3)
 
@@ -190,31 +190,31 @@ def test_it_runs_exactly_once(counter: Counter) -> None:
 def test_it_is_planned_shown_and_examined(counter: Counter) -> None:
     counter.count_to(2)
     counter.path.write_text("7")
-    (plan,) = api.plan(counter.project)
+    (plan,) = tidegate.plan(counter.project)
     assert (plan.position, plan.to_json()["predicate"]) == (1, "2 < n <= 7")
-    (status,) = api.status(counter.project)
+    (status,) = tidegate.status(counter.project)
     assert (status.state, status.watermark, status.version, status.error) == ("Active", "2", 1, None)
-    (shown,) = api.show_watermarks(counter.project, "numbers")
+    (shown,) = tidegate.show_watermarks(counter.project, "numbers")
     assert (shown.value, shown.version) == ("2", 1)
-    (history,) = api.watermark_history(counter.project, "numbers")
+    (history,) = tidegate.watermark_history(counter.project, "numbers")
     assert [each.position for each in history.positions] == [1]
-    checks = [each for each in api.doctor(counter.project) if "numbers" in each.name]
+    checks = [each for each in tidegate.doctor(counter.project) if "numbers" in each.name]
     assert [(each.verdict, each.detail.partition(";")[0]) for each in checks[:1]] == [("ok", "it counts to 7")]
     assert {each.verdict for each in checks} <= {"ok", "warn"}
 
 
 def test_its_watermark_is_moved_by_hand(counter: Counter) -> None:
     counter.count_to(2)
-    assert api.set_watermark(counter.project, "numbers", to="5").applied
+    assert tidegate.set_watermark(counter.project, "numbers", to="5").applied
     counter.count_to(6)
     assert counter.numbers() == [1, 2, 6]
-    assert api.reset_watermark(counter.project, "numbers").after == "0"
+    assert tidegate.reset_watermark(counter.project, "numbers").after == "0"
 
 
 def test_it_recovers_from_a_state_that_cannot_be_read(counter: Counter) -> None:
     counter.count_to(2)
     counter.count_to(4)
-    (check,) = api.recover(counter.project, "numbers")
+    (check,) = tidegate.recover(counter.project, "numbers")
     assert check.verdict == "ok"
     table = Path(counter.project.pipelines[0].sink.table.uri.removeprefix("file://"))
     (newest,) = (table / "_tidegate" / "numbers" / "counter").glob(f"{2:020d}-*.json")
@@ -223,24 +223,24 @@ def test_it_recovers_from_a_state_that_cannot_be_read(counter: Counter) -> None:
     DeltaTable(str(table)).alter.set_table_description("a foreign commit")
     for version in (0, 1):
         (table / "_delta_log" / f"{version:020d}.json").unlink()
-    stopped = api.recover(counter.project, "numbers")[0]
+    stopped = tidegate.recover(counter.project, "numbers")[0]
     assert stopped.verdict == "fail"
     assert "--accept previous --accept doubles` goes on from the state of position 1" in stopped.remedy
-    assert api.recover(counter.project, "numbers", accept=("mirror",))[0].verdict == "ok"
+    assert tidegate.recover(counter.project, "numbers", accept=("mirror",))[0].verdict == "ok"
     assert counter.count_to(5).ok
     assert counter.numbers() == [1, 2, 3, 4, 5]
 
 
 def test_it_is_reconciled_and_fenced_with_its_table(counter: Counter) -> None:
     counter.count_to(2)
-    report = api.reconcile(counter.project)
+    report = tidegate.reconcile(counter.project)
     assert (report.sources[0].compared, report.sources[0].notes) == (False, ("numbers are not compared",))
     assert report.tables[0].data_files == 1
-    assert api.reconcile(counter.project, clean=True).ok
+    assert tidegate.reconcile(counter.project, clean=True).ok
 
 
 def test_what_makes_no_sense_for_it_is_refused_in_its_words(counter: Counter) -> None:
     with pytest.raises(TidegateError, match="'numbers' counts; allowed here: a pipeline whose source is files"):
-        api.files(counter.project, "numbers")
+        tidegate.files(counter.project, "numbers")
     with pytest.raises(TidegateError, match="'numbers' counts; numbers are not replayed"):
-        api.replay(counter.project, "numbers", files="*")
+        tidegate.replay(counter.project, "numbers", files="*")

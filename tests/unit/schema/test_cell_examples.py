@@ -6,7 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.schema.cell_inference import cell_kind, examples_of
+from tidegate.schema.inference import cell_kind
+from tidegate.schema.types import examples_of
 
 CELLS = st.sampled_from(
     ["0", "-7", "007", "1.5", "1e9", "TRUE", "false", "true\n", "5\n", "", "9" * 18, "9" * 19, "ä", "-", "."]

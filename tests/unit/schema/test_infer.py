@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, agreeing, look
 from tidegate.specs.project import FieldSpec
 
@@ -83,7 +84,7 @@ def test_the_report_says_how_sure_it_is() -> None:
     found = infer(sample({"a": 1}, {"a": None}, {}, {"a": 2}))
     report = found.report[0]
     assert (report.records, report.seen, report.kinds, report.share) == (4, 2, {"integer": 2}, 0.5)
-    assert found.describe() == ("a: int64 (in 50% of 4 records: 2 integer)",)
+    assert tuple(each.describe() for each in found.report) == ("a: int64 (in 50% of 4 records: 2 integer)",)
 
 
 def test_unreadable_lines_are_left_out_and_counted() -> None:
@@ -136,6 +137,6 @@ def test_every_sampled_record_can_be_read_with_what_was_inferred(records: list[d
     found = infer(samples, coerce_conflicts_to_utf8=True)
     assert Inference.from_json(json.loads(json.dumps(found.to_json()))) == found
     if found.fields:
-        decoded = Decoder(found.fields, coerce=True).decode(b"\n".join(samples[0]) + b"\n")
+        decoded = Decoder(RecordRules(found.fields, coerce=True)).decode(b"\n".join(samples[0]) + b"\n")
         assert decoded.rejected == ()
         assert decoded.batch.num_rows == len(records)

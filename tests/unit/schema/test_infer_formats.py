@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.schema.cell_inference import infer_cells, infer_types
+from tidegate.schema.inference import infer_cells
+from tidegate.schema.types import infer_types
 from tidegate.specs.project import FieldSpec
 
 
@@ -37,7 +38,7 @@ def test_cells(cells: list[str | None], type: str) -> None:
 
 def test_the_report_says_what_the_cells_were() -> None:
     found = infer_cells([[{"a": "1", "b": None}, {"a": "x", "b": None}]], unreadable=2)
-    assert found.describe() == (
+    assert tuple(each.describe() for each in found.report) == (
         'a: string (in 100% of 2 records: 1 integer, 1 string; kept as text: integer ("1") and string ("x"))',
         "b: string (in 0% of 2 records: never a value; never had a value; taken for text)",
     )

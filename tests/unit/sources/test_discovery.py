@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.discovery import PathListing, Reason
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
-from tidegate.core.reasons import Reason
 from tidegate.errors import SourceError, StorageError, StorageUnavailable
 from tidegate.sources.file_discovery import discover
 from tidegate.specs.locations import Location

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState
+from tidegate.core.files.discovery import PathListing, Reason
 from tidegate.core.files.paths import SourceFile, sort_key
-from tidegate.core.files.state import Failed
-from tidegate.core.reasons import Reason
+from tidegate.core.files.state import Failed, SetState
 from tidegate.errors import SourceError, StorageUnavailable
 from tidegate.protocol.path_segments import Known
 from tidegate.sources import file_discovery

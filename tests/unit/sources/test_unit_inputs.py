@@ -281,10 +281,12 @@ WRONG: list[tuple[str, str]] = [
     ('{"id": 1}\n{"id": 2\n', "line 2: not JSON"),
     ('{"id": 1} {"id": 2}\n', "line 1: something follows the object"),
     ("5\n", "line 1: not an object"),
-    ('[{"id": 1} {"id": 2}]', "element 1 is not followed by a comma"),
+    ('[{"id": 1} {"id": 2}]', "element 1: something follows the object"),
     ('[{"id": 1}, 5]', "element 2: not an object"),
-    ('[{"id": 1}, ', "element 2: not JSON"),
-    ('[{"id": 1}', "element 1 is not followed by a comma"),
+    ('[{"id": 1}, {"id": }]', "element 2: not JSON"),
+    ('[{"id": 1}, ]', "element 2: not JSON"),
+    ('[{"id": 1}, ', "the array ends too early"),
+    ('[{"id": 1}', "the array ends too early"),
     ('[{"id": 1}] x', "something follows the array"),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.specs.columns import ColumnSource, JdbcRead
-from tidegate.specs.jdbc_addresses import (
+from tidegate.specs.locations import (
     current_identity,
     holds_credentials,
     hosts_of,

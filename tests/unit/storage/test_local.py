@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.reasons import Reason, Skipped
+from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.errors import ObjectChanged, ObjectMissing, StorageError
 from tidegate.specs.locations import Location
 from tidegate.storage.listing_scope import Scope

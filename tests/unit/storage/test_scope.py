@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectChanged, SourceError
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from calendar import monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import MINYEAR, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from tidegate.core.calendar import check_zone
+from tidegate.core.calendar import check_zone, months_later
 from tidegate.core.columns.values import NUMBERS, TEMPORAL, described, kind_of
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
@@ -139,7 +138,7 @@ def _ago(stored: date, look_back: LookBack) -> Value:
         moment = moment - timedelta(days=look_back.days, hours=look_back.hours)
     except OverflowError:
         moment = earliest
-    moment = _months_before(moment, look_back.months + 12 * look_back.years) or earliest
+    moment = months_later(moment, -look_back.months - 12 * look_back.years) or earliest
     return moment if isinstance(stored, datetime) else moment.date()
 
 
@@ -150,7 +149,7 @@ def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: 
     is_previous_open = today.day <= (look_back.closing_day or 0)
     first = datetime(today.year, today.month, 1)
     months = look_back.months + 12 * look_back.years + is_previous_open
-    opened = _months_before(first, months) or datetime.min
+    opened = months_later(first, -months) or datetime.min
     if not isinstance(stored, datetime):
         return min(stored, opened.date())
     if opened == datetime.min:
@@ -159,14 +158,6 @@ def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: 
     if stored.utcoffset() is None:
         return min(stored, moment.astimezone(check_zone(source_timezone)).replace(tzinfo=None))
     return min(stored, moment.astimezone(stored.tzinfo))
-
-
-def _months_before(moment: datetime, months: int) -> datetime | None:
-    """The same day so many months earlier; None before the first year."""
-    year, month = divmod(moment.year * 12 + moment.month - 1 - months, 12)
-    if year < MINYEAR:
-        return None
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
 
 
 @dataclass(frozen=True, slots=True)

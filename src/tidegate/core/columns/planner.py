@@ -10,19 +10,20 @@ meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lowered, moment_like
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SourceRuntime, untested
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, untested
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import ColumnState
 from tidegate.core.columns.values import (
     TEMPORAL,
     are_comparable,
     described,
+    errors_of,
     is_above,
     is_finite,
     is_watermark_empty,
@@ -46,7 +47,7 @@ class ColumnPlan:
     """What to read of one source at ``position``: a pure value, equal arguments give equal plans.
 
     ``stored`` is the watermark of the source's columns, ``effective`` where the read begins after look-back. ``reads``
-    has no caps yet except those of ``safety_lag``, which are also in ``lag_caps``. ``full``: everything is read.
+    has no caps yet except those of ``safety_lag``. ``full``: everything is read.
     ``window``: rows of the table that lie in the range are replaced. ``lag_until`` is the moment that safety_lag
     allows, for columns whose kind is not known before the source was asked; ``horizon`` is the one up to which times
     are taken for what they are (``future_tolerance``), None where nothing limits them or ``lag_until`` does.
@@ -60,7 +61,6 @@ class ColumnPlan:
     effective: Watermark = field(default_factory=dict)
     reads: RowFilter = field(default_factory=RowFilter)
     full: bool = False
-    lag_caps: Mapping[str, Value] = field(default_factory=dict)
     window: bool = False
     chunk: Chunk | None = None
     notes: tuple[str, ...] = ()
@@ -79,7 +79,6 @@ class ReadBounds:
 
     rows: RowFilter
     state: ColumnState
-    runtime: SourceRuntime
     window: RowFilter | None = None
     nothing: bool = False
 
@@ -110,16 +109,8 @@ def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iter
 
 def ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
     """The latest value that is taken, of columns whose greatest lies beyond the horizon; nothing where none does."""
-    columns = plan.reads.columns[:1] if plan.reads.mode is WatermarkMode.TUPLE else plan.reads.columns
-    found: dict[str, Value] = {}
-    if plan.horizon is None:
-        return found
-    for column in columns:
-        value = seen.get(column)
-        cap = None if value is None else moment_like(value, plan.horizon, plan.source_timezone)
-        if value is not None and cap is not None and is_above(value, cap):
-            found[column] = cap
-    return found
+    caps = {each: _cap(seen.get(each), plan.horizon, plan.source_timezone) for each in plan.reads.leading}
+    return {column: cap for column, cap in caps.items() if cap is not None}
 
 
 def waiting(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
@@ -148,9 +139,13 @@ def check_text(plan: ColumnPlan, column: str, value: str) -> None:
 
 
 def _is_ahead(value: Value, horizon: datetime | None, zone: str) -> bool:
-    moment = _read_as_time(value, zone) if isinstance(value, str) else value
-    latest = None if moment is None or horizon is None else moment_like(moment, horizon, zone)
-    return moment is not None and latest is not None and is_above(moment, latest)
+    return _cap(_read_as_time(value, zone) if isinstance(value, str) else value, horizon, zone) is not None
+
+
+def _cap(value: Value | None, until: datetime | None, zone: str) -> Value | None:
+    """The latest value that ``until`` allows, where ``value`` lies above it; None where it does not, or is no time."""
+    latest = None if value is None or until is None else moment_like(value, until, zone)
+    return latest if value is not None and latest is not None and is_above(value, latest) else None
 
 
 def _read_as_time(text: str, zone: str) -> datetime | None:
@@ -182,7 +177,7 @@ def plan_columns(
     chunk_column: str | None = None,
 ) -> ColumnPlan:
     """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
-    planning = _Planning(f"{pipeline}/{source.name}", source, load, _spelled(state, source.watermark_columns), now)
+    planning = _Planning(pipeline, source, load, state or ColumnState(), now)
     plan = ColumnPlan(
         pipeline,
         source.name,
@@ -205,7 +200,6 @@ def plan_columns(
         plan,
         effective=planning.effective(),
         reads=planning.reads().capped({each: Bound(value, inclusive=True) for each, value in caps.items()}),
-        lag_caps=caps,
         lag_until=planning.lag_until,
         horizon=planning.horizon if planning.lag_until is None else None,
         window=planning.is_window,
@@ -220,37 +214,27 @@ def first_notes(read: object, position: int) -> Iterator[str]:
         yield told
 
 
-def _spelled(state: ColumnState | None, columns: Sequence[str]) -> ColumnState:
-    return (state or ColumnState()).spelled(columns)
-
-
 def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
     """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
+    before = state or ColumnState()
     if plan.chunk is not None:
-        before = state or ColumnState()
-        runtime = SourceRuntime(plan.stored, plan.effective, dict.fromkeys(plan.reads.columns, plan.chunk.high))
-        return ReadBounds(plan.reads, before, runtime, replace(plan.reads, extra=None))
+        return ReadBounds(plan.reads, before, replace(plan.reads, extra=None))
     columns = plan.reads.columns
-    before = _spelled(state, columns).only(columns)
+    before = before.spelled(columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
-    leading = columns[:1] if is_cursor else columns
     if plan.lag_until is not None:
-        check_lag(f"{plan.pipeline}/{plan.source}", {each: reached[each] for each in leading})
-    for each in leading:
-        reached[each] = _within_lag(plan, reached[each])
-    try:
+        check_lag(f"{plan.pipeline}/{plan.source}", {each: reached[each] for each in plan.reads.leading})
+    for each in plan.reads.leading:
+        cap = _cap(reached[each], plan.lag_until, plan.source_timezone)
+        reached[each] = reached[each] if cap is None else cap
+    with errors_of(f"{plan.pipeline}/{plan.source}, "):
         after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
-    except WatermarkError as error:
-        raise WatermarkError(f"{plan.pipeline}/{plan.source}, {error.problem}", error.remedy) from None
     rows = _capped(plan.reads, after)
     is_empty = bool(columns) and all(value is None for value in reached.values())
     return ReadBounds(
         rows,
         after,
-        SourceRuntime(
-            plan.stored if before.values else None, plan.effective, {each: after.values.get(each) for each in columns}
-        ),
         replace(rows, extra=None) if plan.window else None,
         nothing=is_empty and not plan.window and plan.reads.nulls is not NullWatermark.INCLUDE,
     )
@@ -267,14 +251,13 @@ def check_lag(name: str, values: Watermark) -> None:
 class _Planning:
     """The decisions about one source."""
 
-    def __init__(self, name: str, source: ColumnSource, load: Load, state: ColumnState, now: datetime) -> None:
-        self._name = name
-        self._source = source
-        self._load = load
-        self._state = state
-        self._now = now
+    def __init__(self, pipeline: str, source: ColumnSource, load: Load, state: ColumnState, now: datetime) -> None:
+        self._name = f"{pipeline}/{source.name}"
+        self._source, self._load, self._now = source, load, now
+        self._state = state = state.spelled(source.watermark_columns)
         self._columns = source.watermark_columns
         self._is_cursor = source.mode is WatermarkMode.TUPLE
+        self._leading = chunk_columns(source, None)
         self.stored: dict[str, Value | None] = {
             each: state.values[each] for each in self._columns if each in state.values
         }
@@ -329,11 +312,6 @@ class _Planning:
             return {each: self._lowered(each, value) for each, value in self.stored.items()}
         bounds = {each.column: each.lower for each in self._cursor_ranges()}
         return {each: bound.value for each, bound in bounds.items() if bound is not None}
-
-    @property
-    def _leading(self) -> tuple[str, ...]:
-        """The columns that tell how young a row is: in a cursor the first."""
-        return self._columns[:1] if self._is_cursor else self._columns
 
     def check_lag(self) -> None:
         """Refuse a safety lag where what is stored says that no column holds times."""
@@ -413,10 +391,8 @@ class _Planning:
         if value is None:
             return None
         zone = self._source.source_timezone
-        try:
+        with errors_of(f"{self._name}, watermark column {column!r}: "):
             low = lowered(value, self._source.look_back, self._now, zone)
-        except WatermarkError as error:
-            raise WatermarkError(f"{self._name}, watermark column {column!r}: {error.problem}", error.remedy) from None
         return low if self._source.look_back.is_off else _before_jump(low, zone)
 
     def _later_columns(self) -> list[str]:
@@ -479,11 +455,3 @@ def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None
             "make it a number: declare its type in the schema, or cast it in a query",
         )
     return value
-
-
-def _within_lag(plan: ColumnPlan, value: Value | None) -> Value | None:
-    """The value, or the latest that safety_lag allows."""
-    if value is None or plan.lag_until is None:
-        return value
-    cap = moment_like(value, plan.lag_until, plan.source_timezone)
-    return cap if cap is not None and is_above(value, cap) else value

@@ -68,9 +68,9 @@ class RowFilter:
         return tuple(each.column for each in self.ranges)
 
     @property
-    def is_unbounded(self) -> bool:
-        """Whether nothing was stored yet: every row is new."""
-        return all(each.lower is None and not each.any_value for each in self.ranges)
+    def leading(self) -> tuple[str, ...]:
+        """The columns that tell how young a row is: in a cursor the first."""
+        return self.columns[:1] if self.mode is WatermarkMode.TUPLE else self.columns
 
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
         """The same with upper bounds, by column."""

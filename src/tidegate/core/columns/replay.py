@@ -16,7 +16,7 @@ and never set above rows that nobody has read.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from datetime import timezone as timezone_of
@@ -36,7 +36,7 @@ from tidegate.core.columns.values import (
     is_above,
     kind_of,
 )
-from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version, seconds_of
 from tidegate.errors import ConfigError, StateError, WatermarkError
 from tidegate.specs.columns import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 
@@ -155,16 +155,6 @@ def _jump(value: Value, timezone: str | None) -> Jump | None:
     return jump_around(value, timezone) if is_local else None  # type: ignore[arg-type]  # a time and its zone
 
 
-def contiguous_end(chunks: Sequence[Chunk], finished: Collection[Chunk]) -> Value | None:
-    """Up to where everything is finished from the first chunk on; None if that one is not."""
-    reached = None
-    for chunk in chunks:
-        if chunk not in finished:
-            break
-        reached = chunk.high
-    return reached
-
-
 def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
     """The boundaries above ``start``, without end."""
     kind, unit = kind_of(start), interval.unit
@@ -253,8 +243,12 @@ class ReplayState:
     @property
     def reached(self) -> Value | None:
         """Up to where everything is finished from the start on; None where the first chunk is not."""
-        every = self.chunks
-        return contiguous_end(every, {every[number] for number in self.finished})
+        reached = None
+        for number, chunk in enumerate(self.chunks):
+            if number not in self.finished:
+                break
+            reached = chunk.high
+        return reached
 
     def is_same(self, other: ReplayState) -> bool:
         """Whether both are about the same chunks; the same moment in another zone may make others."""
@@ -277,7 +271,7 @@ def encode(state: ReplayState) -> dict[str, object]:
         "interval": interval,
         "finished": [[first, last] for first, last in _ranges(sorted(state.finished))],
         "begun": state.begun,
-        "update_ts": 0 if state.updated is None else int(state.updated.timestamp()),
+        "update_ts": seconds_of(state.updated),
     }
 
 
@@ -298,7 +292,6 @@ def _decoded(root: Node) -> ReplayState:
     if root.get("kind").text() != KIND:
         raise root.get("kind").refusal(repr(KIND))
     bounds = WatermarkSerializer.deserialize(root.get("watermark").text()) or {}
-    seconds = root.get("update_ts").integer()
     state = ReplayState(
         root.get("column").text(),
         bounds["start"],
@@ -306,7 +299,7 @@ def _decoded(root: Node) -> ReplayState:
         _interval(root.get("interval")),
         frozenset(_numbers(root.get("finished"))),
         root.get("begun").integer(),
-        datetime.fromtimestamp(seconds, UTC) if seconds else None,
+        root.get("update_ts").seconds(),
         root.get("timezone").optional_text(),
     )
     if state.finished and max(state.finished) >= len(state.chunks):

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-from tidegate.core.columns.values import INCLUSIVE, WatermarkSerializer, greatest, is_above, without_inclusive
-from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.core.columns.values import (
+    INCLUSIVE,
+    WatermarkSerializer,
+    errors_of,
+    greatest,
+    is_above,
+    without_inclusive,
+)
+from tidegate.core.json_shape import SCHEMA_VERSION, seconds_of, state_of_kind
 from tidegate.errors import StateError, WatermarkError
 from tidegate.specs.columns import Value, Watermark
 
@@ -88,10 +95,8 @@ class ColumnState:
         return tuple(found)
 
     def _greater(self, column: str, value: Value | None) -> Value | None:
-        try:
+        with errors_of(f"watermark column {column!r}: "):
             return greatest(self.values.get(column), value)
-        except WatermarkError as error:
-            raise _named(column, error) from None
 
     def _is_reached(self, column: str, value: Value | None) -> bool:
         stored = self.values.get(column)
@@ -101,18 +106,12 @@ class ColumnState:
         """Whether the seen cursor is not below the stored one."""
         for column, stored in zip(columns, self.cursor(columns), strict=False):
             value = seen.get(column)
-            try:
+            with errors_of(f"watermark column {column!r}: "):
                 if value is None or is_above(stored, value):
                     return False
                 if is_above(value, stored):
                     return True
-            except WatermarkError as error:
-                raise _named(column, error) from None
         return True
-
-
-def _named(column: str, error: WatermarkError) -> WatermarkError:
-    return WatermarkError(f"watermark column {column!r}: {error.problem}", error.remedy)
 
 
 def text_of(value: Value) -> str:
@@ -147,7 +146,7 @@ def encode_columns(state: ColumnState) -> dict[str, object]:
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "watermark": state.text(),
-        "update_ts": 0 if state.updated is None else int(state.updated.timestamp()),
+        "update_ts": seconds_of(state.updated),
     }
 
 
@@ -155,20 +154,8 @@ def decode_columns(data: Mapping[str, object]) -> ColumnState:
     """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
     if not data:
         return ColumnState()
-    root = Node(data, "state")
-    check_version(root)
-    if "kind" not in root or root.get("kind").text() != KIND:
-        raise StateError(
-            "the recorded state is not one of watermark columns, and the source is now followed by columns",
-            "give the source its former type again; or another name and another table, to read everything anew",
-        )
-    root.only(_KEYS)
-    seconds = root.get("update_ts").integer()
+    root = state_of_kind(data, KIND, _KEYS, "watermark columns", "columns")
     try:
-        updated = datetime.fromtimestamp(seconds, UTC) if seconds else None
-    except (OverflowError, ValueError, OSError):
-        raise root.get("update_ts").refusal("seconds since 1970") from None
-    try:
-        return ColumnState.of_text(root.get("watermark").text(), updated)
+        return ColumnState.of_text(root.get("watermark").text(), root.get("update_ts").seconds())
     except WatermarkError as error:
         raise StateError(f"state.watermark: {error.problem}", error.remedy) from error

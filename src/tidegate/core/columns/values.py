@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -63,6 +64,15 @@ def kind_of(value: Value) -> str:
 def described(value: Value) -> str:
     """The value and its kind, for messages."""
     return f"{value} ({_WORDS[kind_of(value)]})"
+
+
+@contextmanager
+def errors_of(prefix: str) -> Iterator[None]:
+    """Put ``prefix`` before the text of a ``WatermarkError``: whose value it was."""
+    try:
+        yield
+    except WatermarkError as error:
+        raise WatermarkError(f"{prefix}{error.problem}", error.remedy) from None
 
 
 def are_comparable(one: Value, other: Value) -> bool:

@@ -15,23 +15,28 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from tidegate.core.files.file_status import FileStatus, by_partition, file_statuses
+from tidegate.core.files.discovery import Directories, counted, is_sealed, opened, seals_after
 from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import Directories, counted, is_sealed, opened, seals_after
 from tidegate.core.files.state import (
     Active,
     Covered,
     FileOutcome,
     FileProgress,
+    FileStatus,
     Finished,
     Idle,
     Initial,
     LateWindow,
     PathState,
     RecordsRead,
+    Segment,
+    SetState,
+    Unfinished,
     WatermarkState,
+    by_partition,
+    file_statuses,
     fitted,
     greater,
     greatest_path,
@@ -194,21 +199,24 @@ def _done(progress: FileProgress, name: str, watermark: str) -> bool:
 
 
 T = TypeVar("T")
+S = TypeVar("S", PathState, SetState)
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """A step of the watermark; without ``changed`` there is nothing to commit.
+class Advance(Generic[S]):
+    """A step of the state; without ``changed`` there is nothing to commit.
 
     ``advanced`` has (partition, name before, name after); ``sealed`` the partitions that left the state;
-    ``full`` means that as many files wait above gaps as may be: stop reading and plan again.
+    ``full`` means that as many files wait above gaps, or failed, as may be: stop reading and plan again. ``finished``
+    are the files that the next segment of a set has to hold, which ``state`` does not refer to yet.
     """
 
-    state: PathState
+    state: S
     advanced: tuple[tuple[str, str | None, str], ...] = ()
     sealed: tuple[str, ...] = ()
     changed: bool = False
     full: bool = False
+    finished: tuple[SourceFile, ...] = ()
 
 
 def advance(
@@ -220,7 +228,7 @@ def advance(
     *,
     complete: bool,
     directories: Directories | None = None,
-) -> Advance:
+) -> Advance[PathState]:
     """The state once the rows of ``outcomes`` are committed.
 
     ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, in every commit of that plan.
@@ -239,20 +247,19 @@ def advance(
     return _settled(source, start, step, now, directories or Directories())
 
 
-def idle(state: PathState, listed_any: bool) -> PathState:
+def idle(state: S, listed_any: bool) -> S:
     """The state after a poll that found nothing to read.
 
     Files in progress or failed still wait, so the source is not idle yet, unless it was emptied.
     """
-    waits = bool(state.first_unfinished) and listed_any
-    if isinstance(state.watermark, Initial) or waits:
+    if isinstance(state.watermark, Initial) or (listed_any and any(True for _ in state.unfinished())):
         return state
     return replace(state, watermark=Idle(state.watermark.value))
 
 
 def _settled(
     source: PathSource, start: PathState, step: StepBuilder, now: datetime, directories: Directories
-) -> Advance:
+) -> Advance[PathState]:
     """The step as a state: its greatest paths, what it seals, and when it was made."""
     state = replace(
         start,
@@ -271,7 +278,7 @@ def _settled(
     return Advance(state, step.advanced, sealed, changed=True, full=_is_full(source, state))
 
 
-def _is_full(source: PathSource, state: PathState) -> bool:
+def _is_full(source: PathSource, state: PathState | SetState) -> bool:
     return len(state.files) >= source.max_islands
 
 
@@ -345,3 +352,78 @@ def covered(
     for ranges in commits:
         state = advance(source, state, listed, ranges, now, complete=False).state
     return state
+
+
+def advance_set(
+    source: PathSource,
+    state: SetState,
+    listed: Sequence[SourceFile],
+    outcomes: Sequence[FileOutcome],
+    now: datetime,
+    *,
+    complete: bool,
+) -> Advance[SetState]:
+    """The state once the rows of ``outcomes`` are committed and their segment is written.
+
+    ``listed`` are the files that the plan saw and that are in no segment, all of them if ``complete``.
+    ``StateError`` if an outcome does not begin where the recorded progress ends.
+    """
+    files: dict[str, Unfinished] = dict(state.files)
+    finished: dict[str, SourceFile] = {}
+    for outcome in outcomes:
+        if outcome.path in finished:
+            continue
+        after = progress_after(files.get(outcome.path), outcome)
+        if isinstance(after, Finished) and isinstance(outcome, Covered):
+            files.pop(outcome.path, None)
+            finished[outcome.path] = SourceFile(outcome.path, outcome.size, outcome.etag)
+        elif after is not None and not isinstance(after, Finished):
+            files[outcome.path] = after
+    if complete:
+        there = {file.path for file in listed}
+        files = {path: each for path, each in files.items() if each.records or path in there}
+    if not finished and files == state.files:
+        return Advance(state, full=_is_full(source, state))
+    last = max(finished, key=sort_key, default=None)
+    after_step = replace(
+        state,
+        watermark=state.watermark if last is None else Active(last),
+        files=files,
+        last_update_ts=int(now.timestamp()),
+    )
+    return Advance(after_step, changed=True, full=_is_full(source, after_step), finished=tuple(finished.values()))
+
+
+ALIKE = 8
+"""So many segments of about the same size are merged into one."""
+
+
+def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment, ...]:
+    """The segments that go into the new one together with ``added`` paths.
+
+    Those are the ones that are not larger, as soon as there are enough of them, and again what has then about
+    the size of the result. So there are never more than seven of one size.
+
+    >>> few = [Segment(str(n), 1, 0) for n in range(6)]
+    >>> len(segments_to_merge(few, 1)), len(segments_to_merge([*few, Segment("6", 1, 0)], 1))
+    (0, 7)
+    """
+    merged: list[Segment] = []
+    rest, total = list(segments), added
+    while True:
+        alike = [segment for segment in rest if _rank(segment.count) <= _rank(total)]
+        if len(alike) < ALIKE - 1:
+            return tuple(merged)
+        merged += alike
+        rest = [segment for segment in rest if segment not in alike]
+        total += sum(segment.count for segment in alike)
+
+
+def with_segment(state: SetState, merged: Sequence[Segment], new: Segment) -> SetState:
+    """The state that refers to ``new`` in place of what was merged into it."""
+    return replace(state, segments=(*(each for each in state.segments if each not in merged), new))
+
+
+def _rank(count: int) -> int:
+    """Counts of one rank differ by less than a factor of ``ALIKE``."""
+    return max(0, count.bit_length() - 1) // (ALIKE.bit_length() - 1)

@@ -1,14 +1,18 @@
-"""The state of a file source as JSON, and back; older formats are migrated, anything unknown is refused.
+"""The states of file sources as JSON, and back; older formats are migrated, anything unknown is refused.
 
-``{"schema_version": 1, "watermark": {"state": "Active", "value": …}, "partition_watermarks": {partition:
+Watermarks: ``{"schema_version": 1, "watermark": {"state": "Active", "value": …}, "partition_watermarks": {partition:
 name}, "last_update_ts": …, "source_state": {"files": {path: "Finished" | {"RecordsRead": n, "size": …,
 "etag": …} | {"Failed": {"attempts": …, "reason": …}, …}}, "last_committed_file": …}, "sealed": {prefix:
 {"below": …, "directories": …}}, "sealed_below": …, "late_window": {partition: {"above": …, "names": […]}}}``
+
+Sets: ``{"schema_version": 1, "tracking": "set", "watermark": {"state": "Active", "value": …}, "set": {"files": …,
+"segments": [{"sha256": …, "count": …, "size": …}]}, "last_update_ts": …, "source_state": {"files": {path:
+{"RecordsRead": …} | {"Failed": …}}, "last_committed_file": …}}``
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC
 from typing import assert_never
@@ -25,6 +29,9 @@ from tidegate.core.files.state import (
     PathState,
     RecordsRead,
     Seal,
+    Segment,
+    SetState,
+    Unfinished,
     WatermarkState,
 )
 from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
@@ -55,14 +62,11 @@ def encode(state: PathState) -> dict[str, object]:
     }
     complete: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
-        "watermark": encoded_watermark(state.watermark),
+        "watermark": _encode_watermark(state.watermark),
         "partition_watermarks": dict(sorted(state.partition_watermarks.items())),
         "last_update_ts": state.last_update_ts,
-        "source_state": {
-            "files": {path: encoded_progress(each) for path, each in sorted(state.files.items())},
-            "last_committed_file": state.last_committed_file,
-        },
-        "sealed": {prefix: _encoded_seal(seal) for prefix, seal in sorted(state.sealed.items())},
+        "source_state": _encode_files(state),
+        "sealed": {prefix: _encode_seal(seal) for prefix, seal in sorted(state.sealed.items())},
         "sealed_below": state.sealed_below,
         _WINDOW: windows,
     }
@@ -93,46 +97,36 @@ def decode(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
             " name and another table, to read everything anew",
         )
     root.only(_KEYS)
-    return _Decoding(root, source_uri.rstrip("/")).state()
+    base = source_uri.rstrip("/")
+
+    def relative(path: str) -> str:
+        return path.removeprefix(f"{base}/") if base else path
+
+    source_state = root.get("source_state", {}).only(("files", "last_committed_file"))
+    last = source_state.get("last_committed_file").optional_text()
+    files = source_state.get("files", {}).entries()
+    state = PathState(
+        watermark=_old_watermark(root.get("watermark"), last, relative),
+        partition_watermarks={key: node.text() for key, node in root.get("partition_watermarks", {}).entries()},
+        files={relative(path): _decode_progress(node) for path, node in files},
+        last_committed_file=None if last is None else relative(last),
+        late_window={partition: _decode_window(node) for partition, node in root.get(_WINDOW, {}).entries()},
+        window_lost=_WINDOW not in root,
+        sealed={prefix: _decode_seal(node) for prefix, node in root.get("sealed", {}).entries()},
+        sealed_below=root.get("sealed_below", "").text(),
+        last_update_ts=root.get("last_update_ts", 0).integer(),
+    )
+    return state if "sealed" in root else _migrated(state)
 
 
-class _Decoding:
-    """Reads one document; ``base`` is the URI that older formats put before every path."""
-
-    def __init__(self, root: Node, base: str) -> None:
-        self._root = root
-        self._base = f"{base}/" if base else ""
-
-    def state(self) -> PathState:
-        root = self._root
-        source_state = root.get("source_state", {}).only(("files", "last_committed_file"))
-        last = source_state.get("last_committed_file").optional_text()
-        files = source_state.get("files", {}).entries()
-        entries = root.get("partition_watermarks", {}).entries()
-        window = root.get(_WINDOW, {}).entries()
-        state = PathState(
-            watermark=self._watermark(root.get("watermark"), last),
-            partition_watermarks={key: node.text() for key, node in entries},
-            files={self._relative(path): decoded_progress(node) for path, node in files},
-            last_committed_file=None if last is None else self._relative(last),
-            late_window={partition: _window(node) for partition, node in window},
-            window_lost=_WINDOW not in root,
-            sealed={prefix: _seal(node) for prefix, node in root.get("sealed", {}).entries()},
-            sealed_below=root.get("sealed_below", "").text(),
-            last_update_ts=root.get("last_update_ts", 0).integer(),
-        )
-        return state if "sealed" in root else _migrated(state)
-
-    def _watermark(self, node: Node, last: str | None) -> WatermarkState:
-        if node.is_null:
-            return Initial() if last is None else Active(self._relative(last))
-        if node.is_text:
-            return Active(self._relative(node.text()))
-        found = decoded_watermark(node)
-        return found if isinstance(found, Initial) else replace(found, value=self._relative(found.value))
-
-    def _relative(self, path: str) -> str:
-        return path.removeprefix(self._base)
+def _old_watermark(node: Node, last: str | None, relative: Callable[[str], str]) -> WatermarkState:
+    """The watermark of any format: once it was a plain path, or missing beside the last committed file."""
+    if node.is_null:
+        return Initial() if last is None else Active(relative(last))
+    if node.is_text:
+        return Active(relative(node.text()))
+    found = _decode_watermark(node)
+    return found if isinstance(found, Initial) else replace(found, value=relative(found.value))
 
 
 def _migrated(state: PathState) -> PathState:
@@ -151,8 +145,7 @@ def _migrated(state: PathState) -> PathState:
     )
 
 
-def decoded_watermark(node: Node) -> WatermarkState:
-    """The state machine's state and its path."""
+def _decode_watermark(node: Node) -> WatermarkState:
     node.only(("state", "value"))
     match node.get("state").text():
         case "Initial":
@@ -165,21 +158,19 @@ def decoded_watermark(node: Node) -> WatermarkState:
             raise node.get("state").refusal("Initial, Active or Idle")
 
 
-def encoded_watermark(watermark: WatermarkState) -> dict[str, object]:
-    """The same as JSON."""
-    match watermark:
-        case Initial():
-            return {"state": "Initial"}
-        case Active(value):
-            return {"state": "Active", "value": value}
-        case Idle(value):
-            return {"state": "Idle", "value": value}
-        case _:
-            assert_never(watermark)
+def _encode_watermark(watermark: WatermarkState) -> dict[str, object]:
+    value = {} if isinstance(watermark, Initial) else {"value": watermark.value}
+    return {"state": type(watermark).__name__, **value}
 
 
-def encoded_progress(progress: FileProgress) -> object:
-    """What is recorded about one file, as JSON."""
+def _encode_files(state: PathState | SetState) -> dict[str, object]:
+    return {
+        "files": {path: _encode_progress(each) for path, each in sorted(state.files.items())},
+        "last_committed_file": state.last_committed_file,
+    }
+
+
+def _encode_progress(progress: FileProgress) -> object:
     match progress:
         case Finished():
             return "Finished"
@@ -192,8 +183,7 @@ def encoded_progress(progress: FileProgress) -> object:
             assert_never(progress)
 
 
-def decoded_progress(node: Node) -> FileProgress:
-    """The same read back."""
+def _decode_progress(node: Node) -> FileProgress:
     if node.is_text:
         if node.text() != "Finished":
             raise node.refusal('"Finished", RecordsRead or Failed')
@@ -208,17 +198,72 @@ def decoded_progress(node: Node) -> FileProgress:
     return Failed(failed.get("attempts").integer(), failed.get("reason").text(), size, etag, records)
 
 
-def _encoded_seal(seal: Seal) -> dict[str, object]:
+def _encode_seal(seal: Seal) -> dict[str, object]:
     below = seal.below.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return {"below": below, "directories": seal.directories}
 
 
-def _seal(node: Node) -> Seal:
+def _decode_seal(node: Node) -> Seal:
     node.only(("below", "directories"))
     return Seal(node.get("below").moment(), node.get("directories").optional_integer())
 
 
-def _window(node: Node) -> LateWindow:
+def _decode_window(node: Node) -> LateWindow:
     node.only(("above", "names"))
     names = tuple(each.text() for each in node.get("names").items())
     return LateWindow(names, node.get("above").optional_text())
+
+
+_SET_KEYS = ("schema_version", TRACKING, "watermark", "set", "last_update_ts", "source_state", "delta_version")
+
+
+def encode_set(state: SetState) -> dict[str, object]:
+    """The complete state; keys are sorted, so that equal states give equal text."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        TRACKING: "set",
+        "watermark": _encode_watermark(state.watermark),
+        "set": {
+            "files": state.remembered,
+            "segments": [{"sha256": each.sha256, "count": each.count, "size": each.size} for each in state.segments],
+        },
+        "last_update_ts": state.last_update_ts,
+        "source_state": _encode_files(state),
+    }
+
+
+def decode_set(data: Mapping[str, object]) -> SetState:
+    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
+    root = Node(data, "state")
+    check_version(root)
+    if TRACKING not in root:
+        raise StateError(
+            "the recorded state is one of watermarks, and the source is now tracked by a set",
+            "set use_watermark: true again; or give the source another name and another table, to read everything anew",
+        )
+    root.only(_SET_KEYS)
+    if root.get(TRACKING).text() != "set":
+        raise root.get(TRACKING).refusal('"set"')
+    remembered = root.get("set").only(("files", "segments"))
+    source_state = root.get("source_state").only(("files", "last_committed_file"))
+    state = SetState(
+        watermark=_decode_watermark(root.get("watermark")),
+        segments=tuple(_segment(node) for node in remembered.get("segments").items()),
+        files={path: _unfinished(node) for path, node in source_state.get("files").entries()},
+        last_update_ts=root.get("last_update_ts").integer(),
+    )
+    if remembered.get("files").integer() != state.remembered:
+        raise remembered.get("files").refusal(f"{state.remembered}, the sum of the segments")
+    return state
+
+
+def _segment(node: Node) -> Segment:
+    node.only(("sha256", "count", "size"))
+    return Segment(node.get("sha256").text(), node.get("count").integer(), node.get("size").integer())
+
+
+def _unfinished(node: Node) -> Unfinished:
+    progress = _decode_progress(node)
+    if isinstance(progress, Finished):
+        raise node.refusal("RecordsRead or Failed")
+    return progress

@@ -7,19 +7,15 @@ because reading it again could double its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from tidegate.core.files.discovery import list_after
-from tidegate.core.files.file_status import file_statuses
+from tidegate.core.files.discovery import PARTITIONS_AT_ONCE, is_due, is_sealed, list_after
 from tidegate.core.files.paths import Layout, SourceFile, join, same_content, split
-from tidegate.core.files.sealing import is_sealed
-from tidegate.core.files.state import Failed, Finished, PathState
+from tidegate.core.files.state import Failed, Finished, PathState, file_statuses
 from tidegate.specs.project import PathSource
-
-_PARTITIONS_AT_ONCE = 4096
 
 
 class Finding(StrEnum):
@@ -75,14 +71,12 @@ class Comparing:
         self._state = state
         self._history = history
         self._layout = Layout.of(source)
-        self._passes_over = _passes_over(source, state)
-        self._standing = lru_cache(_PARTITIONS_AT_ONCE)(file_statuses(source, state))
+        self._is_due = is_due(source, state)
+        self._status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
         self._partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
         self._above = frozenset(parent for each in self._partitions for parent in _parents(each))
-        self._out_of_sight_up_to = lru_cache(_PARTITIONS_AT_ONCE)(self._bound_above)
-        self._moves = tuple(
-            (_passes_over(source, each.before), _passes_over(source, each.after)) for each in history.moves
-        )
+        self._out_of_sight_up_to = lru_cache(PARTITIONS_AT_ONCE)(self._bound_above)
+        self._moves = [(is_due(source, each.before), is_due(source, each.after)) for each in history.moves]
 
     def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
         """What ``file`` is, given what is committed of it."""
@@ -97,7 +91,7 @@ class Comparing:
         if progress is not None:
             begun = isinstance(progress, Failed) or progress.records or committed is not None
             return Finding.UNFINISHED if begun else Finding.WAITING
-        if not self._passes_over(file.path):
+        if self._is_due(file.path):
             return Finding.WAITING
         return self._passed_over(file, committed)
 
@@ -124,30 +118,17 @@ class Comparing:
         cold_start = self._history.cold_start
         if committed is None and cold_start is not None and is_sealed(self._layout, cold_start, partition):
             return Finding.EXCLUDED
-        if self._standing(partition).is_known(name) or not self._history.is_whole or self._is_moved_over(file.path):
+        if self._status_of(partition).is_known(name) or not self._history.is_whole or self._is_moved_over(file.path):
             return Finding.UNEXPLAINED
         if committed is not None and not same_content(committed.size, committed.etag, file):
             return Finding.CHANGED
         return Finding.LATE
 
     def _is_moved_over(self, path: str) -> bool:
-        return any(after(path) and not before(path) for before, after in self._moves)
+        return any(before(path) and not after(path) for before, after in self._moves)
 
 
 def _parents(directory: str) -> Iterator[str]:
     while directory:
         directory = split(directory)[0]
         yield directory
-
-
-def _passes_over(source: PathSource, state: PathState) -> Callable[[str], bool]:
-    """Whether a run from ``state`` leaves a path alone: it is finished, or below all that is looked at."""
-    layout = Layout.of(source)
-    standing_of = lru_cache(_PARTITIONS_AT_ONCE)(file_statuses(source, state))
-    sealed = lru_cache(_PARTITIONS_AT_ONCE)(lambda partition: is_sealed(layout, state, partition))
-
-    def passes_over(path: str) -> bool:
-        partition, name = split(path)
-        return sealed(partition) or standing_of(partition).is_finished(name)
-
-    return passes_over

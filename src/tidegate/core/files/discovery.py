@@ -6,18 +6,211 @@ that ``accepts`` has no reason against, and hands the rest over in a ``PathListi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from enum import StrEnum
+from functools import lru_cache
 
-from tidegate.core.files.file_status import file_statuses
-from tidegate.core.files.paths import Layout, SourceFile, cold_start_prefixes, just_below, split
-from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
-from tidegate.core.files.state import PathState
-from tidegate.core.globs import matches_any_level, matches_path
-from tidegate.core.reasons import Reason, Skipped
-from tidegate.specs.project import Format, LateFiles, PathSource
+from tidegate.core.calendar import Period, earlier
+from tidegate.core.files.paths import (
+    ROOT,
+    Layout,
+    PartitionTime,
+    SourceFile,
+    cold_start_bound,
+    cold_start_prefixes,
+    just_below,
+    matches_any_level,
+    matches_path,
+    split,
+)
+from tidegate.core.files.state import PathState, Seal, file_statuses
+from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
+
+EXAMPLES = 3
+
+
+class Reason(StrEnum):
+    """Why a file is not read, in words for people; the texts are stable."""
+
+    INTERNAL = "internal name (begins with _ or .)"
+    TABLE = "belongs to a table of this configuration"
+    LINK = "symbolic link, not followed (follow_links)"
+    LINK_AGAIN = "leads to files that are listed under another name"
+    LINK_BROKEN = "symbolic link that leads nowhere"
+    NAME = "name that cannot be used"
+    SPECIAL = "neither a file nor a directory"
+    MARKER = "directory marker"
+    SUFFIX = "not an ending of the source's format"
+    PATTERN = "does not match the pattern"
+    EXCLUDED = "excluded"
+    SEALED = "partition is sealed"
+    READ = "already read"
+    REWRITTEN = "changed after it was read"
+    PENDING = "pending in staging"
+    BELOW = "at or below the watermark"
+    GIVEN_UP = "failed too often, goes to the dead letters"
+    CHANGED = "changed after a part of it was read"
+    GONE = "removed before it was finished"
+    UNSEEN = "begun, and behind a link or a name that is left out now"
+    ISLANDS_FULL = "too many files wait for an unfinished one below"
+    TOO_MANY_FAILED = "too many files failed, new ones wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """How many things were skipped for one reason, with up to three of them."""
+
+    reason: Reason
+    count: int
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.examples) else ""
+        return f"{self.count:,} left out, {self.reason}: {', '.join(self.examples)}{more}"
+
+
+class ReasonCounts:
+    """Counts skipped things while they are found."""
+
+    __slots__ = ("_counts", "_examples")
+
+    def __init__(self) -> None:
+        self._counts: dict[Reason, int] = {}
+        self._examples: dict[Reason, list[str]] = {}
+
+    def add(self, reason: Reason, path: str) -> None:
+        """One more."""
+        self.include(Skipped(reason, 1, (path,)))
+
+    def include(self, skipped: Skipped) -> None:
+        """Those that someone else has counted."""
+        self._counts[skipped.reason] = self._counts.get(skipped.reason, 0) + skipped.count
+        examples = self._examples.setdefault(skipped.reason, [])
+        if len(examples) < EXAMPLES:
+            examples.extend(skipped.examples[: EXAMPLES - len(examples)])
+
+    def result(self) -> tuple[Skipped, ...]:
+        """What was counted, in the order of the reasons."""
+        return tuple(
+            Skipped(reason, self._counts[reason], tuple(self._examples[reason]))
+            for reason in Reason
+            if self._counts.get(reason)
+        )
+
+
+def tallied(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    """The same counts with one entry per reason."""
+    tally = ReasonCounts()
+    for each in skipped:
+        tally.include(each)
+    return tally.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """What a poll saw directly below each non-time prefix: how many sealed directories, which open ones."""
+
+    sealed: Mapping[str, int] = field(default_factory=dict)
+    open: tuple[str, ...] = ()
+
+
+def is_sealed(layout: Layout, state: PathState, partition: str) -> bool:
+    """Whether the files of ``partition`` are no longer looked at; never so for those at the top level."""
+    if partition == ROOT:
+        return False
+    return partition < state.sealed_below or _below_seal(layout.time_of(partition), state.sealed)
+
+
+def is_directory_sealed(layout: Layout, state: PathState, directory: str) -> bool:
+    """Whether ``directory`` and everything below it is sealed."""
+    if directory == ROOT:
+        return False
+    inside = f"{directory}/"
+    if inside < state.sealed_below and not state.sealed_below.startswith(inside):
+        return True
+    return _below_seal(layout.time_of(directory), state.sealed)
+
+
+def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
+    seal = seals.get(time.prefix) if time else None
+    return time is not None and seal is not None and time.end <= seal.below
+
+
+def opened(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
+    """A filtered cold start with everything older than its oldest prefix sealed; any other state as it is.
+
+    A partition in ``listed`` is not sealed even if ``now`` has moved on since it was listed.
+    """
+    layout = Layout.of(source)
+    if source.partition_filter is None or layout.template is None or not state.is_fresh:
+        return state
+    prefix = layout.template.prefix
+    times = (layout.time_of(partition) for partition in listed)
+    starts = [time.start for time in times if time and time.prefix == prefix]
+    bound = min([cold_start_bound(source.partition_filter, now), *starts])
+    return replace(state, sealed={prefix: Seal(bound)})
+
+
+def seals_after(
+    source: PathSource, state: PathState, finished: Iterable[str], unfinished: Iterable[str], now: datetime
+) -> dict[str, Seal]:
+    """The seals once these partitions hold finished files and those unfinished ones; they only move up."""
+    layout = Layout.of(source)
+    seals = dict(state.sealed)
+    if source.lateness.never:
+        return seals
+    holds: dict[str, datetime] = {}
+    for time in filter(None, map(layout.time_of, unfinished)):
+        holds[time.prefix] = min(time.start, holds.get(time.prefix, time.start))
+    for prefix, time in _newest(layout, finished, now).items():
+        bound = min(_bound(source.lateness, time), holds.get(prefix, time.start))
+        if prefix not in seals or bound > seals[prefix].below:
+            seals[prefix] = Seal(bound)
+    return seals
+
+
+def counted(source: PathSource, state: PathState, directories: Directories) -> dict[str, Seal]:
+    """The seals of ``state``, with the directories counted below those that have moved.
+
+    A seal that stays keeps its count, so that a late directory goes on being noticed; a lower one replaces
+    it.
+    """
+    layout = Layout.of(source)
+    counts = dict(directories.sealed)
+    for directory in directories.open:
+        time = layout.time_of(directory)
+        if time is not None:
+            now_sealed = is_directory_sealed(layout, state, directory)
+            counts[time.prefix] = counts.get(time.prefix, 0) + int(now_sealed)
+    return {prefix: _with_count(seal, counts.get(prefix)) for prefix, seal in state.sealed.items()}
+
+
+def _with_count(seal: Seal, count: int | None) -> Seal:
+    if count is None:
+        return seal
+    return replace(seal, directories=count if seal.directories is None else min(seal.directories, count))
+
+
+def _bound(lateness: Lateness, newest: PartitionTime) -> datetime:
+    if lateness.fixed is not None:
+        return earlier(newest.start, lateness.fixed)
+    return newest.period.shifted(newest.start, -lateness.periods)
+
+
+def _newest(layout: Layout, partitions: Iterable[str], now: datetime) -> dict[str, PartitionTime]:
+    """The newest partition per prefix; where two begin together, the shorter one."""
+    found: dict[str, PartitionTime] = {}
+    for time in filter(None, map(layout.time_of, partitions)):
+        if time.start <= now:
+            found[time.prefix] = max(time, found.get(time.prefix, time), key=_recency)
+    return found
+
+
+def _recency(time: PartitionTime) -> tuple[datetime, int]:
+    return time.start, list(Period).index(time.period)
+
 
 _ENDINGS = {
     Format.NDJSON: (".ndjson", ".jsonl", ".json"),
@@ -35,6 +228,9 @@ SUFFIXES = {
     for format, endings in _ENDINGS.items()
 }
 """How the names of files end, by format."""
+
+PARTITIONS_AT_ONCE = 4096
+"""How many partitions are kept in mind while files are looked at, partition by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +284,20 @@ def list_after(source: PathSource, state: PathState, partition: str) -> str | No
 
 def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
     """Whether a listed path is not finished: what a limit on new files counts."""
-    standing_of = cache(file_statuses(source, state))
+    status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
 
     def is_unfinished(path: str) -> bool:
         partition, name = split(path)
-        return not standing_of(partition).is_finished(name)
+        return not status_of(partition).is_finished(name)
 
     return is_unfinished
 
 
-def is_open(source: PathSource, state: PathState, directory: str, now: datetime) -> bool:
-    """Whether ``directory`` or anything below it may hold files to read; sealed ones need not be listed."""
-    return not is_directory_sealed(Layout.of(source), opened(source, state, now), directory)
-
-
-def is_partition_open(source: PathSource, state: PathState, partition: str, now: datetime) -> bool:
-    """Whether the files that lie directly in ``partition`` are looked at."""
-    return not is_sealed(Layout.of(source), opened(source, state, now), partition)
+def is_due(source: PathSource, state: PathState) -> Callable[[str], bool]:
+    """Whether a run from ``state`` reads a path: it is not finished, and its partition is not sealed."""
+    layout, is_unfinished = Layout.of(source), is_new(source, state)
+    is_open = lru_cache(PARTITIONS_AT_ONCE)(lambda partition: not is_sealed(layout, state, partition))
+    return lambda path: is_open(split(path)[0]) and is_unfinished(path)
 
 
 def survey(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:

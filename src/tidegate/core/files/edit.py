@@ -12,27 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
 from typing import TypeVar
 
-from tidegate.core.files.discovery import is_new, is_partition_open
-from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
-from tidegate.core.files.sealing import is_sealed
+from tidegate.core.files.discovery import EXAMPLES, is_due, is_sealed, opened
+from tidegate.core.files.paths import Layout, SourceFile, join, matches_path, sort_key, split
 from tidegate.core.files.state import (
     Active,
     Failed,
     FileProgress,
     Finished,
-    Idle,
     Initial,
     LateWindow,
     PathState,
-    WatermarkState,
     greater,
     greatest_path,
 )
-from tidegate.core.globs import matches_path
-from tidegate.core.reasons import EXAMPLES
 from tidegate.errors import TidegateError
 from tidegate.specs.project import PathSource
 
@@ -52,18 +46,9 @@ def moved_to(source: PathSource, state: PathState, partition: str, name: str, no
         return state
     goes_down = before is not None and name < before
     window = state.late_window.get(partition) if goes_down else None
-    kept = None if window is None else _up_to(window, name)
-    last = state.last_committed_file
-    watermarks = {**state.partition_watermarks, partition: name}
-    return replace(
-        state,
-        watermark=Active(_value(state, partition, watermarks) or join(partition, name)),
-        partition_watermarks=watermarks,
-        files={path: each for path, each in state.files.items() if not _at_or_below(path, partition, name)},
-        late_window=_with(state.late_window, partition, kept),
-        last_committed_file=_last_committed(state, watermarks, join(partition, name)) if goes_down else last,
-        last_update_ts=int(now.timestamp()),
-    )
+    after = _edited(state, partition, name, None if window is None else _up_to(window, name), now)
+    last = _last_committed(after, join(partition, name)) if goes_down else state.last_committed_file
+    return replace(after, last_committed_file=last)
 
 
 def without(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
@@ -74,15 +59,25 @@ def without(source: PathSource, state: PathState, partition: str, now: datetime)
             f"nothing is recorded about partition {partition or '(top level)'!r} of source {source.name!r}",
             "see `tidegate watermark show` for those that have a position",
         )
-    watermarks = _with(state.partition_watermarks, partition, None)
-    value = _value(state, partition, watermarks)
+    after = _edited(state, partition, None, None, now)
+    return replace(after, last_committed_file=_last_committed(after, f"{partition}/" if partition else ""))
+
+
+def _edited(state: PathState, partition: str, name: str | None, window: LateWindow | None, now: datetime) -> PathState:
+    """The state with another watermark and window of ``partition``, and what they make of files and the greatest path.
+
+    The greatest path stays what it was, unless it was that of the partition.
+    """
+    watermarks = _with(state.partition_watermarks, partition, name)
+    others = None if state.value is not None and split(state.value)[0] == partition else state.value
+    value = greater(others, greatest_path(watermarks))
+    stays = name is None and state.value == value
     return replace(
         state,
-        watermark=Initial() if value is None else _renamed(state.watermark, value),
+        watermark=state.watermark if stays else Initial() if value is None else Active(value),
         partition_watermarks=watermarks,
-        files=_outside(state.files, partition),
-        late_window=_with(state.late_window, partition, None),
-        last_committed_file=_last_committed(state, watermarks, f"{partition}/" if partition else ""),
+        files={path: each for path, each in state.files.items() if not _is_forgotten(path, partition, name)},
+        late_window=_with(state.late_window, partition, window),
         last_update_ts=int(now.timestamp()),
     )
 
@@ -117,13 +112,10 @@ def _up_to(window: LateWindow, name: str) -> LateWindow | None:
     return LateWindow(tuple(each for each in window.names if each <= name), window.above)
 
 
-def _at_or_below(path: str, partition: str, name: str) -> bool:
+def _is_forgotten(path: str, partition: str, name: str | None) -> bool:
+    """Whether ``path`` lies in the partition, at or below ``name`` where one is given."""
     where, what = split(path)
-    return where == partition and what <= name
-
-
-def _outside(files: Mapping[str, FileProgress], partition: str) -> dict[str, FileProgress]:
-    return {path: each for path, each in files.items() if split(path)[0] != partition}
+    return where == partition and (name is None or what <= name)
 
 
 def _with(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
@@ -132,22 +124,12 @@ def _with(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
     return rest if value is None else {**rest, key: value}
 
 
-def _value(state: PathState, partition: str, watermarks: Mapping[str, str]) -> str | None:
-    """The greatest watermark: what it was, unless it was that of the partition that changed."""
-    others = None if state.value is not None and split(state.value)[0] == partition else state.value
-    return greater(others, greatest_path(watermarks))
-
-
-def _renamed(watermark: WatermarkState, value: str) -> WatermarkState:
-    return Idle(value) if watermark == Idle(value) else Active(value)
-
-
-def _last_committed(state: PathState, watermarks: Mapping[str, str], barrier: str) -> str | None:
+def _last_committed(state: PathState, barrier: str) -> str | None:
     """The greatest finished path that is not above ``barrier``; what it was, if that lies below already."""
     last, limit = state.last_committed_file, sort_key(barrier)
     if last is None or sort_key(last) <= limit:
         return last
-    finished = (join(partition, name) for partition, name in watermarks.items())
+    finished = (join(partition, name) for partition, name in state.partition_watermarks.items())
     return max((path for path in finished if sort_key(path) <= limit), key=sort_key, default=None)
 
 
@@ -201,14 +183,11 @@ class Sorted:
 
 def sorted_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
     """The files by whether ``state`` says that they are finished; those of sealed partitions are."""
-    unfinished = is_new(source, state)
-    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
-    finished: list[SourceFile] = []
-    due: list[SourceFile] = []
+    is_read = is_due(source, opened(source, state, now))
+    parts: tuple[list[SourceFile], list[SourceFile]] = [], []
     for file in files:
-        is_due = is_open(split(file.path)[0]) and unfinished(file.path)
-        (due if is_due else finished).append(file)
-    return Sorted(tuple(finished), tuple(due))
+        parts[is_read(file.path)].append(file)
+    return Sorted(*map(tuple, parts))
 
 
 @dataclass(slots=True)
@@ -251,32 +230,25 @@ def consequences(
     asked: Collection[str] = (),
 ) -> Consequences:
     """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
-    was_due, is_due = _due(source, before, now), _due(source, after, now)
+    was_due, will_be = (is_due(source, opened(source, each, now)) for each in (before, after))
     again, never, listed = Found(), Found(), 0
     from_start: set[str] = set()
     for file in files:
         listed += 1
-        due = was_due(file.path), is_due(file.path)
+        due = was_due(file.path), will_be(file.path)
         if file.path in asked and due[1] and (not due[0] or _loses_lines(before, after, file.path)):
             from_start.add(file.path)
         if due == (False, True):
             again.add(file)
         elif due == (True, False):
             never.add(file)
-    return Consequences(again, never, listed, tuple(_notes(before, after, is_due)), frozenset(from_start))
+    return Consequences(again, never, listed, tuple(_notes(before, after, will_be)), frozenset(from_start))
 
 
 def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
     """Whether the committed lines of a file in progress are forgotten."""
     progress = before.files.get(path)
     return progress is not None and path not in after.files and (isinstance(progress, Finished) or progress.records > 0)
-
-
-def _due(source: PathSource, state: PathState, now: datetime) -> Callable[[str], bool]:
-    """Whether a file is still to be read."""
-    unfinished = is_new(source, state)
-    is_open = cache(lambda partition: is_partition_open(source, state, partition, now))
-    return lambda path: is_open(split(path)[0]) and unfinished(path)
 
 
 def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:

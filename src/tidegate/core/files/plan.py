@@ -6,23 +6,19 @@ position is still ``version``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from tidegate.core.files.codec import decode, encode
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState, decode_set, encode_set
+from tidegate.core.files.codec import decode, decode_set, encode, encode_set
+from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.sealing import Directories
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState
+from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, SetState
 from tidegate.core.json_shape import Node
-from tidegate.core.reasons import EXAMPLES, Reason, Skipped
 from tidegate.specs.project import LateFiles, PathSource
 
-UNITS_SHOWN = 10
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -117,11 +113,6 @@ class Plan:
         return sum(unit.bytes for unit in self.units)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to read and nothing to commit."""
-        return not self.units and self.opens is None and not self.given_up
-
-    @property
     def waits(self) -> bool:
         """Whether files are held back that are not finished: an empty plan is then not an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
@@ -160,9 +151,9 @@ class Plan:
     def from_json(cls, data: Mapping[str, object]) -> Plan:
         """The plan that ``to_json`` wrote; ``StateError`` names what is not understood."""
         root = Node(data, "plan")
-        opens = root.get("opens")
+        kind = root.get("kind").text()
         return cls(
-            kind=root.get("kind").text(),
+            kind=kind,
             pipeline=root.get("pipeline").text(),
             source=root.get("source").text(),
             version=root.get("version").integer(),
@@ -178,13 +169,9 @@ class Plan:
             directories=_directories(root.get("directories")),
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
-            opens=_opens(opens, root.get("kind").text()),
+            opens=_opens(root.get("opens"), kind),
             given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
         )
-
-    def describe(self) -> tuple[str, ...]:
-        """The plan in lines for people."""
-        return tuple(_lines(self))
 
 
 def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
@@ -200,14 +187,7 @@ def _opens(node: Node, kind: str) -> PathState | SetState | None:
 
 
 def _slice_json(each: FileSlice) -> dict[str, object]:
-    return {
-        "path": each.path,
-        "size": each.size,
-        "etag": each.etag,
-        "start_record": each.start_record,
-        "attempts": each.attempts,
-        "rounds": each.rounds,
-    }
+    return {name: getattr(each, name) for name in FileSlice.__slots__}
 
 
 def _skipped_json(each: Skipped) -> dict[str, object]:
@@ -259,80 +239,30 @@ def _texts(node: Node) -> tuple[str, ...]:
     return tuple(each.text() for each in node.items())
 
 
-def _lines(plan: Plan) -> Iterator[str]:
-    amount = f"{_count(plan.files, 'file')}, {_count(plan.bytes, 'byte')}, in {_count(len(plan.units), 'unit')}"
-    what = amount if plan.units else "nothing"
-    yield f"{plan.pipeline}/{plan.source} at position {plan.version}: {what} to read"
-    for unit in plan.units[:UNITS_SHOWN]:
-        first, last = unit.slices[0].path, unit.slices[-1].path
-        span = first if unit.files == 1 else f"{first} to {last}"
-        yield f"  unit {unit.number}: {_count(unit.files, 'file')}, {_count(unit.bytes, 'byte')}: {span}"
-    if len(plan.units) > UNITS_SHOWN:
-        yield f"  and {_count(len(plan.units) - UNITS_SHOWN, 'more unit')}"
-    if plan.late:
-        yield f"  late: {_count(len(plan.late), 'file')} below the watermark, e.g. {plan.late[0]}"
-    for each in plan.skipped:
-        example = f", e.g. {', '.join(each.examples)}" if each.examples else ""
-        yield f"  skipped {each.count:,}: {each.reason.value}{example}"
-    cut = "" if plan.complete else "; cut off, the next plan goes on from there"
-    yield f"  listing: {_count(plan.list_requests, 'request')}, {_count(plan.listed_keys, 'key')}{cut}"
-    if plan.given_up:
-        first = plan.given_up[0].slice.path
-        yield f"  to the dead letters: {_count(len(plan.given_up), 'file')}, e.g. {first}"
-    if plan.opens is not None:
-        yield "  a commit without rows records what has changed in the state"
-    yield from (f"  note: {note}" for note in plan.notes)
-    yield from (f"  {remark}" for remark in plan.remarks)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-class HeldBackFiles:
-    """The files that need someone, by reason, with as many by name as there are examples."""
-
-    __slots__ = ("_counts", "_named")
-
-    def __init__(self) -> None:
-        self._counts: dict[Reason, int] = {}
-        self._named: dict[Reason, list[tuple[str, FileProgress | None]]] = {}
-
-    def add(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
-        """One more."""
-        self._counts[reason] = self._counts.get(reason, 0) + 1
-        named = self._named.setdefault(reason, [])
-        if len(named) < EXAMPLES:
-            named.append((path, progress))
-
-    def notes(self, source: PathSource) -> Iterator[str]:
-        """A line for each file that is named, and one for the rest."""
-        full = self._counts.get(Reason.ISLANDS_FULL, 0)
-        if full:
-            yield (
-                f"{full:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
-                " unfinished files below them; repair or remove those"
-            )
-        waiting = self._counts.get(Reason.TOO_MANY_FAILED, 0)
-        if waiting:
-            yield (
-                f"{waiting:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
-                " progress; repair or remove those"
-            )
-        unseen = self._counts.get(Reason.UNSEEN, 0)
-        if unseen:
-            yield (
-                f"{unseen:,} unfinished {'file is' if unseen == 1 else 'files are'} kept and not read on, e.g."
-                f" {self._named[Reason.UNSEEN][0][0]}: behind a symbolic link that is not followed or leads nowhere, or"
-                " a name that cannot be used; set follow_links: true, mount what the link leads to, or exclude what is"
-                " to be given up"
-            )
-        for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
-            named = self._named.get(reason, [])
-            yield from (_sentence(reason, path, progress) for path, progress in named)
-            more = self._counts.get(reason, 0) - len(named)
-            if more:
-                yield f"{more:,} more: {reason.value}"
+def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
+    """A line for each file that needs someone, as far as it is an example, and one for the rest; ``files`` by path."""
+    by_reason = {each.reason: each for each in skipped}
+    if full := by_reason.get(Reason.ISLANDS_FULL):
+        yield (
+            f"{full.count:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
+            " unfinished files below them; repair or remove those"
+        )
+    if waiting := by_reason.get(Reason.TOO_MANY_FAILED):
+        yield (
+            f"{waiting.count:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+            " progress; repair or remove those"
+        )
+    if unseen := by_reason.get(Reason.UNSEEN):
+        yield (
+            f"{unseen.count:,} unfinished {'file is' if unseen.count == 1 else 'files are'} kept and not read on, e.g."
+            f" {unseen.examples[0]}: behind a symbolic link that is not followed or leads nowhere, or a name that"
+            " cannot be used; set follow_links: true, mount what the link leads to, or exclude what is to be given up"
+        )
+    for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
+        if found := by_reason.get(reason):
+            yield from (_sentence(reason, path, files.get(path)) for path in found.examples)
+            if found.count > len(found.examples):
+                yield f"{found.count - len(found.examples):,} more: {reason.value}"
 
 
 def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:

@@ -8,29 +8,35 @@ so small partitions share a unit and large ones do not. Opening a file costs abo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
-from tidegate.core.files.advance import advance
-from tidegate.core.files.discovery import PathListing, accepts, is_behind
-from tidegate.core.files.file_status import FileStatus, file_statuses
-from tidegate.core.files.path_set import SetState, advance_set
+from tidegate.core.files.advance import advance, advance_set
+from tidegate.core.files.discovery import PathListing, Reason, ReasonCounts, accepts, is_behind, is_sealed, opened
 from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
 from tidegate.core.files.plan import (
     FileGroup,
     FileSlice,
     GivenUp,
-    HeldBackFiles,
     Plan,
     Stage,
+    held_back,
     notes_of,
     remarks_of,
     tables_in,
 )
-from tidegate.core.files.sealing import is_sealed, opened
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, RecordsRead, Unfinished
-from tidegate.core.reasons import Reason, ReasonCounts
+from tidegate.core.files.state import (
+    Failed,
+    FileProgress,
+    FileStatus,
+    Finished,
+    PathState,
+    RecordsRead,
+    SetState,
+    Unfinished,
+    file_statuses,
+)
 from tidegate.specs.project import PathSource
 
 OPENING = 64 * 1024
@@ -80,16 +86,6 @@ def _filled(slices: Sequence[FileSlice], target: int, max_files: int) -> Iterato
 
 def _weight(each: FileSlice) -> int:
     return each.size + OPENING
-
-
-def reason_against(source: PathSource, progress: FileProgress | None, file: SourceFile) -> Reason | None:
-    """Why an unfinished file is not read now."""
-    if progress is None or isinstance(progress, Finished):
-        return None
-    if not same_content(progress.size, progress.etag, file):
-        return Reason.CHANGED if progress.records else None
-    given_up = isinstance(progress, Failed) and progress.attempts >= source.max_attempts
-    return Reason.GIVEN_UP if given_up else None
 
 
 def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
@@ -164,31 +160,18 @@ def plan_paths(
     sizing: Sizing,
 ) -> Plan:
     """What to read next, oldest first: a pure function, equal arguments give equal plans."""
-    choice = _Choice(source, opened(source, state, now), listing)
-    for skipped in listing.skipped:
-        choice.tally.include(skipped)
+    choice = _PathChoice(source, opened(source, state, now), listing)
     for partition, files in _partitions((*listing.files, *choice.unseen.values())):
         choice.choose(partition, files)
-    choice.miss(listing.complete)
-    return Plan(
-        pipeline=pipeline,
-        source=source.name,
-        version=version,
-        now=now,
-        units=grouped(choice.slices, sizing),
-        skipped=choice.tally.result(),
-        listed=tuple(choice.listed),
-        late=tuple(choice.late),
-        notes=(*notes_of(state, listing), *tables_in(source, listing), *choice.troubles.notes(source)),
-        remarks=remarks_of(source, listing),
-        complete=listing.complete,
-        any_files=listing.any_files,
-        directories=listing.directories,
-        list_requests=listing.list_requests,
-        listed_keys=listing.listed_keys,
-        opens=None if choice.slices else _opens(source, state, choice.listed, listing, now),
-        given_up=tuple(choice.given_up),
-    )
+    choice.miss()
+    opens = None
+    if not choice.slices:
+        step = advance(
+            source, state, choice.listed, (), now, complete=listing.complete, directories=listing.directories
+        )
+        opens = step.state if step.changed else None
+    plan = choice.plan(pipeline, version, now, sizing, opens, notes_of(state, listing))
+    return replace(plan, late=tuple(choice.late), remarks=remarks_of(source, listing), directories=listing.directories)
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
@@ -201,33 +184,88 @@ def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[s
         yield partition, sorted(groups[partition].items())
 
 
-def _opens(
-    source: PathSource, state: PathState, listed: list[SourceFile], listing: PathListing, now: datetime
-) -> PathState | None:
-    """The state that is due although nothing is read: a sealed cold start, or a gap whose file is gone."""
-    step = advance(source, state, listed, (), now, complete=listing.complete, directories=listing.directories)
-    return step.state if step.changed else None
-
-
 class _Choice:
-    """Sorts listed files into what is read and what is skipped."""
+    """Sorts the files of a listing into those to read, those to skip and those to give up."""
 
-    def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
+    def __init__(
+        self,
+        source: PathSource,
+        state: PathState | SetState,
+        listing: PathListing,
+        unfinished: Iterable[tuple[str, Unfinished]],
+    ) -> None:
         self.slices: list[FileSlice] = []
         self.listed: list[SourceFile] = []
-        self.late: list[str] = []
         self.given_up: list[GivenUp] = []
         self.tally = ReasonCounts()
-        self.troubles = HeldBackFiles()
+        for skipped in listing.skipped:
+            self.tally.include(skipped)
+        self.unseen = out_of_sight(source, listing, unfinished)
         self._source = source
-        self._state = state
+        self._files = state.files
+        self._listing = listing
+
+    def reason_against(self, file: SourceFile, progress: FileProgress | None) -> Reason | None:
+        """Why an unfinished file is not read now."""
+        if file.path in self.unseen:
+            return Reason.UNSEEN
+        if progress is None or isinstance(progress, Finished):
+            return None
+        if not same_content(progress.size, progress.etag, file):
+            return Reason.CHANGED if progress.records else None
+        is_given_up = isinstance(progress, Failed) and progress.attempts >= self._source.max_attempts
+        return Reason.GIVEN_UP if is_given_up else None
+
+    def take(self, file: SourceFile, progress: FileProgress | None, reason: Reason | None) -> None:
+        """Read the file, or skip it for ``reason``."""
+        if reason is None:
+            self.slices.append(slice_of(file, progress))
+        else:
+            self.tally.add(reason, file.path)
+            self.given_up.extend(given_up(reason, file, progress))
+
+    def plan(
+        self,
+        pipeline: str,
+        version: int,
+        now: datetime,
+        sizing: Sizing,
+        opens: PathState | SetState | None,
+        notes: Iterable[str],
+    ) -> Plan:
+        """The plan once every file is decided."""
+        source, listing, skipped = self._source, self._listing, self.tally.result()
+        return Plan(
+            pipeline=pipeline,
+            source=source.name,
+            version=version,
+            now=now,
+            units=grouped(self.slices, sizing),
+            skipped=skipped,
+            listed=tuple(self.listed),
+            notes=(*notes, *tables_in(source, listing), *held_back(source, skipped, self._files)),
+            complete=listing.complete,
+            any_files=listing.any_files,
+            list_requests=listing.list_requests,
+            listed_keys=listing.listed_keys,
+            opens=opens,
+            given_up=tuple(self.given_up),
+        )
+
+
+class _PathChoice(_Choice):
+    """The choice where each partition has a watermark."""
+
+    def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
         self._layout = Layout.of(source)
-        self._standing_of = file_statuses(source, state)
+        open_ones = (each for each in state.unfinished() if not is_sealed(self._layout, state, split(each[0])[0]))
+        super().__init__(source, state, listing, open_ones)
+        self.late: list[str] = []
+        self._state = state
+        self._status_of = file_statuses(source, state)
         self._room = source.max_islands - len(state.files)
         self._is_stuck = sum(isinstance(each, Failed) for each in state.files.values()) >= source.max_islands
         self._last: dict[str, str] = {}
-        open_ones = (each for each in state.unfinished() if not is_sealed(self._layout, state, split(each[0])[0]))
-        self.unseen = out_of_sight(source, listing, open_ones)
 
     def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
         """Decide about the files of one partition, smallest name first."""
@@ -236,67 +274,53 @@ class _Choice:
             for _, file in files:
                 self.tally.add(Reason.SEALED, file.path)
             return
-        standing = self._standing_of(partition)
-        if standing.is_blank and self._is_stuck:
+        status = self._status_of(partition)
+        if status.is_blank:
             self.listed.extend(file for _, file in files)
             for _, file in files:
-                self._refuse(Reason.ISLANDS_FULL, file.path, None)
+                self.take(file, None, Reason.ISLANDS_FULL if self._is_stuck else None)
             return
-        if standing.is_blank:
-            self.listed.extend(file for _, file in files)
-            self.slices.extend(FileSlice(file.path, file.size, file.etag) for _, file in files)
-            return
-        gap = WindowGap(standing)
+        gap = WindowGap(status)
         for name, file in files:
-            if standing.is_finished(name):
-                self._pass_over(standing, name, file)
+            if status.is_finished(name):
+                self._pass_over(status, name, file)
             else:
                 self.listed.append(file)
-                self._take(standing, gap, name, file)
+                self._decide(status, gap, name, file)
 
-    def miss(self, complete: bool) -> None:
+    def miss(self) -> None:
         """Report the unfinished files that the listing should have shown and did not.
 
         Those with committed lines become dead letters, and the watermark passes them, once a whole listing shows that
         they are gone.
         """
-        seen = {file.path for file in self.listed if file.path in self._state.files}
+        complete = self._listing.complete
+        seen = {file.path for file in self.listed if file.path in self._files}
         for path, progress in self._state.unfinished():
             partition, name = split(path)
             if path not in seen and (complete or name < self._last.get(partition, "")):
-                self._refuse(Reason.GONE, path, progress)
+                self.tally.add(Reason.GONE, path)
                 if complete and not is_sealed(self._layout, self._state, partition):
-                    self._give_up_gone(path, progress)
+                    for each in given_up_as_gone(self._source, path, progress):
+                        self.given_up.append(each)
+                        self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
 
-    def _give_up_gone(self, path: str, progress: Unfinished) -> None:
-        for each in given_up_as_gone(self._source, path, progress):
-            self.given_up.append(each)
-            self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
-
-    def _pass_over(self, standing: FileStatus, name: str, file: SourceFile) -> None:
-        if standing.is_above(name):
+    def _pass_over(self, status: FileStatus, name: str, file: SourceFile) -> None:
+        if status.is_above(name):
             self.listed.append(file)
-        self.tally.add(Reason.READ if standing.is_known(name) else Reason.BELOW, file.path)
+        self.tally.add(Reason.READ if status.is_known(name) else Reason.BELOW, file.path)
 
-    def _take(self, standing: FileStatus, gap: WindowGap, name: str, file: SourceFile) -> None:
-        progress = standing.progress.get(name)
-        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
-        if not standing.is_above(name):
+    def _decide(self, status: FileStatus, gap: WindowGap, name: str, file: SourceFile) -> None:
+        progress = status.progress.get(name)
+        reason = self.reason_against(file, progress)
+        if not status.is_above(name):
             if reason is None:
                 self.late.append(file.path)
         elif gap.is_open_at(name) and progress is None:
             reason = Reason.ISLANDS_FULL if self._room <= 0 else None
             self._room -= 1
         gap.note(name, blocked=reason is not None or isinstance(progress, Failed))
-        if reason is None:
-            self.slices.append(slice_of(file, progress))
-        else:
-            self._refuse(reason, file.path, progress)
-            self.given_up.extend(given_up(reason, file, progress))
-
-    def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
-        self.tally.add(reason, path)
-        self.troubles.add(reason, path, progress)
+        self.take(file, progress, reason)
 
 
 class WindowGap:
@@ -307,10 +331,10 @@ class WindowGap:
 
     __slots__ = ("_hole", "_open", "_top", "_watermark")
 
-    def __init__(self, standing: FileStatus) -> None:
-        islands = [name for name, each in standing.progress.items() if isinstance(each, Finished)]
+    def __init__(self, status: FileStatus) -> None:
+        islands = [name for name, each in status.progress.items() if isinstance(each, Finished)]
         self._top = max(islands, default=None)
-        self._watermark = standing.watermark
+        self._watermark = status.watermark
         self._hole = False
         self._open = False
 
@@ -340,71 +364,22 @@ def plan_set(
     ``listing.files`` are the accepted files that the set does not hold; those it holds are counted in
     ``listing.skipped``.
     """
-    choice = _SetChoice(source, state, listing)
-    for skipped in listing.skipped:
-        choice.tally.include(skipped)
-    seen = {file.path: file for file in listing.files}
-    listed = sorted({**seen, **choice.unseen}.values(), key=lambda file: sort_key(file.path))
-    for file in listed:
-        choice.choose(file)
-    if listing.complete:
-        choice.miss({file.path for file in listed})
-    step = advance_set(source, state, listed, (), now, complete=listing.complete)
-    return Plan(
-        pipeline=pipeline,
-        source=source.name,
-        version=version,
-        now=now,
-        units=grouped(choice.slices, sizing),
-        skipped=choice.tally.result(),
-        listed=tuple(listed),
-        notes=(*_rewritten(listing), *tables_in(source, listing), *choice.troubles.notes(source)),
-        remarks=tuple(_remarks(listing)),
-        complete=listing.complete,
-        any_files=listing.any_files,
-        list_requests=listing.list_requests,
-        listed_keys=listing.listed_keys,
-        opens=step.state if step.changed and not choice.slices else None,
-        given_up=tuple(choice.given_up),
-        kind="path-set",
-    )
-
-
-class _SetChoice:
-    """Sorts files that are not in the set into what is read and what is held back."""
-
-    def __init__(self, source: PathSource, state: SetState, listing: PathListing) -> None:
-        self.slices: list[FileSlice] = []
-        self.tally = ReasonCounts()
-        self.troubles = HeldBackFiles()
-        self.given_up: list[GivenUp] = []
-        self._source = source
-        self._state = state
-        self._is_stuck = len(state.files) >= source.max_islands
-        self.unseen = out_of_sight(source, listing, state.unfinished())
-
-    def choose(self, file: SourceFile) -> None:
-        """Read it, or say why not."""
-        progress = self._state.files.get(file.path)
-        reason = Reason.UNSEEN if file.path in self.unseen else reason_against(self._source, progress, file)
-        if progress is None and self._is_stuck:
-            reason = Reason.TOO_MANY_FAILED
-        if reason is None:
-            self.slices.append(slice_of(file, progress))
-        else:
-            self._refuse(reason, file.path, progress)
-            self.given_up.extend(given_up(reason, file, progress))
-
-    def miss(self, listed: set[str]) -> None:
-        """Report the unfinished files that are not there any more; those with committed lines become dead letters."""
-        for path, progress in self._state.unfinished():
-            if path not in listed:
-                self._refuse(Reason.GONE, path, progress)
-                self.given_up.extend(given_up_as_gone(self._source, path, progress))
-
-    def _refuse(self, reason: Reason, path: str, progress: FileProgress | None) -> None:
-        self.tally.add(reason, path)
-        self.troubles.add(reason, path, progress)
+    choice = _Choice(source, state, listing, state.unfinished())
+    found = {file.path: file for file in listing.files} | choice.unseen
+    choice.listed = sorted(found.values(), key=lambda file: sort_key(file.path))
+    is_stuck = len(state.files) >= source.max_islands
+    for file in choice.listed:
+        progress = state.files.get(file.path)
+        is_waiting = progress is None and is_stuck
+        choice.take(file, progress, Reason.TOO_MANY_FAILED if is_waiting else choice.reason_against(file, progress))
+    for path, progress in state.unfinished() if listing.complete else ():
+        if path not in found:
+            choice.tally.add(Reason.GONE, path)
+            choice.given_up.extend(given_up_as_gone(source, path, progress))
+    step = advance_set(source, state, choice.listed, (), now, complete=listing.complete)
+    opens = step.state if step.changed and not choice.slices else None
+    plan = choice.plan(pipeline, version, now, sizing, opens, _rewritten(listing))
+    return replace(plan, remarks=tuple(_remarks(listing)), kind="path-set")
 
 
 def _rewritten(listing: PathListing) -> Iterator[str]:

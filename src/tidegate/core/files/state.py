@@ -1,23 +1,28 @@
-"""The state of a file source with a watermark: finished names per partition, files in progress, the late window.
+"""The states of file sources: by a watermark per partition, or by the set of all paths.
 
-A file may appear below its partition's watermark, even while it is being listed. Inside the window every
-finished name is known, so what is not among them has not been read. Below it nothing is known and nothing is
-looked for. A partition without a window has an empty one that starts at its watermark.
+**Watermarks.** A file may appear below its partition's watermark, even while it is being listed. Inside the late window
+every finished name is known, so what is not among them has not been read. Below it nothing is known and nothing is
+looked for. A partition without a window has an empty one that starts at its watermark. The state is small whatever the
+number of files ever read: one name per open partition, the names that finished above a gap, the files in progress or
+failed, and a bounded window of finished names per open partition.
 
-The state is small whatever the number of files ever read: one name per open partition, the names that
-finished above a gap, the files in progress or failed, and a bounded window of finished names per open
-partition.
+**Sets.** Every finished path is remembered, so names may be anything and arrive in any order. The state holds
+references to the set, not the set: segments, each an immutable file with the sha256 that is also its name, and beside
+them the files in progress or failed. Every commit adds one segment with the paths it finished. Eight segments of about
+the same size become one (``segments_to_merge``), so there are few of them, and each path is written again only a
+handful of times, however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import assert_never
 
 from tidegate.core.files.paths import join, sort_key, split
 from tidegate.errors import StateError
+from tidegate.specs.project import LateFiles, PathSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +234,20 @@ class Seal:
     directories: int | None = None
 
 
+class _FileState:
+    """What both states of file sources have: a watermark, and files by path."""
+
+    __slots__ = ()
+    watermark: WatermarkState
+
+    @property
+    def value(self) -> str | None:
+        """The path of the watermark, if there is one: in a set, the one that was finished last."""
+        return None if isinstance(self.watermark, Initial) else self.watermark.value
+
+
 @dataclass(frozen=True, slots=True)
-class PathState:
+class PathState(_FileState):
     """The position of one path source. Mappings are never changed in place.
 
     ``partition_watermarks`` has the greatest contiguously finished name per open partition, ``files`` what is
@@ -263,21 +280,48 @@ class PathState:
         recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
         return isinstance(self.watermark, Initial) and not recorded
 
-    @property
-    def value(self) -> str | None:
-        """The path of the watermark, if there is one."""
-        return None if isinstance(self.watermark, Initial) else self.watermark.value
-
-    @property
-    def islands(self) -> int:
-        """How many files finished above a gap."""
-        return len(self.files) - sum(1 for _ in self.unfinished())
-
     def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
         """The files in progress or failed."""
         for path, progress in self.files.items():
             if not isinstance(progress, Finished):
                 yield path, progress
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the set: ``count`` paths in a file of ``size`` bytes whose content has this ``sha256``."""
+
+    sha256: str
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetState(_FileState):
+    """The position of one source that is tracked by a set. Mappings are never changed in place.
+
+    ``watermark`` says whether files are still found; its value is the greatest path of the last commit that
+    finished any. ``files`` are those in progress or failed: they are in no segment.
+    """
+
+    watermark: WatermarkState = field(default_factory=Initial)
+    segments: tuple[Segment, ...] = ()
+    files: Mapping[str, Unfinished] = field(default_factory=dict)
+    last_update_ts: int = 0
+
+    @property
+    def last_committed_file(self) -> str | None:
+        """The same as ``value``: a set has no order in which everything below a path is finished."""
+        return self.value
+
+    @property
+    def remembered(self) -> int:
+        """How many paths are in the set."""
+        return sum(segment.count for segment in self.segments)
+
+    def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
+        """The files in progress or failed."""
+        yield from self.files.items()
 
 
 def greatest_path(partition_watermarks: Mapping[str, str]) -> str | None:
@@ -293,3 +337,61 @@ def greater(one: str | None, other: str | None) -> str | None:
     if one is None or other is None:
         return other if one is None else one
     return max(one, other, key=sort_key)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What is known about the names of one partition; without ``window`` late ones are not looked for."""
+
+    watermark: str | None
+    window: LateWindow | None
+    progress: Mapping[str, FileProgress]
+    remembered: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "remembered", frozenset(self.window.names if self.window else ()))
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known: every name is new."""
+        return self.watermark is None and not self.progress
+
+    def is_above(self, name: str) -> bool:
+        """Whether ``name`` is greater than the watermark."""
+        return self.watermark is None or name > self.watermark
+
+    def is_known(self, name: str) -> bool:
+        """Whether ``name`` itself is remembered as finished."""
+        return name in self.remembered or isinstance(self.progress.get(name), Finished)
+
+    def is_finished(self, name: str) -> bool:
+        """Whether there is nothing to read: finished, or below everything that is looked at."""
+        progress = self.progress.get(name)
+        if progress is not None:
+            return isinstance(progress, Finished)
+        if self.is_above(name):
+            return False
+        if self.window is None or not self.window.reaches(name):
+            return True
+        return name in self.remembered
+
+
+def file_statuses(source: PathSource, state: PathState) -> Callable[[str], FileStatus]:
+    """A function that gives the standing of each partition; the files of the state are grouped once."""
+    progress = by_partition(state.files)
+    looks_back = source.late_files is LateFiles.WINDOW
+
+    def standing(partition: str) -> FileStatus:
+        window = state.late_window.get(partition) if looks_back else None
+        return FileStatus(state.partition_watermarks.get(partition), window, progress.get(partition, {}))
+
+    return standing
+
+
+def by_partition(files: Mapping[str, FileProgress]) -> dict[str, dict[str, FileProgress]]:
+    """The same entries, by partition and then by name."""
+    grouped: dict[str, dict[str, FileProgress]] = {}
+    for path, progress in files.items():
+        partition, name = split(path)
+        grouped.setdefault(partition, {})[name] = progress
+    return grouped

@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import iso, shifted, zone_named
 from tidegate.core.columns.planner import first_notes
-from tidegate.core.units.partitions import Cut, cut
 from tidegate.core.units.plan import (
     Candidate,
     Range,
@@ -47,7 +46,7 @@ from tidegate.core.units.state import (
     within,
     without,
 )
-from tidegate.core.units.time_bounds import first_above
+from tidegate.core.units.time_range import Cut, cut, first_above
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import Replace, UnitSource
 
@@ -123,8 +122,7 @@ class UnitDecisions:
         low = partition.start
         if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
             low = self._segment_start(partition, low, entry)
-        replaces = _may_have_rows(entry, low, partition.nominal_end)
-        return self._work(partition, low, self._top(partition, low, entry), WhyRun.FIRST, None, replaces, failures)
+        return self._work(partition, low, WhyRun.FIRST, None, entry, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
         """A partition of which nothing was read and nothing failed."""
@@ -151,8 +149,7 @@ class UnitDecisions:
         if is_wanted and end > cutoff:
             low = self._low(partition, own, entry)
             why = WhyRun.NEW if is_above_job else WhyRun.CATCH_UP
-            top, replaces = self._top(partition, low, entry), _may_have_rows(entry, low, nominal)
-            return number, self._work(partition, low, top, why, own, replaces, failures)
+            return number, self._work(partition, low, why, own, entry, failures)
         if end > cutoff:
             return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
         if is_wanted and self._abstains and end > self.before_grace(own):
@@ -225,16 +222,17 @@ class UnitDecisions:
         self,
         partition: TimePartition,
         low: int,
-        high: int,
         why: WhyRun,
         before: int | None,
-        replaces: bool,
+        entry: UnitEntry,
         failures: Mapping[int, Failure],
     ) -> WorkUnit:
-        failed = failures.get(failure_start(partition.start, partition.nominal_end)) if failures else None
-        start, nominal, segments = partition.start, partition.nominal_end, self._segments(low, high)
+        start, nominal = partition.start, partition.nominal_end
+        high = self._top(partition, low, entry)
+        replaces = bool(within(entry.coverage + entry.left, low, nominal))
+        failed = failures.get(failure_start(start, nominal)) if failures else None
         count = failed.count if failed else 0
-        return WorkUnit("", start, nominal, low, high, why, before, segments, replaces, count)
+        return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count)
 
     def _segments(self, low: int, high: int) -> tuple[Range, ...]:
         """The range, divided where the next read will begin."""
@@ -248,11 +246,6 @@ class UnitDecisions:
 def failure_start(start: int, nominal_end: int | None) -> int:
     """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
     return 0 if nominal_end is None else start
-
-
-def _may_have_rows(entry: UnitEntry, low: int, end: int | None) -> bool:
-    """Whether rows that were read from ``low`` on may be in the table."""
-    return bool(within(entry.coverage + entry.left, low, end))
 
 
 History = tuple[UnitEntry, tuple[tuple[int, Failure], ...]]
@@ -334,27 +327,6 @@ def plan_units(
     )
 
 
-def cells(
-    plan: UnitPlan, units: Sequence[str] | None = None, starts: Sequence[int] | None = None
-) -> dict[str, dict[int, WhyRun | WhySkipped]]:
-    """Why each work unit of these units and partitions runs or does not, by unit and start; of all where not named."""
-    wanted = dict.fromkeys(plan.units if units is None else units)
-    shown = frozenset(each.start for each in plan.partitions) if starts is None else frozenset(starts)
-    table: dict[str, dict[int, WhyRun | WhySkipped]] = {unit: {} for unit in wanted}
-    ordered = sorted(shown)
-    for skipped in plan.skipped:
-        places = [start for start in ordered if skipped.first <= start <= skipped.last]
-        for unit in skipped.units if places else ():
-            if unit in table:
-                table[unit].update(dict.fromkeys(places, skipped.why))
-    for group in plan.runs:
-        if group.pattern.start in shown:
-            for unit in group.units:
-                if unit in table:
-                    table[unit][group.pattern.start] = group.pattern.why
-    return table
-
-
 def _check_units(source: UnitSource, units: Units) -> None:
     if len(units.values) < source.work.min_units:
         raise WatermarkError(
@@ -411,16 +383,8 @@ def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup,
         return tuple(RunGroup(units, pattern) for _, units, pattern, *_ in found)
     alike: dict[tuple[object, ...], tuple[WorkUnit, list[tuple[str, ...]]]] = {}
     for number, units, pattern, *_ in found:
-        decision = (
-            number,
-            pattern.low,
-            pattern.high,
-            pattern.before,
-            pattern.segments,
-            pattern.replaces,
-            pattern.failures,
-        )
-        alike.setdefault(decision, (pattern, []))[1].append(units)
+        decision = pattern._replace(why=WhyRun.FIRST)  # everything but the reason
+        alike.setdefault((number, *decision), (pattern, []))[1].append(units)
     groups = [(pattern.start, _together(units, order), pattern) for pattern, units in alike.values()]
     groups.sort(key=lambda group: (group[0], order[group[1][0]]))
     return tuple(RunGroup(units, pattern) for _, units, pattern in groups)

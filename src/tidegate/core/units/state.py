@@ -16,8 +16,8 @@ from itertools import accumulate, chain, pairwise
 from math import gcd
 
 from tidegate.core.calendar import iso, zone_named
-from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
-from tidegate.errors import StateError, WatermarkError
+from tidegate.core.json_shape import SCHEMA_VERSION, Node, state_of_kind
+from tidegate.errors import WatermarkError
 from tidegate.specs.locations import Secret
 
 ANONYMOUS = ""
@@ -235,14 +235,7 @@ def decode_units(data: Mapping[str, object]) -> UnitState:
     """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
     if not data:
         return UnitState()
-    root = Node(data, "state")
-    check_version(root)
-    if "kind" not in root or root.get("kind").text() != KIND:
-        raise StateError(
-            "the recorded state is not one of work units, and the source is now followed by time ranges and units",
-            "give the source its former type again; or another name and another table, to read everything anew",
-        )
-    root.only(_KEYS)
+    root = state_of_kind(data, KIND, _KEYS, "work units", "time ranges and units")
     tick = root.get("tick").integer()
     if not tick:
         raise root.get("tick").refusal("milliseconds, 1 or more")

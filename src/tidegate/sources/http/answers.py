@@ -20,20 +20,19 @@ from typing import IO, Any
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from tidegate.errors import SourceError
+from tidegate.formats.json import are_inside, text_quotes
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
-from tidegate.sources.http.requests import shown
-from tidegate.sources.http.sender import TryAgain
+from tidegate.sources.http.client import TryAgain, shown
 from tidegate.specs.columns import HttpRead
 
 LONGEST_RECORD = 64 * 1024 * 1024
 """Bytes up to which one record, or all that is not records, is taken."""
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_QUOTE, _COMMA, _COLON = b'",:'
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = b"[]{}"
 _CHANGES = np.zeros(256, np.int64)
 _CHANGES[[_OPEN, _OPEN_LIST]] = 1
@@ -41,8 +40,6 @@ _CHANGES[[_CLOSE, _CLOSE_LIST]] = -1
 _IS_STRUCTURE = _CHANGES != 0
 _IS_STRUCTURE[[_COMMA, _COLON]] = True
 _FIRST_PRINTABLE = 32
-
-Positions = npt.NDArray[np.int64]
 
 
 class NotAnswer(Exception):
@@ -77,7 +74,7 @@ class Scanner:
         self._found = found
         self._depth = 0
         self._in_string = False
-        self._odd_backslash = False
+        self._escaped = False
         self._in_list = False
         self._rest = bytearray()
         self._element = bytearray()
@@ -88,10 +85,10 @@ class Scanner:
     def feed(self, chunk: bytes) -> None:
         """The next piece; raises :class:`NotAnswer`."""
         content = np.frombuffer(chunk, np.uint8)
-        quotes = self._quotes(content)
+        quotes, self._escaped = text_quotes(content, self._escaped)
         structure = np.flatnonzero(_IS_STRUCTURE[content])
-        structure = structure[~self._inside(quotes, structure)]
-        if self._inside(quotes, np.flatnonzero(content < _FIRST_PRINTABLE)).any():
+        structure = structure[~are_inside(structure, quotes, self._in_string)]
+        if are_inside(np.flatnonzero(content < _FIRST_PRINTABLE), quotes, self._in_string).any():
             raise NotAnswer("a control character inside a string")
         changes = _CHANGES[content[structure]]
         after = self._depth + np.cumsum(changes)
@@ -117,26 +114,6 @@ class Scanner:
             return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))
         except orjson.JSONDecodeError as error:
             raise NotAnswer(f"not JSON ({error})") from error
-
-    def _quotes(self, content: npt.NDArray[np.uint8]) -> Positions:
-        """Where strings begin and end: quotes without an odd number of backslashes before them."""
-        quotes = np.flatnonzero(content == _QUOTE)
-        backslashes = content == _BACKSLASH
-        if not (self._odd_backslash or backslashes.any()):
-            return quotes
-        places = np.arange(len(content))
-        start = -2 if self._odd_backslash else -1
-        last_other = np.maximum.accumulate(np.where(backslashes, start, places))
-        run = places - last_other
-        self._odd_backslash = bool(len(content)) and bool(run[-1] & 1)
-        before = np.where(quotes > 0, run[quotes - 1], -1 - start)
-        unescaped: Positions = quotes[before & 1 == 0]
-        return unescaped
-
-    def _inside(self, quotes: Positions, places: Positions) -> npt.NDArray[np.bool_]:
-        """Which places lie inside strings."""
-        inside: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + self._in_string) & 1 == 1
-        return inside
 
     def _walk(self, chunk: bytes, places: list[int], level_of: dict[int, int]) -> None:
         begin = 0

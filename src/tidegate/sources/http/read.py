@@ -16,8 +16,7 @@ from typing import Any
 from tidegate.errors import ConfigError, SourceError, TidegateError
 from tidegate.sources.http.answers import Page, page_of
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.requests import Request, request_of, shown
-from tidegate.sources.http.sender import RequestPace, Sender, slot_count
+from tidegate.sources.http.client import Request, RequestPace, Sender, request_of, shown, slot_count
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
 
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}

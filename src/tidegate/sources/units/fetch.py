@@ -23,15 +23,15 @@ from uuid import uuid4
 import httpx
 import zstandard
 
+from tidegate.core.files.paths import compiled
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.globs import compiled
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
+from tidegate.formats.files import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.client import RequestPace, Sender, check_headers, request_of, shown
 from tidegate.sources.http.read import Counts, LineBlock, part_blocks
-from tidegate.sources.http.requests import request_of, shown
-from tidegate.sources.http.sender import RequestPace, Sender
 from tidegate.sources.units.work import (
     Fetched,
     FetchedFile,
@@ -76,10 +76,11 @@ def asked(source: UnitSource, read: HttpRead, variables: Variables) -> Ask:
         read,
         path=variables.filled(read.path, _in_path),
         params={name: variables.filled(str(value)) for name, value in read.params.items()},
-        headers=Options({name: _header(name, variables.filled(value)) for name, value in read.headers.items()}),
+        headers=Options({name: variables.filled(value) for name, value in read.headers.items()}),
         body=None if read.body is None else cast(Mapping[str, object], variables.filled_deep(read.body)),
         auth=_auth(read.auth, variables),
     )
+    check_headers(filled.headers)
     return Ask(filled, Part(sent(source, variables, used_names(read))))
 
 
@@ -97,14 +98,6 @@ def _in_path(value: str) -> str:
     if value in ("", ".", ".."):
         raise SourceError(f"the value {value!r} cannot stand in an address", "leave such units out by a filter")
     return quote(value, safe="")
-
-
-def _header(name: str, value: str) -> str:
-    if not (value.isascii() and (value.isprintable() or not value)):
-        raise SourceError(
-            f"the header {name!r} would hold something that no header can", "use values of printable ASCII letters"
-        )
-    return value
 
 
 def _auth_texts(auth: HttpAuth) -> dict[str, str]:
@@ -295,7 +288,6 @@ def _unclassed(pattern: str, *, plain: bool = False) -> str:
 _CHUNK_BYTES = 1024 * 1024
 _NO_CONTENT = 204
 _ENDING = re.compile(r"(?:\.[A-Za-z0-9]{1,8}){1,3}$")
-_MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
 
 
 def downloaded(
@@ -314,7 +306,7 @@ def downloaded(
     size, first = found
     compression = Compression(read.compression)
     if compression is Compression.AUTO:
-        compression = next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+        compression = compression_by_content(first)
     return FetchedFile(segment, shown(request.url), task.scratch, FileSlice(path, size), compression)
 
 

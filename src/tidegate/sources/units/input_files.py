@@ -6,7 +6,6 @@ decimals without an exponent, dates and times in ISO form, moments with a zone i
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import io
 import json
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 from uuid import UUID
@@ -27,9 +26,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
+from tidegate.formats.files import compression_of
+from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
 from tidegate.schema.names import reading_library
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
+from tidegate.specs.project import Compression
 from tidegate.specs.units import InputFormat, SecondaryInput
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo, ObjectStore, SeekableInput
@@ -87,136 +89,48 @@ def column_texts(column: pa.Array) -> list[str | None]:
     return [plain_text(value) for value in found]
 
 
-_CHUNK = 1024 * 1024
-_LARGEST = 64 * 1024 * 1024
-"""Bytes of one object, from which on the file is given up."""
-
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
-_BLANK = " \t\r\n"
+_BLANK = b" \t\r\n"
+_WRONG_JSON = "write the file again, or correct `format`"
 
 
-def json_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
-    """The objects of one file; raises :class:`SourceError` at the first that is none."""
-    text = _Text(raw, path)
-    text.skip()
-    return _elements(text) if text.peek() == "[" else _lines(text)
+def json_records(plain: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
+    """The objects of one file, an array or lines; raises :class:`SourceError` at the first that is none."""
+    pieces, beginning = without_mark(plain), b""
+    while not beginning and (piece := next(pieces, None)) is not None:
+        beginning = piece.lstrip(_BLANK)
+    whole = chain([beginning], pieces)
+    is_array = beginning.startswith(b"[")
+    found = blocks(element_lines(whole, path) if is_array else whole)
+    noun = "element" if is_array else "line"
+    try:
+        for number, line in enumerate((line for block in found for line in block.split(b"\n")[:-1]), 1):
+            if stripped := line.strip(_BLANK):
+                yield _object(stripped, f"{path}: {noun} {number}")
+    except LineTooLong as error:
+        problem = f"{path}: a record is larger than {LONGEST_LINE // 2**20} MiB, or not closed"
+        raise SourceError(problem, _WRONG_JSON) from error
 
 
-def _lines(text: _Text) -> Iterator[dict[str, Any]]:
-    number = 0
-    while line := text.line():
-        number += 1
-        if stripped := line.strip(_BLANK):
-            try:
-                found, end = _DECODER.raw_decode(stripped)
-                if end < len(stripped):
-                    raise ValueError("something follows the object")
-                yield _object(found)
-            except ValueError as error:
-                raise text.wrong(f"line {number}: {_said(error)}") from error
-
-
-def _elements(text: _Text) -> Iterator[dict[str, Any]]:
-    text.take()
-    number = 0
-    while (following := text.skip()) != "]":
-        if number:
-            if following != ",":
-                raise text.wrong(f"element {number} is not followed by a comma")
-            text.take()
-            text.skip()
-        number += 1
-        try:
-            yield _object(text.value())
-        except ValueError as error:
-            raise text.wrong(f"element {number}: {_said(error)}") from error
-    text.take()
-    if text.skip():
-        raise text.wrong("something follows the array")
-
-
-def _object(value: object) -> dict[str, Any]:
+def _object(text: bytes, place: str) -> dict[str, Any]:
+    try:
+        value = _DECODER.decode(text.decode())
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{place}: not UTF-8", _WRONG_JSON) from error
+    except json.JSONDecodeError as error:
+        what = "something follows the object" if error.msg == "Extra data" else f"not JSON: {error.msg}"
+        raise SourceError(f"{place}: {what}", _WRONG_JSON) from error
     if not isinstance(value, dict):
-        raise ValueError("not an object")
+        raise SourceError(f"{place}: not an object", _WRONG_JSON)
     return value
-
-
-def _said(error: ValueError) -> str:
-    return f"not JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-class _Text:
-    """A file of which a window is in memory."""
-
-    def __init__(self, raw: BinaryIO, path: str) -> None:
-        self._raw = raw
-        self._path = path
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._window = ""
-        self._place = 0
-        self._ended = False
-
-    def wrong(self, problem: str) -> SourceError:
-        """The error that names the file."""
-        return SourceError(f"{self._path}: {problem}", "write the file again, or correct `format`")
-
-    def peek(self) -> str:
-        """The next letter; nothing at the end."""
-        while self._place >= len(self._window) and self._more():
-            pass
-        return self._window[self._place : self._place + 1]
-
-    def take(self) -> None:
-        """Go on by one letter."""
-        self._place += 1
-
-    def skip(self) -> str:
-        """Go on behind blanks; the next letter."""
-        while (letter := self.peek()) and letter in _BLANK:
-            self.take()
-        return letter
-
-    def line(self) -> str:
-        """The next line with its end; nothing at the end."""
-        while (end := self._window.find("\n", self._place)) < 0 and self._more():
-            pass
-        start, self._place = self._place, end + 1 if end >= 0 else len(self._window)
-        return self._window[start : self._place]
-
-    def value(self) -> object:
-        """The next JSON value; raises ``ValueError``."""
-        while True:
-            try:
-                found, self._place = _DECODER.raw_decode(self._window, self._place)
-            except json.JSONDecodeError:
-                if not self._more():
-                    raise
-            else:
-                return found
-
-    def _more(self) -> bool:
-        """Read on; false at the end of the file."""
-        if self._ended:
-            return False
-        if len(self._window) - self._place > _LARGEST:
-            raise self.wrong(f"a record is larger than {_LARGEST // 1024 // 1024} MiB, or not closed")
-        chunk = self._raw.read(_CHUNK)
-        self._ended = not chunk
-        try:
-            added = self._decoder.decode(chunk, final=self._ended)
-        except UnicodeDecodeError as error:
-            raise self.wrong("not UTF-8") from error
-        self._window = self._window[self._place :] + added
-        self._place = 0
-        return True
 
 
 Columns = Mapping[str, Sequence[str | None]]
 """Some rows: the texts of each field."""
 
+_CHUNK = 1024 * 1024
 _ROWS = 65536
 _SHOWN = 20
-_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 _HIDDEN = ("_", ".")
 
 
@@ -287,14 +201,15 @@ def _rows(
             case InputFormat.AVRO:
                 yield from _from_records(_avro_records(content, path), path, fields)
             case _:
-                yield from _from_records(json_records(content, path), path, fields)
+                pieces = iter(lambda: content.read(_CHUNK), b"")
+                yield from _from_records(json_records(pieces, path), path, fields)
 
 
 def _plain(raw: BinaryIO, name: str) -> BinaryIO:
-    compression = _COMPRESSIONS.get("." + name.lower().rpartition(".")[2])
-    if compression is None:
+    compression = compression_of(name, Compression.AUTO)
+    if compression is Compression.NONE:
         return raw
-    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression))
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression.value))
 
 
 def _parquet(store: ObjectStore, each: ObjectInfo, path: str, fields: Sequence[str]) -> Iterator[Columns]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidegate.core.columns.predicates import RowFilter
-from tidegate.core.reasons import Reason
+from tidegate.core.files.discovery import Reason
 from tidegate.errors import SourceError
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.spark.filters import kinds_of_times

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayConfig, chunks, contiguous_end
+from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayConfig, ReplayState, chunks
 from tidegate.errors import ConfigError
 from tidegate.specs.columns import Value
 
@@ -114,8 +114,10 @@ def test_what_makes_no_grid_is_a_configuration_error(
 
 
 def test_only_the_chunks_finished_from_the_first_on_count() -> None:
-    grid = chunks(0, 400, ChunkInterval("step", 100))
-    assert contiguous_end(grid, ()) is None
-    assert contiguous_end(grid, grid[1:]) is None
-    assert contiguous_end(grid, (grid[0], grid[1], grid[3])) == 200
-    assert contiguous_end(grid, grid) == 400
+    def reached(*finished: int) -> Value | None:
+        return ReplayState("n", 0, 400, ChunkInterval("step", 100), frozenset(finished)).reached
+
+    assert reached() is None
+    assert reached(1, 2, 3) is None
+    assert reached(0, 1, 3) == 200
+    assert reached(0, 1, 2, 3) == 400

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
-from tidegate.core.columns.predicates import SqlDialect, predicate, window_of
+from tidegate.core.columns.predicates import Bound, SqlDialect, predicate
 from tidegate.core.columns.replay import Chunk
 from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
@@ -224,7 +224,7 @@ def test_a_safety_lag_caps_times_and_nothing_else() -> None:
     state = ColumnState({"u": datetime(2026, 3, 8, 9, tzinfo=UTC), "id": 7})
     plan = planned(given, state)
     until = datetime(2026, 3, 8, 11, 55, tzinfo=UTC)
-    assert plan.lag_caps == {"u": until}
+    assert [each.upper for each in plan.reads.ranges] == [Bound(until, inclusive=True), None]
     assert text(plan) == (
         "(u > TIMESTAMP '2026-03-08 09:00:00+00:00' OR id > 7)"
         " AND (u <= TIMESTAMP '2026-03-08 11:55:00+00:00' OR u IS NULL)"
@@ -285,8 +285,8 @@ def test_a_safety_lag_never_lies_below_what_was_read() -> None:
     given = source("u", safety_lag=timedelta(hours=5), look_back=LookBack(days=1))
     stored = NOW - timedelta(hours=1)
     plan = planned(given, ColumnState({"u": stored}), WINDOW)
-    assert plan.lag_caps == {"u": stored}
-    assert fixed(plan, ColumnState({"u": stored}), {"u": stored}).runtime.watermark_after == {"u": stored}
+    assert plan.reads.ranges[0].upper == Bound(stored, inclusive=True)
+    assert fixed(plan, ColumnState({"u": stored}), {"u": stored}).state.values == {"u": stored}
 
 
 def test_a_safety_lag_caps_the_first_column_of_a_cursor() -> None:
@@ -301,7 +301,6 @@ def test_the_window_is_read_and_deleted_by_the_same_bounds() -> None:
     found = fixing(given, {"day": date(2026, 3, 8)}, {"day": date(2026, 3, 7)}, WINDOW)
     assert text(found) == "day >= DATE '2026-03-01' AND day <= DATE '2026-03-08' AND (status <> 'draft')"
     assert found.window == replace(found.rows, extra=None)
-    assert window_of(found.runtime, replace_by_watermark=True) == {"day": (date(2026, 3, 1), date(2026, 3, 8))}
 
 
 def test_a_window_whose_rows_are_all_gone_is_not_nothing() -> None:
@@ -329,7 +328,6 @@ def test_a_chunk_is_read_from_its_lower_bound_to_before_its_upper_without_look_b
     assert (text(found), found.state, found.nothing) == ("u >= 5 AND u < 9 AND (f)", state, False)
     assert not fixed(plan, state, {"u": None}).nothing
     assert found.window == replace(plan.reads, extra=None)
-    assert window_of(found.runtime, replace_by_watermark=True) == {"u": (5, 9)}
 
 
 def test_a_row_belongs_to_the_chunk_of_its_greatest_column() -> None:

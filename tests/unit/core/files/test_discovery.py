@@ -7,20 +7,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from laws.world import NOW, source
+from laws.world import NOW, is_open, is_partition_open, source
 from tidegate.core.files.discovery import (
+    Directories,
+    Reason,
+    ReasonCounts,
+    Skipped,
     accepts,
     accepts_directory,
     cold_prefixes,
-    is_open,
-    is_partition_open,
     list_after,
     survey,
+    tallied,
 )
-from tidegate.core.files.sealing import Directories
+from tidegate.core.files.paths import compiled
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
-from tidegate.core.globs import compiled
-from tidegate.core.reasons import Reason, ReasonCounts, Skipped, tallied
 from tidegate.specs.project import Format, LateFiles, PartitionFilter
 
 OF = source()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laws.world import World, advanced, paths_of, planned, read, source
+from laws.world import World, advanced, is_empty, paths_of, planned, read, source
 from tidegate.core.files.state import Active, LateWindow, PathState, RecordsRead, fitted
 from tidegate.specs.project import LateFiles
 
@@ -78,7 +78,7 @@ def test_a_late_file_is_read_once_and_the_watermark_stays() -> None:
     assert (step.changed, step.advanced) == (True, ())
     assert world.state.partition_watermarks == {"d": "c"}
     assert world.state.late_window["d"].names == ("a", "b", "c")
-    assert world.plan().is_empty
+    assert is_empty(world.plan())
 
 
 def test_a_late_file_that_waits_is_kept_by_name_when_the_window_slides_past_it() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from laws.world import SIZING, World, listing, paths_of, planned, source
 from tidegate.core.files.codec import decode
+from tidegate.core.files.discovery import Reason
 from tidegate.core.files.paths import SourceFile, cold_start_prefixes
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Active, PathState
-from tidegate.core.reasons import Reason
 from tidegate.specs.project import PartitionFilter, PathSource
 
 ANY = source(pattern="*")

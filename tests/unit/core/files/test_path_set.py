@@ -9,18 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from laws.world import NOW, files, read, source
-from tidegate.core.files.codec import decode, encode
-from tidegate.core.files.path_set import (
-    Segment,
-    SetAdvance,
-    SetState,
-    advance_set,
-    decode_set,
-    encode_set,
-    idle_set,
-    segments_to_merge,
-    with_segment,
-)
+from tidegate.core.files.advance import Advance, advance_set, idle, segments_to_merge, with_segment
+from tidegate.core.files.codec import decode, decode_set, encode, encode_set
 from tidegate.core.files.state import (
     Active,
     Changed,
@@ -33,6 +23,8 @@ from tidegate.core.files.state import (
     PathState,
     RecordsRead,
     Refused,
+    Segment,
+    SetState,
 )
 from tidegate.errors import StateError
 
@@ -45,7 +37,7 @@ STATE = SetState(
 )
 
 
-def after(state: SetState, outcomes: Sequence[FileOutcome], *listed: str, complete: bool = True) -> SetAdvance:
+def after(state: SetState, outcomes: Sequence[FileOutcome], *listed: str, complete: bool = True) -> Advance[SetState]:
     return advance_set(OF, state, files(*listed), outcomes, NOW, complete=complete)
 
 
@@ -91,11 +83,11 @@ def test_too_many_failed_files_fill_the_state() -> None:
 
 def test_idle_means_that_nothing_waits() -> None:
     done = SetState(Active("a"), STATE.segments)
-    assert idle_set(done, listed_any=True).watermark == Idle("a")
-    assert idle_set(SetState(), listed_any=True) == SetState()
+    assert idle(done, listed_any=True).watermark == Idle("a")
+    assert idle(SetState(), listed_any=True) == SetState()
     waiting = SetState(Active("a"), files={"b": Failed(1, "bad", 1)})
-    assert idle_set(waiting, listed_any=True) == waiting
-    assert idle_set(waiting, listed_any=False).watermark == Idle("a")
+    assert idle(waiting, listed_any=True) == waiting
+    assert idle(waiting, listed_any=False).watermark == Idle("a")
 
 
 def grown(commits: Sequence[int]) -> tuple[SetState, int, int]:

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from laws.world import NOW, SIZING, advanced, files, source
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState, advance_set
+from laws.world import NOW, SIZING, advanced, files, is_empty, source
+from tidegate.core.files.advance import advance_set
+from tidegate.core.files.discovery import PathListing, Reason
 from tidegate.core.files.plan import FileSlice, GivenUp, Plan, Stage
 from tidegate.core.files.planner import plan_paths, plan_set
-from tidegate.core.files.state import Active, Covered, Failed, PathState, RecordsRead, Seal
-from tidegate.core.reasons import Reason
+from tidegate.core.files.state import Active, Covered, Failed, PathState, RecordsRead, Seal, SetState
 
 OF = source(max_attempts=3)
 HALF = RecordsRead(5, 100, "e", rounds=2)
@@ -111,7 +110,7 @@ class TestBehindWhatTheListingLeftOut:
 
     def test_a_failed_file_without_committed_lines_is_not_forgotten(self) -> None:
         plan = over(replace(STATE, files={"d/a.json": Failed(2, "bad", 100)}), unseen="d")
-        assert (plan.opens, plan.is_empty, plan.waits) == (None, True, True)
+        assert (plan.opens, is_empty(plan), plan.waits) == (None, True, True)
 
     def test_what_is_read_above_it_is_bounded_as_above_any_gap(self) -> None:
         plan = over(STATE, *(f"d/b{number}.json" for number in range(OF.max_islands + 5)), unseen="d/a.json")

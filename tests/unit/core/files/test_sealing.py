@@ -9,9 +9,8 @@ import pytest
 
 from laws.world import NOW, World, advanced, files, listing, paths_of, planned, read, source
 from tidegate.core.files.advance import Advance, advance
-from tidegate.core.files.discovery import survey
+from tidegate.core.files.discovery import Directories, is_directory_sealed, is_sealed, opened, survey
 from tidegate.core.files.paths import Layout
-from tidegate.core.files.sealing import Directories, is_directory_sealed, is_sealed, opened
 from tidegate.core.files.state import Active, Failed, PathState, RecordsRead, Refused, Seal
 from tidegate.specs.project import Lateness, PartitionFilter, PathSource
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 
 from laws.world import NOW, SIZING, files, source
-from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.path_set import SetState
+from tidegate.core.files.discovery import PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice, GivenUp, Plan
 from tidegate.core.files.planner import plan_set
-from tidegate.core.files.state import Active, Failed, RecordsRead, Unfinished
-from tidegate.core.reasons import Reason, Skipped
+from tidegate.core.files.state import Active, Failed, RecordsRead, SetState, Unfinished
 
 OF = source(max_attempts=3, max_islands=2)
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.work_units import at, moment, time_source
 from tidegate.core.calendar import iso, zone_named
-from tidegate.core.units.partitions import Cut, cut
+from tidegate.core.units.time_range import Cut, cut
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartialPartition, PartitionKind, SubRange, UnitSource
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.work_units import after, at, cutoff, moment, planned, read, time_source
 from tidegate.core.units.plan import UnitPlan, WhyRun, WhySkipped
-from tidegate.core.units.planner import cells, plan_units, progressed
+from tidegate.core.units.planner import plan_units, progressed
 from tidegate.core.units.state import UnitEntry, Units
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartialPartition, Replace, Rounding, Span
@@ -346,16 +346,19 @@ def test_runs_are_counted() -> None:
     assert (state.runs, planned(MONTHLY, "2020-02-23", state).run) == (2, 3)
 
 
-def test_cells_say_why_for_each_unit_and_partition_that_is_asked_for() -> None:
+def test_each_work_unit_has_its_own_reason() -> None:
     source = time_source("2020-01-01", "P0D", "daily", grace=Span(1))
     state = after(source, "2020-01-04", units=("A",))
     plan = planned(source, "2020-01-05", state, ("A", "B"))
     days = [at(f"2020-01-0{day}") for day in range(1, 5)]
-    assert cells(plan) == {
-        "A": dict(zip(days, [WhySkipped.DONE, WhySkipped.DONE, WhyRun.NEW, WhyRun.FIRST], strict=True)),
-        "B": dict.fromkeys(days, WhyRun.FIRST),
+    assert {(each.unit, each.start): each.why for each in plan.works()} == {
+        ("A", days[2]): WhyRun.NEW,
+        ("A", days[3]): WhyRun.FIRST,
+        **{("B", day): WhyRun.FIRST for day in days},
     }
-    assert cells(plan, ["A"], days[1:3]) == {"A": {days[1]: WhySkipped.DONE, days[2]: WhyRun.NEW}}
+    assert [(each.why, each.units, each.first, each.last) for each in plan.skipped] == [
+        (WhySkipped.DONE, ("A",), days[0], days[1])
+    ]
 
 
 def test_partial_days_are_read_to_their_end_when_they_are_kept() -> None:

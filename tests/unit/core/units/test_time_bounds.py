@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.core.calendar import iso, milliseconds, zone_named
-from tidegate.core.units.time_bounds import check_bound, parse_span, resolve
+from tidegate.core.units.time_range import check_bound, parse_span, resolve
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartitionKind, Rounding, Span, TimeRange
 

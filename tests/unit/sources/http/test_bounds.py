@@ -15,8 +15,8 @@ from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import Part, described, parts, upper
+from tidegate.sources.http.client import body_of, request_of
 from tidegate.sources.http.read import Counts, Fetch, blocks
-from tidegate.sources.http.requests import body_of, request_of
 from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
 from tidegate.specs.project import FieldSpec, SchemaSpec
 

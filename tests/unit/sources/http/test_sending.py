@@ -17,9 +17,8 @@ from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
 from support.http_reads import ROWS, fetched, read_of
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.client import RequestPace, Sender, request_of, slot_count
 from tidegate.sources.http.read import Counts
-from tidegate.sources.http.requests import request_of
-from tidegate.sources.http.sender import RequestPace, Sender, slot_count
 from tidegate.specs.columns import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
 from tidegate.specs.locations import Options, Secret
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.pipeline_order import cycle, ordered
+from tidegate.config.overlaps import cycle, ordered
 
 NAMES = "abcdef"
 NEEDS = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES), max_size=3), max_size=6)

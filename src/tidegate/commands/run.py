@@ -1,18 +1,17 @@
-"""Read what is new into the tables."""
+"""Run: read what is new into the tables, once or again and again."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
 
-from tidegate.api.opening import Config, Mode, bound_files, load, parallelism_of, pipelines_of, spark_engine
+from tidegate.commands.setup import Config, Mode, bound_files, load, pipelines_of, spark_engine
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports.run import RunReport
-from tidegate.specs.project import PathSource, ProjectSpec
-
-if TYPE_CHECKING:
-    from tidegate.runs.engine import Engine
+from tidegate.runs.engine import Engine
+from tidegate.runs.loop import Loop, stops_on_signals
+from tidegate.spark.session import parallelism
+from tidegate.specs.project import ProjectSpec
 
 
 def run(
@@ -34,9 +33,7 @@ def run(
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
     columns = [
-        each
-        for each in pipelines_of(project, pipeline)
-        if not all(isinstance(source, PathSource) for source in each.sources)
+        each for each in pipelines_of(project, pipeline) if any(source.read is not None for source in each.sources)
     ]
     with (
         _watched(project, pipeline, mode, emit) as told,
@@ -67,12 +64,10 @@ def run_on(
     accept_new_partitions: bool = False,
 ) -> RunReport:
     """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
-    from tidegate.runs.loop import Loop, stops_on_signals
-
     for notice in project.notices:
         emit(Notice("", "", notice))
-    parallelism = parallelism_of(project.spark)
-    running = Loop(project, engine, parallelism, emit, stop, accept_new_partitions=accept_new_partitions)
+    width = parallelism(project.spark)
+    running = Loop(project, engine, width, emit, stop, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.formats.csv_records import CsvDialect, RecordBlock, record_blocks
+from tidegate.formats.csv import CsvDialect, RecordBlock, record_blocks
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.strict_lines import BadLine
 
@@ -104,6 +104,6 @@ def test_without_quotes_every_line_is_a_record() -> None:
 
 
 def test_a_record_that_never_ends_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.formats.csv_records.LONGEST_LINE", 100)
+    monkeypatch.setattr("tidegate.formats.csv.LONGEST_LINE", 100)
     with pytest.raises(LineTooLong):
         list(blocks(b'"' + b"x" * 1000, COMMA, 10))

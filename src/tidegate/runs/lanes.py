@@ -1,25 +1,45 @@
-"""Which columns a pipeline writes: declared, or inferred once and remembered, then fitted to the table."""
+"""How a file source gets into its table: which lane writes it, and into which columns.
+
+Columns are declared, or inferred once and remembered, then fitted to the table. In the DataFrame lane files are decoded
+by the same tasks as ever, bad lines and all, only into a work area instead of the table. From there Spark takes the
+rows through the transform into the table, by its own writer, under the same commit protocol.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice, Plan
-from tidegate.errors import ReplacesTable, SourceError
+from tidegate.errors import ReplacesTable, SourceError, TidegateError, UnsupportedTable
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import Emit, Notice
+from tidegate.protocol.change import Change
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.position import Position
-from tidegate.protocol.table_checks import check_partition_types, check_partitioning, costs_rows
+from tidegate.protocol.table import schema_json
+from tidegate.protocol.table_checks import (
+    brought,
+    check_frame_place,
+    check_partition_types,
+    check_partitioning,
+    costs_rows,
+    lane_reasons,
+)
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.schema.inference import Inference, agreeing
 from tidegate.schema.types import field_specs
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.read_task import ReadTask, read_task
+from tidegate.sink.row_task import WorkRows
+from tidegate.spark.jars import S3
 from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec
+from tidegate.storage.durability import announce
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +164,99 @@ def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Infere
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         rescued=schema.rescued is not None,
     )
+
+
+def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
+    """Why Spark writes this source itself; nothing where the Arrow lane does."""
+    transform = source.pipeline.transform
+    if transform is None:
+        return opened.needs_frames
+    reason = f"the pipeline has a transform ({transform})"
+    uri = source.pipeline.sink.table.uri
+    check_frame_place(uri, f"{source.pipeline.name} needs the DataFrame lane: {reason}")
+    return (reason, *opened.needs_frames)
+
+
+def any_frames(sources: Sequence[FileSource]) -> bool:
+    """Whether Spark will have to write one of these tables, as far as can be told now."""
+    return any(source.pipeline.transform is not None or _needs_frames(source) for source in sources)
+
+
+def frame_packages(sources: Sequence[FileSource]) -> tuple[str, ...]:
+    """What Spark needs to write those of these tables that only it can, besides Delta itself."""
+    on_s3 = [source for source in sources if source.pipeline.sink.table.uri.startswith("s3:")]
+    return (S3,) if any_frames(on_s3) else ()
+
+
+def _needs_frames(source: FileSource) -> bool:
+    """What cannot be read says nothing here: the run itself tells."""
+    uri = source.pipeline.sink.table.uri
+    with suppress(TidegateError):
+        snapshot = source.positions.site.delta.snapshot()
+        return snapshot is not None and bool(lane_reasons(snapshot.facts, uri))
+    return False
+
+
+def as_read(source: FileSource, opened: Position) -> Position:
+    """``opened`` with the columns that source files are fitted to: the table's, without those that Spark fills.
+
+    With a transform there are none: the files have the source's columns, the result has the table's.
+    """
+    table = opened.schema()
+    if table is None or opened.schema_json is None or not frame_reasons(source, opened):
+        return opened
+    if source.pipeline.transform is not None:
+        return replace(opened, schema_json=None, partition_columns=())
+    kept = opened.partition_columns if source.pipeline.sink.partition_by else ()
+    return replace(opened, schema_json=schema_json(brought(table, opened.schema_json)), partition_columns=kept)
+
+
+class FrameCommit:
+    """One commit of the DataFrame lane, from decoding to what is committed."""
+
+    def __init__(self, source: FileSource, engine: Engine, now: datetime) -> None:
+        self._source = source
+        self._engine = engine
+        source.clean_work(now)
+        announce(source.pipeline.sink.table)
+        self._area = source.new_work()
+
+    @classmethod
+    def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameCommit | None:
+        """The work of a commit on top of ``opened``; None where the Arrow lane does it."""
+        reasons = frame_reasons(source, opened)
+        if reasons and source.positions.staged:
+            raise UnsupportedTable(
+                f"table {source.pipeline.sink.table.uri} cannot be written by staged delivery: {'; '.join(reasons)}",
+                "set delivery: direct, so that Spark commits what it writes",
+            )
+        return cls(source, engine, now) if reasons else None
+
+    def task(self, task: ReadTask) -> ReadTask:
+        """The same task, writing whole files into the work area."""
+        return replace(task, table=self._area.location, whole_files=True)
+
+    def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
+        """``change`` with the rows as Spark will write them, in the place of the decoded files."""
+        files = tuple(file.path for file in change.data_files)
+        debts = (*change.debts, self._area.debt())
+        if not files and opened.table_id is not None:
+            return replace(change, schema=None, partition_columns=(), debts=debts)
+        pipeline = self._source.pipeline
+        keys = columns.partition_columns
+        sizes = tuple(file.size for file in change.data_files)
+        rows = sum(file.record_count for file in change.data_files)
+        frame = self._engine.frame(WorkRows(pipeline, self._area.location, files, columns.table, keys, sizes, rows))
+        return replace(
+            change,
+            data_files=(),
+            frame=frame,
+            written_rows=rows if pipeline.transform is None else None,
+            schema=frame.columns(opened.schema()),
+            partition_columns=keys if pipeline.sink.partition_by else opened.partition_columns,
+            debts=debts,
+        )
+
+    def drop(self) -> None:
+        """Remove the work area of a commit that was not made, if that is possible now."""
+        self._source.drop_work(self._area)

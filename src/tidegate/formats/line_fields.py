@@ -1,24 +1,31 @@
-"""Fields that the schema does not have: every name, by path, with how many records have a value there.
+"""Lines against the schema: fields it lacks are counted and learned, values no parser can take are rewritten.
 
-The quick parser is silent about them, so it is asked for them, too: once a field is known, it is read into a column
-of its own, which nobody gets to see but whose values are counted. That these are all is proven by
-:mod:`~tidegate.formats.json_parsing`; where something else is in a block, every line of it is looked at, names are
-counted there, and the next blocks are read with what was learned. Fields whose values are of several kinds have no
-column, nor have those with punctuation in their names, which the proof counts, so blocks with them are always looked
-at line by line.
+*Undeclared fields.* The quick parser is silent about fields that the schema lacks, so it is asked for them, too: once
+a field is known, it is read into a column of its own, which nobody gets to see but whose values are counted. The proof
+of :mod:`~tidegate.formats.json_parsing` shows that these are all. Where something else is in a block, every line of it
+is looked at, names are counted there, and the next blocks are read with what was learned. Fields whose values are of
+several kinds have no column, nor have those with punctuation in their names, which the proof counts, so blocks with
+them are always looked at line by line.
+
+*Line repair.* No parser can help with ``json`` columns, with conflicting values that ``coerce_conflicts_to_utf8`` keeps
+as text, or with unknown fields beside maps. A rewritten line means the same, to the digit: a line goes through the
+quick JSON library only if that gives back the very same characters (spaces aside), else through the exact one, which
+keeps numbers as they were written and repeated keys for others to find.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from tidegate.schema.literals import Literal, NotJson, Pairs, parse
+from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse, rescued_text
 from tidegate.specs.project import FieldSpec
 
 MOST_SHAPES = 2000
@@ -84,14 +91,16 @@ class _Shape:
 
 
 class Undeclared:
-    """The names that are not among ``fields``; ``ignored`` ones are nobody's business here."""
+    """The fields that records have and the schema lacks; forbidden names do not count.
 
-    def __init__(self, fields: tuple[FieldSpec, ...], ignored: tuple[str, ...] = ()) -> None:
+    ``are_columns`` unless some of them can have no column.
+    """
+
+    def __init__(self, rules: RecordRules) -> None:
         self.are_columns = True
         self._shapes: dict[Place, dict[str, _Shape]] = {}
         self._learned = 0
-        self._ignored = frozenset(ignored)
-        self._look = self._struct(fields, ())
+        self._look = self._struct(rules.known, (), rules.forbidden)
 
     def look(self, lines: Iterable[bytes]) -> tuple[Counter[str], bool]:
         """The names in lines, with their counts, and whether something was learned; what is not JSON has none."""
@@ -160,10 +169,8 @@ class Undeclared:
             return _each(self._look_at(declared.values, place), dict)
         return None
 
-    def _struct(self, fields: tuple[FieldSpec, ...], place: Place) -> Look:
-        looks = {each.name: self._look_at(each, (*place, each.name)) for each in fields}
-        if not place:
-            looks |= dict.fromkeys(self._ignored)
+    def _struct(self, fields: tuple[FieldSpec, ...], place: Place, ignored: tuple[str, ...] = ()) -> Look:
+        looks = {each.name: self._look_at(each, (*place, each.name)) for each in fields} | dict.fromkeys(ignored)
         inner = [(name, look) for name, look in looks.items() if look is not None]
         shapes = self._shapes.setdefault(place, {})
 
@@ -218,3 +225,143 @@ def _kind(value: Any) -> str:
             return "object"
         case _:
             return "array"
+
+
+_KEY = "\0"
+"""Marks a key of a map in a path: part of where a value stood, but not of the name of its field."""
+
+_MEMBER = re.compile(rf"\[\d+\]|{_KEY}[^.]*\.")
+
+Rewrite = Callable[[Any, str], Any]
+"""A JSON value (never null) and its path, to the value that is written instead."""
+
+
+class LineRepair:
+    """Rewrites lines, and counts the fields with a value that it leaves out.
+
+    Where values are rescued, what it leaves out goes into that field of the record, as JSON text by path.
+    """
+
+    def __init__(self, rules: RecordRules) -> None:
+        self._coerce = rules.coerce
+        self._rescued = rules.rescued
+        self._left: list[tuple[str, Any]] = []
+        self._unknown: Counter[str] = Counter()
+        self._record = self._object(rules.known, rules.forbidden)
+
+    def take_unknown(self) -> Counter[str]:
+        """The fields left out since the last call, by path."""
+        taken, self._unknown = self._unknown, Counter()
+        return taken
+
+    def rewrite(self, line: bytes) -> bytes:
+        """The line to read instead; one that is no JSON object is given back as it is."""
+        try:
+            value = orjson.loads(line)
+            written = orjson.dumps(value)
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+            # a number beyond its range, or nested deeper than it writes
+            return self._rewrite_exactly(line)
+        if written != line and written.replace(b" ", b"") != line.replace(b" ", b""):
+            return self._rewrite_exactly(line)
+        if not isinstance(value, dict):
+            return line
+        record = self._record(value, "")
+        if self._left:
+            record[self._rescued] = self._rescue()
+        return orjson.dumps(record)
+
+    def _rewrite_exactly(self, line: bytes) -> bytes:
+        try:
+            value = parse(line)
+            if not isinstance(value, Pairs):
+                return line
+            record = self._record(value, "")
+            if self._left:
+                record.append((self._rescued, self._rescue()))
+            return compact(record).encode()
+        except (NotJson, UnicodeEncodeError, RecursionError):
+            self._left.clear()
+            return line
+
+    def _rescue(self) -> str:
+        """What the record left out so far, as text."""
+        left, self._left = self._left, []
+        return rescued_text((path, _text(value, path)) for path, value in left)
+
+    def _leave_out(self, path: str, value: Any) -> None:
+        self._unknown[_MEMBER.sub("", path)] += 1
+        if self._rescued is not None:
+            self._left.append((path.replace(_KEY, ""), value))
+
+    def _column(self, field: FieldSpec) -> Rewrite | None:
+        """How values of a column are rewritten; None for as they are."""
+        match field.type:
+            case "json":
+                return _text
+            case "string" if self._coerce:
+                return _text_unless_text
+            case "struct":
+                return self._object(field.fields)
+            case "list" if field.items is not None:
+                return _items(self._column(field.items))
+            case "map" if field.values is not None:
+                return _values(self._column(field.values))
+            case _:
+                return None
+
+    def _object(self, fields: tuple[FieldSpec, ...], kept: tuple[str, ...] = ()) -> Rewrite:
+        rewrites = {field.name: self._column(field) for field in fields} | dict.fromkeys(kept)
+
+        def rewrite(value: Any, path: str) -> Any:
+            if isinstance(value, dict):
+                return dict(changed(value.items(), path))
+            return Pairs(changed(value, path)) if isinstance(value, Pairs) else value
+
+        def changed(pairs: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[str, Any]]:
+            for key, item in pairs:
+                if key in rewrites:
+                    change = rewrites[key]
+                    yield key, item if change is None or item is None else change(item, f"{path}{key}.")
+                elif item is not None:
+                    self._leave_out(f"{path}{key}", item)
+
+        return rewrite
+
+
+def _items(change: Rewrite | None) -> Rewrite | None:
+    if change is None:
+        return None
+
+    def rewrite(value: Any, path: str) -> Any:
+        if not isinstance(value, list) or isinstance(value, Pairs):
+            return value
+        return [item if item is None else change(item, f"{path[:-1]}[{index}].") for index, item in enumerate(value)]
+
+    return rewrite
+
+
+def _values(change: Rewrite | None) -> Rewrite | None:
+    if change is None:
+        return None
+
+    def rewrite(value: Any, path: str) -> Any:
+        if isinstance(value, Pairs):
+            return Pairs((key, item if item is None else change(item, f"{path}{_KEY}{key}.")) for key, item in value)
+        if isinstance(value, dict):
+            return {key: item if item is None else change(item, f"{path}{_KEY}{key}.") for key, item in value.items()}
+        return value
+
+    return rewrite
+
+
+def _text(value: Any, path: str) -> str:
+    return compact(value) if _is_exact(value) else orjson.dumps(value).decode()
+
+
+def _text_unless_text(value: Any, path: str) -> str:
+    return value if isinstance(value, str) and not isinstance(value, Literal) else _text(value, path)
+
+
+def _is_exact(value: Any) -> bool:
+    return isinstance(value, Literal | Pairs) or (isinstance(value, list) and any(map(_is_exact, value)))

@@ -1,0 +1,45 @@
+"""Reconcile: compare sources and tables with what was committed, and put right what is late or left over."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from datetime import timedelta
+
+from tidegate.commands.setup import Config, load, pipelines_of, sources_of, spark_engine
+from tidegate.observe.events import Emit, ignore
+from tidegate.reports.correction import ReconcileReport
+from tidegate.runs.bind import is_files
+from tidegate.runs.bound_source import sources_named
+from tidegate.runs.loop import stops_on_signals
+from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
+
+
+def reconcile(
+    config: Config,
+    pipeline: str | None = None,
+    source: str | None = None,
+    *,
+    ingest: bool = False,
+    clean: bool = False,
+    older_than: timedelta = timedelta(hours=24),
+    force: bool = False,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+) -> ReconcileReport:
+    """Lists sources and tables completely and compares them with what was committed.
+
+    ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
+    day or more unless ``force``. Without either nothing is written.
+    """
+    flag = stop or threading.Event()
+    age = checked_age(older_than, force=force) if clean else older_than
+    project = load(config)
+    names = {each.name for each in pipelines_of(project, pipeline)}
+    every = sources_of(project, None, emit=emit)
+    sources = sources_named([each for each in every if each.pipeline.name in names], source)
+    files = tuple(filter(is_files, sources))
+    spark = spark_engine(project.spark, emit, flag, lambda: files) if ingest else contextlib.nullcontext()
+    with spark as engine, stops_on_signals(flag):
+        options = ReconcileOptions(engine, clean, age)
+        return Reconciling(sources, every, options, emit, flag).all()

@@ -1,0 +1,334 @@
+"""Files that hold typed columns, Parquet and Avro: their values as declared columns, exactly or not at all.
+
+The checks are those of JSON: a fraction or an overflow in a whole number, surplus digits of a decimal and anything
+finer than a microsecond raise :class:`Suspicious`, and the slow look finds the rows. A file whose columns can never fit
+is refused as a whole, instead of each of its records.
+
+A row that needs the slow look becomes JSON: numbers keep their digits, bytes become base64, moments and dates ISO 8601.
+Text of a ``json`` column is the JSON value that it says. A number without end, for which JSON has no word, becomes
+text.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.errors import SourceError
+from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.formats.json_parsing import WHOLE_BELOW, convert_members, has_repeated_keys
+from tidegate.formats.port import RowDecoder
+from tidegate.formats.strict_lines import BadLine, RecordRules, Suspicious, dates, in_calendar, moments
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
+from tidegate.schema.names import decimal_of
+from tidegate.schema.types import TIMESTAMP, arrow_type
+from tidegate.specs.project import FieldSpec
+
+_WIDEST = 38
+_FLOATS = {pa.float32(): "float32", pa.float64(): "float64"}
+
+
+class ColumnarFormat:
+    """What Parquet and Avro have in common; dead letters are JSON, and are read again as JSON."""
+
+    noun = "record"
+
+    def __init__(self, rules: RecordRules, rows_per_step: int) -> None:
+        self._fields = rules.fields
+        self._rows = RowDecoder(rules)
+        self._lines = Decoder(rules, rows_per_step)
+        self._fit = ColumnFit(rules)
+
+    @property
+    def unknown(self) -> Counter[str]:
+        """Columns and fields that the schema does not have, with how many records lie in files that have them."""
+        return self._lines.unknown
+
+    def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
+        """The records that dead letters keep, as JSON."""
+        return self._lines.decode(b"".join(content + b"\n" for content in contents))
+
+    def _decode(self, batch: pa.RecordBatch, unknown: Sequence[str]) -> Decoded:
+        for name in unknown:
+            self.unknown[name] += batch.num_rows
+        return self._rows.decode(BatchRows(batch, self._fields), batch.num_rows)
+
+
+class BatchRows:
+    """One batch of a file, whose types are those of :func:`~tidegate.schema.types.plain`."""
+
+    def __init__(self, batch: pa.RecordBatch, fields: tuple[FieldSpec, ...]) -> None:
+        self._batch = batch
+        self._fields = {field.name: field for field in fields}
+        self._is_nested = any(pa.types.is_nested(each.type) for each in batch.schema)
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def columns(self, start: int, end: int) -> dict[str, pa.Array]:
+        """Some rows; nested ones are copied, so that what lies beside them is out of sight."""
+        if self._is_nested:
+            chosen = self._batch.take(pa.array(np.arange(start, end)))
+        else:
+            chosen = self._batch.slice(start, end - start)
+        found = zip(chosen.schema.names, chosen.columns, strict=True)
+        return {name: exact(array, self._fields[name]) for name, array in found if name in self._fields}
+
+    def record(self, number: int) -> Pairs:
+        """One row as JSON."""
+        try:
+            return row_value(self._batch, number, self._fields)
+        except NotJson as error:
+            raise BadLine(f"a json column holds what is {error}") from error
+
+    def text(self, number: int) -> bytes:
+        """One row as JSON text."""
+        try:
+            value = row_value(self._batch, number, self._fields)
+        except NotJson:
+            value = row_value(self._batch, number, {})
+        return compact(value).encode("utf-8", "backslashreplace")
+
+
+class ColumnFit:
+    """Compares the columns of files with the declared ones."""
+
+    def __init__(self, rules: RecordRules) -> None:
+        self._fields = rules.fields
+        self._coerce = rules.coerce
+        self._lenient = not rules.is_strict
+        self.forbidden = rules.forbidden
+
+    def unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
+        """Columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
+        self.check_names(schema.names, path)
+        problems: list[str] = []
+        unknown = tuple(self._compare(list(schema), self._fields, "", problems))
+        if problems:
+            raise SourceError(
+                f"{path}: {'; '.join(problems)}",
+                "declare the columns as the files have them, or write the file again",
+            )
+        return unknown
+
+    def check_names(self, names: list[str], path: str) -> None:
+        """Raise :class:`SourceError` where names alone show that the file cannot be read."""
+        declared = {field.name for field in self._fields}
+        problem = ""
+        if repeated := sorted({name for name in names if name in declared and names.count(name) > 1}):
+            problem = f"has column {repeated[0]!r} twice"
+        elif taken := [name for name in names if name in self.forbidden]:
+            problem = f"column {taken[0]!r} has the name of a partition column that comes from the path"
+        elif missing := [field.name for field in self._fields if not field.nullable and field.name not in names]:
+            problem = f"has no column {missing[0]!r}, which is required; it has {_listed(names)}"
+        elif not declared & set(names):
+            problem = f"has none of the declared columns; it has {_listed(names)}"
+        if problem:
+            raise SourceError(f"{path}: {problem}", "write the file again, or correct schema.fields")
+
+    def _compare(
+        self, found: list[pa.Field], fields: tuple[FieldSpec, ...], where: str, problems: list[str]
+    ) -> Iterator[str]:
+        declared = {field.name: field for field in fields}
+        names = {each.name for each in found}
+        problems += [
+            f"has no field {where + field.name!r}, which is required"
+            for field in fields
+            if where and not field.nullable and field.name not in names
+        ]
+        for each in found:
+            if each.name not in declared:
+                yield where + each.name
+            else:
+                yield from self._type(each.type, declared[each.name], where + each.name, problems)
+
+    def _type(self, found: pa.DataType, field: FieldSpec, where: str, problems: list[str]) -> Iterator[str]:
+        kind = kind_of(found)
+        if kind in _ANYTHING or field.type == "json" or (field.type == "string" and self._coerce):
+            return
+        if kind not in self._fitting(field):
+            problems.append(f"column {where!r} is {found}, which is never {field.type}")
+        elif kind == "struct":
+            yield from self._compare(list(found), field.fields, f"{where}.", problems)
+        elif kind == "list" and field.items is not None:
+            yield from self._type(found.value_type, field.items, where, problems)
+        elif kind == "map" and field.values is not None:
+            if not pa.types.is_string(found.key_type):
+                problems.append(f"column {where!r} has keys that are {found.key_type}, and keys must be string")
+            yield from self._type(found.item_type, field.values, where, problems)
+
+    def _fitting(self, field: FieldSpec) -> set[str]:
+        if decimal_of(field.type):
+            return {"number", "text"}
+        quoted = {"text"} if self._lenient and _FITTING[field.type] == {"number"} else set()
+        moment = {"number"} if self._lenient and field.type == "timestamp" else set()
+        return _FITTING[field.type] | quoted | moment
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:20])
+    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown or "none"
+
+
+MIXED = pa.large_string()
+"""The type of a column whose values are of several kinds, each kept as JSON text; plain text is ``string``."""
+
+_FITTING = {
+    "string": {"text"},
+    "boolean": {"boolean"},
+    "int32": {"number"},
+    "int64": {"number"},
+    "float32": {"number"},
+    "float64": {"number"},
+    "timestamp": {"moment", "date", "text"},
+    "date": {"date", "text"},
+    "binary": {"bytes"},
+    "struct": {"struct"},
+    "list": {"list"},
+    "map": {"map"},
+}
+_ANYTHING = {"null", "mixed"}
+
+
+_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
+    "mixed": MIXED.__eq__,
+    "null": pa.types.is_null,
+    "boolean": pa.types.is_boolean,
+    "number": lambda found: pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found),
+    "text": pa.types.is_string,
+    "bytes": lambda found: pa.types.is_binary(found) or pa.types.is_fixed_size_binary(found),
+    "moment": pa.types.is_timestamp,
+    "date": pa.types.is_date,
+    "struct": pa.types.is_struct,
+    "list": pa.types.is_list,
+    "map": pa.types.is_map,
+}
+
+
+def kind_of(type: pa.DataType) -> str:
+    """What values of a type are, coarsely."""
+    return next((name for name, check in _KINDS.items() if check(type)), "other")
+
+
+def exact(array: pa.Array, field: FieldSpec) -> pa.Array:
+    """``array`` with the declared type; raises :class:`Suspicious` where a value would not survive that."""
+    kind = arrow_type(field)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if field.type == "json":
+        return _json(array, field)
+    if array.type == MIXED:
+        raise Suspicious(f"{field.name}: values of several kinds")
+    try:
+        if field.type == "map" and has_repeated_keys(array):
+            raise Suspicious("a repeated key in a map")
+        if field.type in ("struct", "list", "map"):
+            return convert_members(array, field, exact)
+        return _scalar(array, field.type, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Suspicious(f"{field.name}: {error}") from error
+
+
+def _scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    found = kind_of(array.type)
+    match name, found:
+        case "timestamp", "moment" | "date":
+            in_time = array if found == "moment" else pc.cast(array, pa.timestamp("us"))
+            return in_calendar(pc.cast(pc.cast(in_time, pa.timestamp("us", in_time.type.tz)), TIMESTAMP))
+        case "timestamp", "text":
+            return moments(array)
+        case "date", "date":
+            return in_calendar(pc.cast(array, kind))
+        case "date", "text":
+            return dates(array)
+        case ("string", "text") | ("binary", "bytes") | ("boolean", "boolean"):
+            return pc.cast(array, kind)
+        case _, "number":
+            return _number(array, kind)
+        case _, "text" if pa.types.is_decimal(kind):
+            return pc.cast(array, kind)
+        case _:
+            raise Suspicious(f"{array.type} is not {name}")
+
+
+def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind):
+        if pa.types.is_floating(array.type):
+            raise Suspicious("a binary fraction as a decimal one")
+        wide = pc.cast(array, pa.decimal128(_WIDEST, kind.scale)) if pa.types.is_integer(array.type) else array
+        return pc.cast(wide, kind)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise Suspicious(f"a number is not {kind}")
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
+        is_whole = array.type.scale <= 0
+        array = pc.cast(pc.cast(array, pa.string()), kind)  # the direct way misses the nearest by a little
+        if is_whole and pc.any(pc.greater_equal(pc.abs(array), WHOLE_BELOW[_FLOATS[kind]])).as_py():
+            raise Suspicious("a whole number that may be rounded")
+    result = pc.cast(array, kind)
+    if pa.types.is_float32(kind) and pa.types.is_float64(array.type):
+        lost = pc.and_(pc.is_finite(array), pc.invert(pc.is_finite(result)))
+        vanished = pc.and_(pc.equal(result, 0.0), pc.not_equal(array, 0.0))
+        if pc.any(pc.or_(lost, vanished)).as_py():
+            raise Suspicious("a number too large or too small for float32")
+    return result
+
+
+def _json(array: pa.Array, field: FieldSpec) -> pa.Array:
+    try:
+        values = [json_value(each, field) for each in array]
+    except NotJson as error:
+        raise Suspicious(str(error)) from error
+    return pa.array([None if value is None else compact(value) for value in values], pa.string())
+
+
+def row_value(batch: pa.RecordBatch, number: int, fields: dict[str, FieldSpec]) -> Pairs:
+    """One row as a JSON object; raises ``NotJson`` where text of a ``json`` column is none."""
+    cells = zip(batch.schema.names, batch.columns, strict=True)
+    return Pairs((name, json_value(column[number], fields.get(name))) for name, column in cells)
+
+
+def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
+    """One value; ``field`` is the declared column it is for."""
+    if not scalar.is_valid:
+        return None
+    match kind_of(scalar.type):
+        case "mixed":
+            return parse(scalar.as_py().encode())
+        case "boolean":
+            return scalar.as_py()
+        case "number":
+            return _number_row_json(scalar)
+        case "text":
+            text = scalar.as_py()
+            return parse(text.encode()) if field is not None and field.type == "json" else text
+        case "bytes":
+            return base64.b64encode(scalar.as_py()).decode()
+        case "struct":
+            children = {child.name: child for child in field.fields} if field is not None else {}
+            return Pairs((name, json_value(value, children.get(name))) for name, value in scalar.items())
+        case "list":
+            items = None if field is None else field.items
+            return [json_value(each, items) for each in scalar.values]
+        case "map":
+            values = None if field is None else field.values
+            return Pairs((str(each["key"]), json_value(each["value"], values)) for each in scalar.values)
+        case _:
+            return str(scalar.cast(pa.string())).replace(" ", "T", 1)
+
+
+def _number_row_json(scalar: pa.Scalar) -> Any:
+    if pa.types.is_floating(scalar.type):
+        value = scalar.as_py()
+        if not math.isfinite(value):
+            return str(value)
+        return Literal(repr(value) if pa.types.is_float64(scalar.type) else str(np.float32(value)))
+    if pa.types.is_decimal(scalar.type):
+        return Literal(format(scalar.as_py(), "f"))
+    return Literal(str(scalar.as_py()))
